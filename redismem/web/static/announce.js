@@ -1,4 +1,4 @@
-// Tells those who listen instead of looking. What was said last is said again only if it is new.
+// Announces a text to screen readers.
 
 import { byId } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Asks the service. The key is kept in this tab alone, and goes into a header alone.
+// Requests to the service. The key stays in this tab's session storage and is sent in a header only.
 
 const KEY = "redismem.key";
 
@@ -22,7 +22,8 @@ export const forgetKey = () => sessionStorage.removeItem(KEY);
 
 export const sessionPath = (sessionId, rest = "") => `/v1/sessions/${encodeURIComponent(sessionId)}${rest}`;
 
-// The response, whose body may be a stream. Raises Refused, Unreachable, and AbortError where the signal says so.
+// Sends a request and returns the response, whose body may be a stream. Throws Refused, Unreachable, or AbortError if
+// the signal aborts.
 export async function open(method, path, { body, headers = {}, signal } = {}) {
   const given = { ...headers };
   if (hasKey()) given.authorization = `Bearer ${sessionStorage.getItem(KEY)}`;
@@ -48,7 +49,7 @@ export async function open(method, path, { body, headers = {}, signal } = {}) {
   throw refused;
 }
 
-// The JSON document of an answer; null where it has none.
+// Sends a request and returns the JSON document of the answer; null if the answer has no body.
 export async function ask(method, path, options) {
   const response = await open(method, path, options);
   return response.status === 204 ? null : response.json();

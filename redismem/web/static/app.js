@@ -1,11 +1,11 @@
-// Puts the page together: where it is, what is open there, and who is told when something changes.
+// Connects the parts of the page: follows the address, opens views, and redraws when something changes.
 
 import { announce } from "./announce.js";
 import { ask, hasKey } from "./api.js";
 import { beginComposer, drawComposer, focusComposer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { Conversations } from "./conversations.js";
-import { beginKeys, confirmed } from "./dialogs.js";
+import { askToConfirm, beginKeys } from "./dialogs.js";
 import { byId, setText, show } from "./dom.js";
 import { entriesOf, unanswered } from "./entries.js";
 import { Given } from "./given.js";
@@ -18,13 +18,13 @@ import { beginTheme } from "./theme.js";
 import { beginThread, copy, draw, toEnd } from "./thread.js";
 import { beginTokens } from "./tokens.js";
 import { Turns } from "./turns.js";
-import { many, shortId, wordsOf } from "./words.js";
+import { describeError, plural, shortId } from "./words.js";
 
 const AGAIN_MS = 2_000;
 const list = new Conversations();
 const given = new Given();
 const operations = new Operations();
-const turns = new Turns(turned);
+const turns = new Turns(onTurnEvent);
 const projects = new Projects(() => mayWrite());
 let about = null;
 let conversation = null;
@@ -32,15 +32,15 @@ let drawing = 0;
 
 const mayWrite = () => !about || about.scopes.includes("write");
 
-// What the newest answer has said of it counts until the state is read anew.
+// Until the state is read again, the newest answer's `waiting_for` counts.
 function waitingFor() {
   const newest = turns.of(conversation.sessionId).at(-1);
   if (newest?.end && !newest.isRead) return newest.end.waiting_for;
   return conversation.context?.state.waiting_for_param ?? null;
 }
 
-// Draws once a frame at most, however much has changed.
-function changed() {
+// Draws at most once per frame.
+function scheduleDraw() {
   if (drawing) return;
   drawing = setTimeout(() => {
     drawing = 0;
@@ -60,32 +60,32 @@ function drawAll() {
   byId("clear").disabled = !conversation.exists || !mayWrite();
 }
 
-// What a stored message says needs no turn of this tab any more.
+// Forgets the turns of this tab that the memory has stored, and joins an answer that another tab waits for.
 function settle() {
   const stored = new Set(conversation.inOrder().map((each) => `${each.beside?.metadata?.turn}:${each.message.role}`));
   for (const turn of turns.of(conversation.sessionId)) {
     if (!turn.end?.seq || !turn.isRead) continue;
-    // One that was cleared meanwhile is gone; one with a notice stays, to show it beside what is stored.
+    // A turn with notices stays as long as its reply is stored, so that the notices show beside the reply.
     if (!stored.has(`${turn.id}:assistant`) || !turn.notices.length) turns.forget(turn.id);
   }
-  const open = unanswered(conversation);
-  if (open && mayWrite() && !turns.get(open.id)) turns.join(conversation.sessionId, open.id, open.text, open.ms);
+  const question = unanswered(conversation);
+  if (question && mayWrite() && !turns.get(question.id)) turns.join(conversation.sessionId, question.id, question.text, question.ms);
 }
 
-function turned(turn, what) {
+function onTurnEvent(turn, event) {
   if (turn.sessionId !== conversation?.sessionId) return;
-  if (what === "end") {
+  if (event === "end") {
     if (turn.reply) announce(`Assistant: ${turn.reply}`);
     turn.notices.forEach((notice) => announce(notice.text));
-    if (turn.error) announce(wordsOf(turn.error));
+    if (turn.error) announce(describeError(turn.error));
     conversation.refresh().then(() => {
       turn.isRead = true;
       if (turn.sessionId === conversation.sessionId) settle();
-      changed();
+      scheduleDraw();
     });
     list.look();
   }
-  changed();
+  scheduleDraw();
 }
 
 function send(text) {
@@ -102,13 +102,13 @@ function act(name, entry) {
   if (name === "copy") return copy(entry.text);
   const turn = turns.get(entry.turnId);
   if (entry.again === "ask" || !turn) {
-    const asked = conversation.inOrder().find((each) => each.message.role === "user" && each.beside?.metadata?.turn === entry.turnId);
-    if (asked) send(asked.message.content);
+    const question = conversation.inOrder().find((each) => each.message.role === "user" && each.beside?.metadata?.turn === entry.turnId);
+    if (question) send(question.message.content);
     return null;
   }
   turns.forget(turn.id);
   turns.again(turn);
-  changed();
+  scheduleDraw();
   return focusComposer();
 }
 
@@ -116,35 +116,35 @@ async function clear() {
   const { context } = conversation;
   const params = Object.keys(context.state.params).filter((param) => param !== "asked");
   const lines = [
-    `This removes ${many(context.total_messages, "message")}, ${many(context.summaries.length, "summary", "summaries")} and ` +
-      `${many(params.length, "param")}${params.length ? ` (${params.join(", ")})` : ""} of ${conversation.sessionId}.`,
-    "It is removed for everybody, and cannot be brought back.",
+    `This removes ${plural(context.total_messages, "message")}, ${plural(context.summaries.length, "summary", "summaries")} and ` +
+      `${plural(params.length, "param")}${params.length ? ` (${params.join(", ")})` : ""} of ${conversation.sessionId}.`,
+    "This affects all users of the conversation and cannot be undone.",
   ];
-  if (!(await confirmed("Clear this conversation?", lines, "Clear it"))) return;
+  if (!(await askToConfirm("Clear this conversation?", lines, "Clear it"))) return;
   try {
     turns.forgetAll(conversation.sessionId);
     await ask("POST", "/api/chat/clear", { body: { session_id: conversation.sessionId } });
     announce("The conversation is cleared.");
   } catch (error) {
-    announce(wordsOf(error));
-    setText(byId("composer-word"), wordsOf(error));
+    announce(describeError(error));
+    setText(byId("composer-word"), describeError(error));
   }
   await conversation.refresh();
   list.look();
   focusComposer();
 }
 
-// The id of a new conversation; null if there cannot be one now, which is told.
+// Returns the id of a new conversation, or null after announcing why there is none.
 async function begin() {
   try {
     return (await ask("POST", "/v1/sessions")).session_id;
   } catch (error) {
-    announce(wordsOf(error));
+    announce(describeError(error));
     return null;
   }
 }
 
-// Whose key may only read has no new conversation to begin with.
+// Without the right to write, the page cannot begin a conversation and shows no chat.
 function drawNothing() {
   tellHealth("well");
   setText(byId("chat-title"), "Choose a conversation");
@@ -162,17 +162,17 @@ function openConversation(sessionId) {
     sessionId,
     () => {
       if (conversation?.sessionId === sessionId && conversation.isLoaded) settle();
-      changed();
+      scheduleDraw();
     },
     tellHealth,
   );
   turns.resume(sessionId);
   conversation.open();
   list.setCurrent(sessionId);
-  changed();
+  scheduleDraw();
 }
 
-async function moved() {
+async function followAddress() {
   const { view, sessionId, project } = place();
   document.body.dataset.view = view;
   show(byId("chat-view"), view === "chat");
@@ -196,7 +196,7 @@ async function moved() {
   showPane("chat");
 }
 
-// What the chat knows of is one click away.
+// Links the project that the chat has as background.
 function linkProject(name) {
   show(byId("chat-project"), name !== null);
   if (name === null) return;
@@ -204,9 +204,9 @@ function linkProject(name) {
   for (const id of ["chat-project-link", "to-project"]) byId(id).href = hrefOfProject({ name, part: "tasks" });
 }
 
-// Whose key may not even read sees nothing but why.
+// Shows why the key cannot read anything.
 function refuse(error) {
-  setText(byId("banner"), wordsOf(error));
+  setText(byId("banner"), describeError(error));
   show(byId("banner"), true);
 }
 
@@ -216,7 +216,7 @@ async function start() {
   beginTokens();
   beginPanes();
   beginThread();
-  beginComposer(send, () => turns.stop(conversation.sessionId).catch((error) => announce(wordsOf(error))));
+  beginComposer(send, () => turns.stop(conversation.sessionId).catch((error) => announce(describeError(error))));
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();
     focusComposer();
@@ -230,10 +230,10 @@ async function start() {
   });
   byId("clear").addEventListener("click", clear);
   byId("copy-id").addEventListener("click", () => copy(conversation.sessionId, "The id"));
-  byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => announce(wordsOf(error))));
+  byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => announce(describeError(error))));
   tellHealth("connecting");
   show(byId("forget-key"), hasKey());
-  window.addEventListener("hashchange", moved);
+  window.addEventListener("hashchange", followAddress);
   while (about === null) {
     try {
       about = await ask("GET", "/v1/about");
@@ -248,7 +248,7 @@ async function start() {
   linkProject(about.project);
   projects.begin();
   list.begin();
-  await moved();
+  await followAddress();
 }
 
 start();

@@ -1,19 +1,19 @@
-// The task board: a column a status. A task that is held, or on its way, is shown where it would come.
+// The task board: one column per status. A task that is being moved is shown in its target column.
 
-import { byId, el, keyed, setText, show } from "./dom.js";
-import { day, plainWord, titled } from "./words.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
+import { capitalize, formatDay, spaced } from "./words.js";
 
-// `placed`: {id, to, isHeld}, a task that is not where it is stored; `hrefOfItem(id)`; `nowMs`: as of when.
+// `placed` is {id, to, isHeld}, a task that is being moved; null if no task is. `nowMs` decides which tasks are overdue.
 export function drawBoard(columns, { placed, mayMove, hrefOfItem, currentId, nowMs }) {
   const board = byId("board");
   board.classList.toggle("still", !mayMove);
   const titles = new Map(columns.flatMap((column) => column.items).map((task) => [task.id, task.title]));
-  keyed(board, arranged(columns, placed), (column) => column.status, makeColumn, (node, column) => {
+  reconcile(board, arrange(columns, placed), (column) => column.status, makeColumn, (node, column) => {
     const [heading, list, none] = node.children;
-    setText(heading.firstElementChild, titled(column.status));
+    setText(heading.firstElementChild, capitalize(column.status));
     setText(heading.lastElementChild, `${column.items.length}${column.more ? "+" : ""}`);
     show(none, column.items.length === 0);
-    keyed(list, column.items, (task) => task.id, makeTask, (card, task) => {
+    reconcile(list, column.items, (task) => task.id, makeTask, (card, task) => {
       card.className = placed?.id === task.id ? (placed.isHeld ? "card-place held" : "card-place going") : "card-place";
       updateTask(card.firstElementChild, task, titles, nowMs);
       const link = card.firstElementChild;
@@ -26,7 +26,7 @@ export function drawBoard(columns, { placed, mayMove, hrefOfItem, currentId, now
   });
 }
 
-function arranged(columns, placed) {
+function arrange(columns, placed) {
   const moved = placed && columns.flatMap((column) => column.items).find((task) => task.id === placed.id);
   if (!moved) return columns;
   return columns.map((column) => {
@@ -71,15 +71,15 @@ function updateTask(link, task, titles, nowMs) {
   show(who, task.assignee !== null);
   const dueMs = task.due_date === null ? null : Date.parse(task.due_date);
   const isOverdue = dueMs !== null && dueMs < nowMs && !["completed", "cancelled"].includes(task.status);
-  setText(due, dueMs === null ? "" : `${isOverdue ? "overdue: " : "due "}${day(dueMs)}`);
+  setText(due, dueMs === null ? "" : `${isOverdue ? "overdue: " : "due "}${formatDay(dueMs)}`);
   due.classList.toggle("overdue", isOverdue);
   show(due, dueMs !== null);
 }
 
 export const linkOfTask = (id) => byId("board").querySelector(`li[data-key="${CSS.escape(id)}"] a`);
 
-// What somebody is told of a refused move: both states, in words.
-export function wordsOfRefusal(task, error) {
+// Explains a refused move by naming both statuses.
+export function describeRefusal(task, error) {
   const { before, after } = error.problem;
-  return `“${task.title}” is ${plainWord(before)}, and what is ${plainWord(before)} cannot become ${plainWord(after)}. It is back where it was.`;
+  return `“${task.title}” is ${spaced(before)}. A task cannot go from ${spaced(before)} to ${spaced(after)}. It is back where it was.`;
 }

@@ -1,10 +1,10 @@
-// Where a message is written: sends, stops, and says what is waited for.
+// The message field: sends, stops an answer, and shows which param the chat waits for.
 
 import { byId, setText, show } from "./dom.js";
 
 const MOST_ROWS_PX = 180;
 
-// `onSend(text)`: whether it was taken; `onStop()`.
+// `onSend(text)` returns true if it accepts the text.
 export function beginComposer(onSend, onStop) {
   const field = byId("message");
   const send = () => {
@@ -35,7 +35,7 @@ export function beginComposer(onSend, onStop) {
 
 export const focusComposer = () => byId("message").focus();
 
-// `waitingFor`: the param that is asked for, or null; `isSensitive`: what is typed for it is hidden.
+// `waitingFor` is the param that the chat asks for, or null. `isSensitive` hides the typed text.
 export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite }) {
   const hadFocus = document.activeElement === byId("stop");
   show(byId("stop"), isLive);
@@ -43,13 +43,13 @@ export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite }) {
   if (hadFocus && !isLive) focusComposer();
   const waiting = byId("waiting");
   show(waiting, waitingFor !== null);
-  setText(waiting, waitingFor === null ? "" : `Waiting for your answer: ${waitingFor}${isSensitive ? ". What you type is hidden and not kept in the conversation." : ""}`);
+  setText(waiting, waitingFor === null ? "" : `Waiting for your answer: ${waitingFor}${isSensitive ? ". What you type is hidden and not stored in the conversation." : ""}`);
   const field = byId("message");
   field.classList.toggle("masked", isSensitive);
   field.spellcheck = !isSensitive;
   field.disabled = !mayWrite;
   const word = isLive ? "An answer is being written. Esc stops it." : "Enter sends, Shift+Enter begins a new line.";
-  setText(byId("composer-word"), mayWrite ? word : "Your key may read here, and not write.");
+  setText(byId("composer-word"), mayWrite ? word : "Your key can only read here.");
 }
 
 function fit() {

@@ -1,4 +1,4 @@
-// One conversation as it is stored: watched, and read anew whenever it changes, whoever changes it.
+// A stored conversation. Watches it and reads it again after every change, by any tab or server.
 
 import { ask, sessionPath } from "./api.js";
 import { follow } from "./streams.js";
@@ -7,7 +7,7 @@ const PAGE_COUNT = 200;
 const AGAIN_MS = 2_000;
 
 export class Conversation {
-  // `tell()` is called whenever something here is other than it was; `tellHealth(word)` when the memory goes or comes.
+  // Calls `tell()` after every change, and `tellHealth(state)` when the memory fails or recovers.
   constructor(sessionId, tell, tellHealth) {
     this.sessionId = sessionId;
     this.context = null;
@@ -27,8 +27,8 @@ export class Conversation {
   open() {
     const stop = follow(
       sessionPath(this.sessionId, "/events"),
-      (event) => this._heard(event),
-      (error) => this._lost(error),
+      (event) => this._onEvent(event),
+      (error) => this._onLost(error),
     );
     this._stop = stop;
     return this;
@@ -43,12 +43,12 @@ export class Conversation {
     return this.context !== null;
   }
 
-  // Oldest first.
+  // Returns the messages, oldest first.
   inOrder() {
     return [...this.messages.values()].sort((a, b) => a.seq - b.seq);
   }
 
-  _heard({ event, document }) {
+  _onEvent({ event, document }) {
     if (event === "degraded") this._tellHealth("away");
     if (event !== "changed") return;
     this._tellHealth("well");
@@ -56,14 +56,14 @@ export class Conversation {
     this.refresh();
   }
 
-  _lost(error) {
+  _onLost(error) {
     if (error.status === 400) this.fault = error;
     const isServing = error.status !== undefined && error.status < 500;
     this._tellHealth(error.code === "store_unavailable" ? "away" : isServing ? "well" : "lost");
     this._tell();
   }
 
-  // Reads it anew; where a reading is under way, once more behind it. Resolves when what is here is newer than the call.
+  // Reads the conversation again, after a running read if there is one. Resolves once the data is newer than the call.
   refresh() {
     this._isStale = true;
     this._reading ??= this._readAll();
@@ -79,7 +79,7 @@ export class Conversation {
     } catch (error) {
       if (error.code === "session_not_found") this._forget();
       else if (error.code === "store_unavailable" || error.code === "too_late") this._tellHealth("away");
-      // What else it may be, the stream of events meets too, and tells. It need not meet what has passed by then.
+      // The stream of events reports all other errors. It may miss a short outage, so the read is retried here.
       if (error.status === 503 || error.status === 429) this._readAgain();
     } finally {
       this._reading = null;
@@ -87,7 +87,7 @@ export class Conversation {
     if (!this._isClosed) this._tell();
   }
 
-  // One reading is waited for, however many have failed.
+  // Schedules one retry, no matter how many reads have failed.
   _readAgain() {
     clearTimeout(this._again);
     this._again = setTimeout(() => this._isClosed || this.refresh(), AGAIN_MS);
@@ -100,10 +100,10 @@ export class Conversation {
     if (this._isClosed) return;
     if (this.context && this.context.epoch !== context.epoch) this._forget();
     const first = page.messages.length ? page.messages[0].seq : Infinity;
-    const found = new Set(page.messages.map((message) => message.seq));
+    const seqs = new Set(page.messages.map((message) => message.seq));
     for (const seq of this.messages.keys()) {
-      // What a summary covers now stays on the page; what was taken back does not.
-      if (seq >= first && seq >= context.first_seq && !found.has(seq)) this.messages.delete(seq);
+      // Messages that a summary covers stay on the page; popped ones do not.
+      if (seq >= first && seq >= context.first_seq && !seqs.has(seq)) this.messages.delete(seq);
     }
     if (!this.isLoaded) this.earlier = page.before;
     for (const message of page.messages) this.messages.set(message.seq, message);

@@ -1,9 +1,9 @@
-// The list of conversations: by last activity, paged, searched by id.
+// The list of conversations: sorted by last activity, in pages, with a search by id.
 
 import { ask } from "./api.js";
-import { byId, el, keyed, setText, show } from "./dom.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
 import { go, hrefOf } from "./place.js";
-import { ago, many, shortId, wordsOf } from "./words.js";
+import { ago, describeError, plural, shortId } from "./words.js";
 
 const PAGE_COUNT = 30;
 const LOOK_MS = 5_000;
@@ -15,7 +15,7 @@ export class Conversations {
     this._rows = [];
     this._cursor = null;
     this._shownCount = PAGE_COUNT;
-    this._wanted = "";
+    this._searchText = "";
     this._fault = "";
     this._turn = 0;
   }
@@ -46,16 +46,16 @@ export class Conversations {
   }
 
   async _search(text) {
-    this._wanted = text;
+    this._searchText = text;
     this._shownCount = PAGE_COUNT;
     await this.look();
   }
 
-  // Asks anew. Of several that are on their way, the newest counts.
+  // Reads the list again. If several requests overlap, only the newest one counts.
   async look() {
     const turn = ++this._turn;
     const query = new URLSearchParams({ limit: Math.min(this._shownCount, 1000), newest: true });
-    if (this._wanted) query.set("contains", this._wanted);
+    if (this._searchText) query.set("contains", this._searchText);
     try {
       const page = await ask("GET", `/v1/sessions?${query}`);
       if (turn !== this._turn) return;
@@ -64,13 +64,13 @@ export class Conversations {
       this._fault = "";
     } catch (error) {
       if (turn !== this._turn) return;
-      this._fault = wordsOf(error);
+      this._fault = describeError(error);
     }
     this._draw();
   }
 
   _draw() {
-    keyed(byId("conversation-list"), this._rows, (row) => row.session_id, make, (node, row) => update(node, row, this._current));
+    reconcile(byId("conversation-list"), this._rows, (row) => row.session_id, make, (node, row) => update(node, row, this._current));
     show(byId("more"), this._cursor !== null && this._rows.length >= this._shownCount);
     const word = byId("conversations-word");
     setText(word, this._fault || this._emptyWord());
@@ -78,9 +78,9 @@ export class Conversations {
   }
 
   _emptyWord() {
-    if (this._rows.length) return this._wanted ? `${many(this._rows.length, "conversation")} with this in the id.` : "";
-    if (this._wanted) return "No conversation has this in its id. Enter opens one with exactly this id.";
-    return "There are no conversations yet. The first begins with its first message.";
+    if (this._rows.length) return this._searchText ? `${plural(this._rows.length, "conversation")} with a matching id.` : "";
+    if (this._searchText) return "No conversation has a matching id. Press Enter to open one with exactly this id.";
+    return "No conversations yet. Send a message to begin one.";
   }
 }
 

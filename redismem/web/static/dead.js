@@ -1,10 +1,10 @@
-// Dead sessions: why, since when, and another try.
+// The list of dead sessions: the reason, the time, and a button to retry.
 
 import { announce } from "./announce.js";
 import { ask } from "./api.js";
-import { byId, el, keyed, setText, show } from "./dom.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
 import { hrefOf } from "./place.js";
-import { ago, many, shortId, wordsOf } from "./words.js";
+import { ago, describeError, plural, shortId } from "./words.js";
 
 let shown = [];
 let lookAgain = () => {};
@@ -17,12 +17,12 @@ export function beginDead(look) {
 async function retry(ids) {
   try {
     const { taken } = await ask("POST", "/v1/dead/retry", { body: { session_ids: ids } });
-    announce(`${many(taken.length, "session")} will be tried again.`);
+    announce(`${plural(taken.length, "session")} will be retried.`);
     byId("dead-title").tabIndex = -1;
     byId("dead-title").focus();
   } catch (error) {
-    announce(wordsOf(error));
-    setText(byId("dead-word"), wordsOf(error));
+    announce(describeError(error));
+    setText(byId("dead-word"), describeError(error));
   }
   await lookAgain();
 }
@@ -31,18 +31,18 @@ export function drawDead({ count, sessions, now_ms: nowMs }) {
   shown = sessions;
   setText(byId("dead-count"), count);
   const word = count
-    ? "Nobody could summarise these. Nothing of them is lost, and all messages are still used as they are."
-    : "None. Every summary that was due has been written, or is being tried.";
+    ? "These sessions could not be summarised. Nothing is lost: their messages are still used in full."
+    : "None. Every due summary has been written or is in progress.";
   setText(byId("dead-word"), word);
   show(byId("retry-all"), sessions.length > 1);
-  keyed(byId("dead"), sessions, (each) => each.session_id, make, (node, each) => {
+  reconcile(byId("dead"), sessions, (each) => each.session_id, make, (node, each) => {
     const [link, why, button] = node.children;
     setText(link, shortId(each.session_id));
     link.title = each.session_id;
-    const reason = each.failure || (each.state === "live" ? "no reason was kept" : `it is ${each.state}`);
-    const attempts = each.attempts ? `, after ${many(each.attempts, "attempt")}` : "";
+    const reason = each.failure || (each.state === "live" ? "no reason was stored" : `it is ${each.state}`);
+    const attempts = each.attempts ? `, after ${plural(each.attempts, "attempt")}` : "";
     setText(why, `${reason}${attempts}, ${ago(each.died_ms, nowMs)}`);
-    button.setAttribute("aria-label", `Try ${each.session_id} again`);
+    button.setAttribute("aria-label", `Retry ${each.session_id}`);
   });
 }
 
@@ -52,5 +52,5 @@ const make = (each) =>
     {},
     el("a", { href: hrefOf(each.session_id), class: "dead-id" }),
     el("span", { class: "dead-why", dir: "auto" }),
-    el("button", { type: "button", class: "quiet small", text: "Try again", onclick: () => retry([each.session_id]) }),
+    el("button", { type: "button", class: "quiet small", text: "Retry", onclick: () => retry([each.session_id]) }),
   );

@@ -1,10 +1,10 @@
-// Questions: whether to clear, for a reason, and for the key. The element that had the focus gets it back.
+// Dialogs: confirm, ask for a text, ask for the key. Afterwards the focus returns to where it was.
 
 import { forgetKey, keepKey } from "./api.js";
 import { byId, el } from "./dom.js";
 
-// True if somebody says yes. `lines`: what will happen.
-export function confirmed(title, lines, yes) {
+// Resolves to true if the user confirms. `lines` say what will happen.
+export function askToConfirm(title, lines, yes) {
   const dialog = byId("confirm");
   byId("confirm-title").textContent = title;
   byId("confirm-yes").textContent = yes;
@@ -16,15 +16,15 @@ export function confirmed(title, lines, yes) {
     };
     byId("confirm-no").onclick = answer(false);
     byId("confirm-yes").onclick = answer(true);
-    // Not `close`: that comes later, perhaps when the next question is open already.
+    // `close` fires later, perhaps when the next dialog is already open; `cancel` does not.
     dialog.oncancel = () => resolve(false);
     dialog.showModal();
     byId("confirm-no").focus();
   });
 }
 
-// What somebody writes; null if they would rather not.
-export function asked(title, label, yes, maxLength) {
+// Resolves to the text that the user enters, or to null if they cancel.
+export function askForText(title, label, yes, maxLength) {
   const dialog = byId("ask");
   const field = byId("ask-text");
   byId("ask-title").textContent = title;
@@ -51,7 +51,7 @@ export function asked(title, label, yes, maxLength) {
 export function beginKeys() {
   const dialog = byId("key");
   document.addEventListener("key-needed", (event) => {
-    byId("key-word").textContent = event.detail ? "This key is not known here." : "";
+    byId("key-word").textContent = event.detail ? "This server does not know this key." : "";
     forgetKey();
     if (!dialog.open) dialog.showModal();
     byId("key-text").focus();

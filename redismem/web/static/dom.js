@@ -1,4 +1,4 @@
-// Elements. What people have written goes in as text, never as markup.
+// Elements of the page. Text from users is inserted as text, never as markup.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -16,23 +16,23 @@ export function el(tag, given = {}, ...children) {
 }
 
 export function setText(node, text) {
-  const wanted = String(text);
-  if (node.textContent !== wanted) node.textContent = wanted;
+  const newText = String(text);
+  if (node.textContent !== newText) node.textContent = newText;
 }
 
 export function show(node, isShown) {
   node.hidden = !isShown;
 }
 
-// The children of `parent` become one node for each item, in order. A node stays the same as long as its key does, so
-// that focus, selection and what is unfolded stay too.
-export function keyed(parent, items, keyOf, make, update) {
-  const known = new Map([...parent.children].map((node) => [node.dataset.key, node]));
+// Makes the children of `parent` match the items, in order. Reuses the node of each key, so focus, selection and
+// expanded texts survive.
+export function reconcile(parent, items, keyOf, make, update) {
+  const oldNodes = new Map([...parent.children].map((node) => [node.dataset.key, node]));
   let at = parent.firstElementChild;
   for (const item of items) {
     const key = keyOf(item);
-    let node = known.get(key);
-    if (node) known.delete(key);
+    let node = oldNodes.get(key);
+    if (node) oldNodes.delete(key);
     else {
       node = make(item);
       node.dataset.key = key;
@@ -41,5 +41,5 @@ export function keyed(parent, items, keyOf, make, update) {
     else parent.insertBefore(node, at);
     update(node, item);
   }
-  for (const node of known.values()) node.remove();
+  for (const node of oldNodes.values()) node.remove();
 }

@@ -1,14 +1,14 @@
-// What the chat shows: the stored messages and the turns of this tab, as one list.
+// The entries of the chat: stored messages and the turns of this tab, merged into one list.
 
-import { range, textOf, wordsOf } from "./words.js";
+import { describeError, range, textOf } from "./words.js";
 
 const WHO = { user: "You", assistant: "Assistant", system: "System", developer: "Developer", tool: "Tool" };
 const JOINING_MS = 60_000;
-const NOT_KEPT = new Set(["memory_unavailable", "memory_full", "not_stored", "failed"]);
+const NOT_STORED = new Set(["memory_unavailable", "memory_full", "not_stored", "failed"]);
 
 const turnOf = (message) => message.beside?.metadata?.turn ?? null;
 
-// Entries {key, kind, …}; kind is message or divider.
+// Returns entries {key, kind, …}; the kind is "message" or "divider".
 export function entriesOf(conversation, turns) {
   const entries = [];
   const stored = conversation.inOrder();
@@ -42,15 +42,15 @@ function divider(context) {
   const last = context.summaries.at(-1)?.last_seq ?? context.first_seq - 1;
   const first = context.summaries[0]?.first_seq ?? 1;
   const text = context.summaries.length
-    ? `The model is given a summary of messages ${range(first, last)}`
-    : `Messages ${range(1, last)} are not kept`;
+    ? `The model gets a summary of messages ${range(first, last)}`
+    : `Messages ${range(1, last)} are not stored any more`;
   return { key: `divider:${last}`, kind: "divider", text };
 }
 
 function storedEntry(message, isCovered, turn) {
   const role = message.message.role ?? "";
   const id = turnOf(message);
-  const why = message.beside?.metadata?.incomplete;
+  const reason = message.beside?.metadata?.incomplete;
   return {
     key: id ? `${id}:${role}` : `seq:${message.seq}`,
     kind: "message",
@@ -64,13 +64,13 @@ function storedEntry(message, isCovered, turn) {
     state: "stored",
     turnId: id,
     notices: role === "assistant" ? turn?.notices ?? [] : [],
-    fault: why ? `Incomplete: ${why}.` : "",
-    again: role === "assistant" && why ? "ask" : "",
+    fault: reason ? `Incomplete: ${reason}.` : "",
+    again: role === "assistant" && reason ? "ask" : "",
   };
 }
 
 function userEntry(turn) {
-  const isKept = !isLost(turn);
+  const isLostTurn = turn.phase === "ended" && isLost(turn);
   return {
     key: `${turn.id}:user`,
     kind: "message",
@@ -78,10 +78,10 @@ function userEntry(turn) {
     who: WHO.user,
     text: turn.shown ?? turn.text,
     timeMs: turn.sentMs,
-    state: turn.phase === "ended" && !isKept ? "lost" : "sending",
+    state: isLostTurn ? "lost" : "sending",
     turnId: turn.id,
     notices: [],
-    fault: turn.phase === "ended" && !isKept ? "Not kept in the memory." : "",
+    fault: isLostTurn ? "Not stored in the memory." : "",
     again: "",
   };
 }
@@ -90,9 +90,9 @@ function replyEntry(turn, isUserStored) {
   const isOver = turn.phase === "ended";
   const lost = isOver && isLost(turn);
   let fault = "";
-  if (turn.error) fault = wordsOf(turn.error);
+  if (turn.error) fault = describeError(turn.error);
   else if (isOver && !turn.end.complete) fault = turn.reply ? `Incomplete: ${turn.end.reason}.` : `No answer: ${turn.end.reason}.`;
-  else if (lost) fault = "Not kept in the memory.";
+  else if (lost) fault = "Not stored in the memory.";
   const mayRetry = isOver && !turn.end.seq && (turn.text !== "" || isUserStored);
   return {
     key: `${turn.id}:assistant`,
@@ -109,12 +109,12 @@ function replyEntry(turn, isUserStored) {
   };
 }
 
-// Whether a turn has ended and the memory has not taken it.
+// True if a turn has failed or ended without being stored.
 function isLost(turn) {
-  return Boolean(turn.error) || turn.notices.some((notice) => NOT_KEPT.has(notice.code)) || (turn.end && !turn.end.seq);
+  return Boolean(turn.error) || turn.notices.some((notice) => NOT_STORED.has(notice.code)) || (turn.end && !turn.end.seq);
 }
 
-// The newest message, if it is somebody's who may still be waiting for the answer: {id, text, ms}, or null.
+// Returns the newest message as {id, text, ms} if its user may still wait for the answer, or null.
 export function unanswered(conversation) {
   const last = conversation.inOrder().at(-1);
   if (!last || last.message.role !== "user" || !turnOf(last)) return null;

@@ -1,9 +1,9 @@
-// What the model is being given: summaries, pinned, pending, recent, state, and how many tokens all of it takes.
+// The panel with the model's input: summaries, pinned, pending and recent messages, state, and token counts.
 
 import { announce } from "./announce.js";
 import { drawTokens } from "./tokens.js";
-import { byId, el, keyed, setText, show } from "./dom.js";
-import { ago, clock, counted, many, range, textOf } from "./words.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
+import { ago, formatCount, formatTime, plural, range, textOf } from "./words.js";
 
 const ARRIVED_MS = 6_000;
 const ASKED = "asked";
@@ -12,22 +12,22 @@ export class Given {
   constructor() {
     this._sessionId = null;
     this._epoch = null;
-    this._known = null;
+    this._knownIds = null;
     this._arrived = new Map();
   }
 
-  // `about` says how long a window may become.
+  // `about` has the limits of the window.
   draw(conversation, about) {
     const context = conversation.context;
     const summaries = context?.summaries ?? [];
-    this._notice(conversation, summaries);
+    this._announceNew(conversation, summaries);
     const parts = partsOf(conversation);
     drawTokens(parts, summaries, about);
     setText(byId("summaries-count"), summaries.length);
-    keyed(byId("summaries"), summaries, (summary) => summary.id, makeSummary, (node, summary) => {
+    reconcile(byId("summaries"), summaries, (summary) => summary.id, makeSummary, (node, summary) => {
       updateSummary(node, summary, context, this._arrived.has(summary.id));
     });
-    setText(byId("summaries-word"), summaries.length ? "" : untilSummary(parts, about));
+    setText(byId("summaries-word"), summaries.length ? "" : wordUntilSummary(parts, about));
     drawLines("pinned", parts.pinned);
     drawLines("pending", parts.pending, parts.pendingCount);
     drawLines("recent", parts.recent);
@@ -37,25 +37,25 @@ export class Given {
     drawState(context?.state ?? null);
   }
 
-  // A summary that was not there a moment ago has swapped in: it is lit for a while, and told.
-  _notice(conversation, summaries) {
+  // Highlights and announces the summaries that have swapped in since the last drawing.
+  _announceNew(conversation, summaries) {
     const epoch = conversation.context?.epoch ?? null;
-    const isSame = conversation.sessionId === this._sessionId && this._known !== null && (epoch === this._epoch || !this._epoch);
-    const known = this._known;
+    const isSame = conversation.sessionId === this._sessionId && this._knownIds !== null && (epoch === this._epoch || !this._epoch);
+    const knownIds = this._knownIds;
     if (conversation.isLoaded) {
-      this._known = new Set(summaries.map((summary) => summary.id));
+      this._knownIds = new Set(summaries.map((summary) => summary.id));
       this._sessionId = conversation.sessionId;
       this._epoch = epoch;
     }
     if (!isSame || !conversation.isLoaded) return;
-    for (const summary of summaries.filter((each) => !known.has(each.id))) {
+    for (const summary of summaries.filter((each) => !knownIds.has(each.id))) {
       clearTimeout(this._arrived.get(summary.id));
-      this._arrived.set(summary.id, setTimeout(() => this._settled(summary.id), ARRIVED_MS));
-      announce(`A summary now stands for messages ${range(summary.first_seq, summary.last_seq)}.`);
+      this._arrived.set(summary.id, setTimeout(() => this._unhighlight(summary.id), ARRIVED_MS));
+      announce(`A summary now replaces messages ${range(summary.first_seq, summary.last_seq)}.`);
     }
   }
 
-  _settled(id) {
+  _unhighlight(id) {
     this._arrived.delete(id);
     for (const node of byId("summaries").children) if (node.dataset.key === id) node.classList.remove("arrived");
   }
@@ -73,12 +73,12 @@ function partsOf(conversation) {
   return { pinned, pending, recent, pendingCount: pending.length };
 }
 
-function untilSummary(parts, about) {
+function wordUntilSummary(parts, about) {
   if (!about) return "";
   const count = parts.pendingCount + parts.recent.length;
   const left = about.threshold - count + 1;
-  if (left <= 0) return "The older messages wait for a summary.";
-  return `None yet: it takes ${many(left, "more message")} until the older ones are due for one.`;
+  if (left <= 0) return "The older messages are waiting for a summary.";
+  return `None yet: the older messages are due for a summary after ${plural(left, "more message")}.`;
 }
 
 function makeSummary() {
@@ -101,12 +101,12 @@ function updateSummary(node, summary, context, isNew) {
   show(more, summary.text.length > 220 || summary.text.split("\n").length > 4);
   const isLast = context.summaries.at(-1) === summary;
   const version = isLast && context.summary_version ? ` · version ${context.summary_version.slice(0, 12)}` : "";
-  setText(foot, `${clock(summary.created_ms)}, ${ago(summary.created_ms)} · by ${summary.model} · ${many(summary.tokens, "token")}${version}`);
+  setText(foot, `${formatTime(summary.created_ms)}, ${ago(summary.created_ms)} · by ${summary.model} · ${plural(summary.tokens, "token")}${version}`);
 }
 
 function drawLines(name, messages, count = messages.length) {
-  setText(byId(`${name}-count`), counted(count));
-  keyed(
+  setText(byId(`${name}-count`), formatCount(count));
+  reconcile(
     byId(name),
     messages,
     (message) => String(message.seq),
@@ -116,8 +116,8 @@ function drawLines(name, messages, count = messages.length) {
       setText(seq, `#${message.seq}`);
       setText(role, message.message.role ?? "");
       setText(text, textOf(message.message).slice(0, 400));
-      setText(tokens, counted(message.tokens));
-      tokens.title = many(message.tokens, "token");
+      setText(tokens, formatCount(message.tokens));
+      tokens.title = plural(message.tokens, "token");
     },
   );
 }
@@ -129,18 +129,18 @@ function drawState(state) {
     for (const [name, value] of Object.entries(state.params)) {
       const isHidden = state.hidden_params.includes(name);
       if (isHidden && name === ASKED) continue;
-      rows.push({ name, value: isHidden ? "hidden" : shown(value), kind: isHidden ? "hidden" : "param" });
+      rows.push({ name, value: isHidden ? "hidden" : formatValue(value), kind: isHidden ? "hidden" : "param" });
     }
     for (const [name, word] of [["last_intent", "last intent"], ["last_result", "last result"], ["plan", "plan"]]) {
-      if (state[name] !== null && state[name] !== undefined) rows.push({ name: word, value: shown(state[name]), kind: "other" });
+      if (state[name] !== null && state[name] !== undefined) rows.push({ name: word, value: formatValue(state[name]), kind: "other" });
     }
   }
-  keyed(byId("state"), rows, (row) => row.kind + row.name, () => el("div", {}, el("dt"), el("dd", { dir: "auto" })), (node, row) => {
+  reconcile(byId("state"), rows, (row) => row.kind + row.name, () => el("div", {}, el("dt"), el("dd", { dir: "auto" })), (node, row) => {
     node.className = `state-${row.kind}`;
     setText(node.children[0], row.name);
     setText(node.children[1], row.value);
   });
-  setText(byId("state-word"), rows.length ? "" : "Nothing is known yet, and nothing is waited for.");
+  setText(byId("state-word"), rows.length ? "" : "Empty: no params, and the chat waits for none.");
 }
 
-const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value)).slice(0, 2000);
+const formatValue = (value) => (typeof value === "string" ? value : JSON.stringify(value)).slice(0, 2000);

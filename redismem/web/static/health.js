@@ -1,15 +1,15 @@
-// Whether the server and its memory answer, in words.
+// The state of the connection to the server and its memory.
 
 import { byId, setText, show } from "./dom.js";
 import { UNREACHABLE } from "./words.js";
 
-const SAID = {
+const TEXTS = {
   well: ["Connected", ""],
   connecting: ["Connecting", ""],
   away: [
-    "Memory away",
-    "The memory cannot be reached just now. You can go on: the model then knows your last message alone, and what is " +
-      "not kept is marked, so that you can send it again.",
+    "Memory unreachable",
+    "The memory is unreachable right now. You can go on: answers are based on your last message only. Messages that " +
+      "are not stored are marked, so that you can send them again.",
   ],
   lost: ["No connection", UNREACHABLE],
 };
@@ -19,7 +19,7 @@ let now = "";
 export function tellHealth(state) {
   if (state === now) return;
   now = state;
-  const [word, more] = SAID[state];
+  const [word, more] = TEXTS[state];
   document.body.dataset.health = state;
   setText(byId("health-text"), word);
   setText(byId("banner"), more);

@@ -1,5 +1,5 @@
-// Tasks are taken over the board: dragged with a pointer, or with the arrow keys. With a finger they are taken by their
-// grip, as the rest of a card scrolls the board.
+// Moves tasks on the board, by dragging or with the arrow keys. Touch must start at the grip, since the rest of a card
+// scrolls the board.
 
 import { byId } from "./dom.js";
 
@@ -11,8 +11,8 @@ let drag = null;
 
 export const isDragging = () => drag !== null && drag.ghost !== null;
 
-// `mayMove()`; `step(id, by)`: takes a task so many columns along; `isHeld(id)`; `put(id)`: down where it is held;
-// `back()`: to where it was; `drop(id, status)`: a pointer has put it into a column.
+// `step(id, by)` carries a task that many columns to the right, `put(id)` drops it there, `back()` returns it.
+// `drop(id, status)` moves a dragged task to a column.
 export function beginMoving({ mayMove, step, isHeld, put, back, drop }) {
   const board = byId("board");
   board.addEventListener("keydown", (event) => {
@@ -29,7 +29,7 @@ export function beginMoving({ mayMove, step, isHeld, put, back, drop }) {
     event.preventDefault();
     event.stopPropagation();
   });
-  // Who looks elsewhere holds nothing any more.
+  // Moving the focus elsewhere returns a held task.
   document.addEventListener("focusin", (event) => {
     const id = event.target.closest?.(".task")?.parentElement.dataset.key;
     if (!event.target.closest?.("dialog") && !(id && isHeld(id))) back();
@@ -103,10 +103,10 @@ function end() {
   return ended;
 }
 
-// What was dragged is not clicked as well.
+// Suppresses the click that follows a drag.
 function swallowClick() {
   const swallow = (event) => {
-    if (event.detail === 0) return; // a key has made it
+    if (event.detail === 0) return; // the click came from a key
     event.preventDefault();
     event.stopPropagation();
   };

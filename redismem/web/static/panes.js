@@ -1,4 +1,4 @@
-// At phone width one panel is shown at a time, and the buttons at the bottom say which.
+// On a phone, one panel is shown at a time; the buttons at the bottom choose it.
 
 import { byId } from "./dom.js";
 

@@ -1,5 +1,5 @@
-// Where the page is, as its address says: #/s/<session id>, #/p/<project>/<part>/<item id>?at=<time>, #/operations. A
-// fragment never leaves the browser.
+// Addresses of the page: #/s/<session id>, #/p/<project>/<part>/<item id>?at=<time>, #/operations. The browser never
+// sends a fragment to a server.
 
 const SESSION = "#/s/";
 const PROJECT = "#/p";
@@ -10,10 +10,10 @@ export function place() {
   if (hash === "#/operations") return { view: "operations", sessionId: null };
   if (hash === PROJECT || hash.startsWith(`${PROJECT}/`)) return { view: "project", sessionId: null, project: projectPlace(hash) };
   const id = hash.startsWith(SESSION) ? hash.slice(SESSION.length) : "";
-  return { view: "chat", sessionId: plain(id) || null };
+  return { view: "chat", sessionId: decode(id) || null };
 }
 
-function plain(text) {
+function decode(text) {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -21,10 +21,10 @@ function plain(text) {
   }
 }
 
-// `atMs`: as of when; null: now.
+// `atMs` is null for the present.
 function projectPlace(hash) {
   const [path, query = ""] = hash.slice(PROJECT.length).split("?");
-  const [, name = "", part = "", itemId = ""] = path.split("/").map(plain);
+  const [, name = "", part = "", itemId = ""] = path.split("/").map(decode);
   const atMs = Date.parse(new URLSearchParams(query).get("at") ?? "");
   return { name: name || null, part: PARTS.includes(part) ? part : PARTS[0], itemId: itemId || null, atMs: Number.isNaN(atMs) ? null : atMs };
 }
@@ -36,7 +36,7 @@ export function hrefOfProject({ name, part, itemId = null, atMs = null }) {
   return words.map((word, at) => (at ? encodeURIComponent(word) : word)).join("/") + query;
 }
 
-// As encodeURIComponent, and for halves of surrogate pairs too, which it has no bytes for.
+// encodeURIComponent throws on halves of surrogate pairs, so they are replaced first.
 export const hrefOf = (sessionId) => `#/s/${encodeURIComponent(sessionId.toWellFormed?.() ?? sessionId)}`;
 
 export function go(sessionId, options) {

@@ -1,4 +1,4 @@
-// Small plots: lines over the last minutes, drawn as SVG, with their numbers in words beside them.
+// Small plots: SVG lines over the last minutes, with their numbers as text.
 
 import { el } from "./dom.js";
 import { ago } from "./words.js";
@@ -15,8 +15,8 @@ function svg(tag, given, ...children) {
   return node;
 }
 
-// A card for `parent`; `put(series, word)` draws it anew. A series is {name, points: [{ms, value or null}]}.
-export function makePlot(parent, title, { shown }) {
+// Adds a card to `parent` and returns a function that redraws it. A series is {name, points: [{ms, value or null}]}.
+export function makePlot(parent, title, { format }) {
   const id = `plot-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
   const word = el("p", { class: "plot-word" });
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "plot" });
@@ -34,7 +34,7 @@ export function makePlot(parent, title, { shown }) {
     since.textContent = ago(firstMs, nowMs);
     const values = series.flatMap(({ points }) => points.map((point) => point.value ?? 0));
     const top = Math.max(...values, 0) || 1;
-    most.textContent = values.some((value) => value > 0) ? shown(top) : "";
+    most.textContent = values.some((value) => value > 0) ? format(top) : "";
     drawing.replaceChildren(
       svg("line", { x1: 0, y1: HEIGHT - 1, x2: WIDTH, y2: HEIGHT - 1, class: "plot-ground" }),
       svg("path", { d: areaOf(series[0].points, top, firstMs, nowMs), class: "plot-area" }),
@@ -44,7 +44,7 @@ export function makePlot(parent, title, { shown }) {
   };
 }
 
-// What lies under the first line, so that even a short one is seen.
+// Returns the area below the first line, which makes even a short line visible.
 function areaOf(points, top, firstMs, nowMs) {
   const line = pathOf(points.filter((point) => point.value !== null), top, firstMs, nowMs);
   const [, firstX] = line.match(/^M([\d.]+)/) ?? [];
@@ -52,7 +52,7 @@ function areaOf(points, top, firstMs, nowMs) {
   return firstX === undefined ? "" : `${line.replaceAll("h0.01", "")}L${lastX} ${HEIGHT - 1}L${firstX} ${HEIGHT - 1}Z`;
 }
 
-// Where nothing was measured, the line has a gap.
+// Returns the path of a line, with gaps where a value is null.
 function pathOf(points, top, firstMs, nowMs) {
   let path = "";
   let isDown = false;

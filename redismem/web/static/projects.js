@@ -1,30 +1,30 @@
-// The project view: a task board, decisions with their chains, entities with their mentions, now or as of a moment.
+// The project view: a task board, decisions with their chains, entities with their mentions, now or at a moment.
 
 import { announce } from "./announce.js";
 import { ask } from "./api.js";
-import { drawBoard, linkOfTask, wordsOfRefusal } from "./board.js";
-import { asked } from "./dialogs.js";
-import { byId, el, keyed, setText, show } from "./dom.js";
+import { describeRefusal, drawBoard, linkOfTask } from "./board.js";
+import { askForText } from "./dialogs.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
 import { tellHealth } from "./health.js";
 import { drawItem } from "./item.js";
 import { beginMoving, isDragging } from "./moving.js";
 import { PARTS, goTo, hrefOfProject } from "./place.js";
 import { drawDecisions, drawEntities } from "./rows.js";
 import { beginTimeline, drawTimeline } from "./timeline.js";
-import { titled, wordsOf } from "./words.js";
+import { capitalize, describeError } from "./words.js";
 
 const LOOK_MS = 5_000;
 const MORE_COUNT = 100;
 const MOST_COUNT = 1_000;
 const PART_OF = { t: "tasks", d: "decisions", e: "entities" };
-const NONE = { tasks: "There are no tasks.", decisions: "There are no decisions.", entities: "There are no entities." };
+const NONE = { tasks: "No tasks.", decisions: "No decisions.", entities: "No entities." };
 const QUESTIONS = {
-  blocked: { member: "blocked_by", title: "What does it wait for?", label: "Waits for", yes: "Block it", maxLength: 300 },
-  cancelled: { member: "reason", title: "Why is it cancelled?", label: "Reason", yes: "Cancel the task", maxLength: 1000 },
+  blocked: { member: "blocked_by", title: "What does the task wait for?", label: "Waits for", yes: "Block it", maxLength: 300 },
+  cancelled: { member: "reason", title: "Why is the task cancelled?", label: "Reason", yes: "Cancel the task", maxLength: 1000 },
 };
 
 export class Projects {
-  // `mayWrite()`: whether the key may change anything.
+  // `mayWrite()` returns true if the key has the scope write.
   constructor(mayWrite) {
     this._mayWrite = mayWrite;
     this._at = null;
@@ -59,7 +59,7 @@ export class Projects {
     });
   }
 
-  // Shows a place of a project; null: nothing of it is looked at.
+  // Shows a place of a project. null closes the view.
   show(at) {
     clearInterval(this._looking);
     const before = this._at;
@@ -74,18 +74,18 @@ export class Projects {
     }
     byId("to-project").href = hrefOfProject(at);
     this._look().then(() => this._focus(before, at));
-    // The past is as it was: now alone is looked at again and again.
+    // The past does not change, so only the present is polled.
     if (at.atMs === null) this._looking = setInterval(() => document.hidden || this._placed || isDragging() || this._look(), LOOK_MS);
   }
 
-  // Who opens an item reads it next, and who closes it is where they were.
+  // Opening an item focuses its title; closing it returns the focus to its link.
   _focus(before, at) {
     if (!before || before.name !== at.name || before.itemId === at.itemId || this._at !== at) return;
     if (at.itemId !== null) byId("item").querySelector("h2")?.focus();
     else document.querySelector(`.project-part li[data-key="${CSS.escape(before.itemId)}"] a`)?.focus();
   }
 
-  // Asks anew. Of several that are on their way, the newest counts.
+  // Reads the project again. If several requests overlap, only the newest one counts.
   async _look() {
     const turn = ++this._turn;
     const at = this._at;
@@ -99,7 +99,7 @@ export class Projects {
       tellHealth("well");
     } catch (error) {
       if (turn !== this._turn) return;
-      this._lost = wordsOf(error);
+      this._lost = describeError(error);
       if (error.status !== 401) tellHealth(error.status === 503 ? "away" : error.status ? "well" : "lost");
     }
     this._draw();
@@ -108,11 +108,11 @@ export class Projects {
   async _read({ name, part, itemId, atMs }) {
     const base = `/v1/projects/${encodeURIComponent(name)}`;
     const query = new URLSearchParams(atMs === null ? {} : { at: new Date(atMs).toISOString() });
-    const wanted = new URLSearchParams([...query, ["limit", Math.min(this._count, MOST_COUNT)]]);
-    if (part === "decisions") wanted.set("include_superseded", "true");
+    const listQuery = new URLSearchParams([...query, ["limit", Math.min(this._count, MOST_COUNT)]]);
+    if (part === "decisions") listQuery.set("include_superseded", "true");
     const [life, items, item] = await Promise.all([
       ask("GET", base),
-      ask("GET", `${base}/${part === "tasks" ? "board" : part}?${wanted}`),
+      ask("GET", `${base}/${part === "tasks" ? "board" : part}?${listQuery}`),
       itemId === null ? null : readItem(base, itemId, query),
     ]);
     return { life: life.first_at && { firstMs: Date.parse(life.first_at), lastMs: Date.parse(life.last_at) }, items, item };
@@ -128,16 +128,16 @@ export class Projects {
   }
 
   _step(id, by) {
-    if (!this._mayMove()) return announce(this._at?.atMs === null ? "Your key may read here, and not write." : "The past cannot be changed. Escape leads back to now.");
+    if (!this._mayMove()) return announce(this._at?.atMs === null ? "Your key can only read here." : "The past cannot be changed. Press Escape to return to the present.");
     if (this._placed && !this._placed.isHeld) return null;
     const statuses = this._found.items.columns.map((column) => column.status);
     const task = this._task(id);
     const from = this._placed?.id === id ? this._placed.to : task.status;
     const to = statuses[statuses.indexOf(from) + by];
-    if (to === undefined) return announce(`${titled(from)} is the ${by < 0 ? "first" : "last"} column.`);
+    if (to === undefined) return announce(`${capitalize(from)} is the ${by < 0 ? "first" : "last"} column.`);
     this._place({ id, to, isHeld: true });
-    const where = to === task.status ? "where it was" : `under ${titled(to)}`;
-    return announce(`“${task.title}” is held ${where}. Enter puts it down, Escape puts it back.`);
+    const where = to === task.status ? "at its old place" : `over the column ${capitalize(to)}`;
+    return announce(`“${task.title}” is ${where}. Press Enter to drop it, Escape to put it back.`);
   }
 
   _back() {
@@ -147,7 +147,7 @@ export class Projects {
     this._placed = null;
     this._draw();
     if (hadFocus) linkOfTask(task.id)?.focus();
-    announce(`“${task.title}” is back under ${titled(task.status)}.`);
+    announce(`“${task.title}” is back in the column ${capitalize(task.status)}.`);
   }
 
   _place(placed) {
@@ -156,45 +156,45 @@ export class Projects {
     linkOfTask(placed.id)?.focus();
   }
 
-  // Leads a task to a status. What it needs to be told is asked for; what is refused is said, and it is back where it was.
+  // Moves a task to a status, after asking for a reason where one is needed. A refused task returns to its place.
   async _move(task, to) {
     if (!task || task.status === to || !this._mayMove()) return this._back();
     const isOnBoard = this._at.part === "tasks" && to !== "unblocked";
     this._fault = "";
     if (isOnBoard) this._place({ id: task.id, to, isHeld: false });
-    const told = await this._moved(task, to);
+    const outcome = await this._sendMove(task, to);
     this._placed = null;
-    if (told.isRefused) this._fault = told.text;
+    if (outcome.isRefused) this._fault = outcome.text;
     await this._look();
-    if (told.isConflict) this._fault = `${told.text} ${this._wordOfNewest(task.id)}`;
-    if (told.isRefused) this._draw();
+    if (outcome.isConflict) this._fault = `${outcome.text} ${this._wordOfNewest(task.id)}`;
+    if (outcome.isRefused) this._draw();
     if (isOnBoard && document.activeElement === document.body) linkOfTask(task.id)?.focus();
-    return announce(this._fault || told.text);
+    return announce(this._fault || outcome.text);
   }
 
-  async _moved(task, to) {
+  async _sendMove(task, to) {
     const question = QUESTIONS[to];
     const body = { status: to, expect: task.version };
     if (question) {
-      body[question.member] = await asked(`“${task.title}”: ${question.title}`, question.label, question.yes, question.maxLength);
-      if (body[question.member] === null) return { text: `“${task.title}” stays under ${titled(task.status)}.` };
+      body[question.member] = await askForText(`“${task.title}”: ${question.title}`, question.label, question.yes, question.maxLength);
+      if (body[question.member] === null) return { text: `“${task.title}” stays in the column ${capitalize(task.status)}.` };
     }
     this._turn += 1;
     try {
       const path = `/v1/projects/${encodeURIComponent(this._at.name)}/tasks/${encodeURIComponent(task.id)}/status`;
       const changed = await ask("POST", path, { body });
-      return { text: `“${task.title}” is under ${titled(changed.status)} now.` };
+      return { text: `“${task.title}” is now in the column ${capitalize(changed.status)}.` };
     } catch (error) {
       const isConflict = error.code === "conflict";
-      if (error.problem?.before) return { isRefused: true, text: wordsOfRefusal(task, error) };
-      if (isConflict) return { isRefused: true, isConflict, text: `Somebody else has changed “${task.title}” meanwhile.` };
-      return { isRefused: true, text: `“${task.title}” is back where it was. ${wordsOf(error)}` };
+      if (error.problem?.before) return { isRefused: true, text: describeRefusal(task, error) };
+      if (isConflict) return { isRefused: true, isConflict, text: `Another user has changed “${task.title}” meanwhile.` };
+      return { isRefused: true, text: `“${task.title}” is back where it was. ${describeError(error)}` };
     }
   }
 
   _wordOfNewest(id) {
     const newest = this._task(id);
-    return newest ? `It is under ${titled(newest.status)}, as you see it now.` : "You see it as it is now.";
+    return newest ? `It is now in the column ${capitalize(newest.status)}.` : "The board shows its present state.";
   }
 
   _draw() {
@@ -236,14 +236,14 @@ export class Projects {
     }
     const names = byId("project-names");
     const others = at.name === null || this._names.includes(at.name) ? this._names : [at.name, ...this._names];
-    keyed(names, others, (name) => name, (name) => el("option", { value: name, text: name }), () => {});
+    reconcile(names, others, (name) => name, (name) => el("option", { value: name, text: name }), () => {});
     show(names, at.name !== null && others.length > 1);
     if (at.name !== null) names.value = at.name;
     const isList = at.name === null;
     show(byId("project-list"), isList);
     show(byId("project-body"), !isList);
-    keyed(byId("project-list"), isList ? this._names : [], (name) => name, (name) => el("li", {}, el("a", { href: hrefOfProject({ name, part: PARTS[0] }), text: name })), () => {});
-    if (isList && !this._names.length && !this._lost) setText(byId("project-title"), "There are no projects yet");
+    reconcile(byId("project-list"), isList ? this._names : [], (name) => name, (name) => el("li", {}, el("a", { href: hrefOfProject({ name, part: PARTS[0] }), text: name })), () => {});
+    if (isList && !this._names.length && !this._lost) setText(byId("project-title"), "No projects yet");
   }
 }
 
@@ -260,7 +260,7 @@ async function readItem(base, id, query) {
     ]);
     return { item, versions, links, chain: chain?.items };
   } catch (error) {
-    if (error.code === "not_found" || error.code === "invalid") return { fault: "It is not there, or was not there then." };
+    if (error.code === "not_found" || error.code === "invalid") return { fault: "This item does not exist, or did not exist at that time." };
     throw error;
   }
 }

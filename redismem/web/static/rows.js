@@ -1,9 +1,9 @@
-// Decisions, each with those it came in the place of, and entities with what was said of them last.
+// The lists of decisions, each with the ones it replaced, and of entities, each with its last mention.
 
-import { byId, el, keyed, setText, show } from "./dom.js";
-import { day, many } from "./words.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
+import { formatDay, plural } from "./words.js";
 
-// The decisions that no other one of these has replaced, each with the ones before it, the newest first.
+// Groups decisions into chains: each decision that no other one has replaced, with its predecessors, newest first.
 function chainsOf(decisions) {
   const byIdOf = new Map(decisions.map((each) => [each.id, each]));
   const heads = decisions.filter((each) => !byIdOf.has(each.superseded_by));
@@ -15,17 +15,17 @@ function chainsOf(decisions) {
 }
 
 export function drawDecisions(decisions, context) {
-  keyed(byId("rows"), chainsOf(decisions), (each) => each.id, makeDecision, (node, each) => {
+  reconcile(byId("rows"), chainsOf(decisions), (each) => each.id, makeDecision, (node, each) => {
     const [link, before] = node.children;
     updateDecision(link, each, context);
     show(before, each.before.length > 0);
-    keyed(before, each.before, (old) => old.id, () => el("li", {}, decisionLink()), (row, old) => updateDecision(row.firstElementChild, old, context));
+    reconcile(before, each.before, (old) => old.id, () => el("li", {}, decisionLink()), (row, old) => updateDecision(row.firstElementChild, old, context));
   });
 }
 
 const decisionLink = () => el("a", { class: "row" }, el("strong", { dir: "auto" }), el("span", { class: "chip" }), el("span", { class: "row-more" }));
 
-const makeDecision = () => el("li", {}, decisionLink(), el("ol", { class: "chain", "aria-label": "In the place of" }));
+const makeDecision = () => el("li", {}, decisionLink(), el("ol", { class: "chain", "aria-label": "Replaced decisions" }));
 
 function updateDecision(link, decision, context) {
   const [title, status, more] = link.children;
@@ -33,21 +33,21 @@ function updateDecision(link, decision, context) {
   setText(title, decision.title);
   setText(status, decision.status);
   status.className = `chip status-${decision.status}`;
-  setText(more, `since ${day(Date.parse(decision.valid_from))}${decision.valid_until ? ` until ${day(Date.parse(decision.valid_until))}` : ""}`);
+  setText(more, `since ${formatDay(Date.parse(decision.valid_from))}${decision.valid_until ? ` until ${formatDay(Date.parse(decision.valid_until))}` : ""}`);
 }
 
 export function drawEntities(entities, context) {
-  keyed(byId("rows"), entities, (each) => each.id, makeEntity, (node, each) => {
+  reconcile(byId("rows"), entities, (each) => each.id, makeEntity, (node, each) => {
     const link = node.firstElementChild;
-    const [name, type, description, said] = link.children;
+    const [name, type, description, mention] = link.children;
     point(link, each.id, context);
     setText(name, each.name);
     setText(type, each.type);
     const last = each.mentions.at(-1);
     setText(description, each.description);
     show(description, each.description !== "");
-    const spoken = last ? `${many(each.mention_count, "mention")}, the last ${day(Date.parse(last.at))}: ${last.context}` : "not mentioned yet";
-    setText(said, spoken);
+    const text = last ? `${plural(each.mention_count, "mention")}, the last ${formatDay(Date.parse(last.at))}: ${last.context}` : "not mentioned yet";
+    setText(mention, text);
   });
 }
 

@@ -1,8 +1,8 @@
-// Streams of events, read with fetch: EventSource could not send a key.
+// Streams of events, read with fetch, because EventSource cannot send a key.
 
 import { open } from "./api.js";
 
-// Each event of a response as {event, id, document}.
+// Yields each event of a response as {event, id, document}.
 export async function* eventsOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -14,8 +14,8 @@ export async function* eventsOf(response) {
       const blocks = rest.split("\n\n");
       rest = blocks.pop();
       for (const block of blocks) {
-        const found = eventOf(block);
-        if (found) yield found;
+        const event = eventOf(block);
+        if (event) yield event;
       }
     }
   } finally {
@@ -24,20 +24,20 @@ export async function* eventsOf(response) {
 }
 
 function eventOf(block) {
-  const found = { event: "message", id: "", data: "" };
+  const fields = { event: "message", id: "", data: "" };
   for (const line of block.split("\n")) {
     const at = line.indexOf(": ");
-    if (at > 0) found[line.slice(0, at)] = line.slice(at + 2);
+    if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
   }
-  return found.data ? { event: found.event, id: found.id, document: JSON.parse(found.data) } : null;
+  return fields.data ? { event: fields.event, id: fields.id, document: JSON.parse(fields.data) } : null;
 }
 
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 5000;
 const HIDDEN_MS = 60_000;
 
-// Follows a stream until it is told to stop, and begins anew when it ends. `onEvent(event)`; `onLost(error)`: it has
-// ended, and is tried again. A tab that nobody has looked at for a minute gives its connection back: a browser has few.
+// Follows a stream and reconnects when it ends, until the returned function is called. Calls `onLost(error)` before a
+// retry. A tab that has been hidden for a minute disconnects, because a browser has few connections per server.
 export function follow(path, onEvent, onLost) {
   let leaving = new AbortController();
   let isOver = false;
@@ -61,7 +61,7 @@ export function follow(path, onEvent, onLost) {
       } catch (error) {
         if (isOver) return;
         if (leaving.signal.aborted) continue;
-        // A stream may end at any time; it is lost if there is no next one.
+        // A stream may end at any time. The connection counts as lost if the next attempt fails too.
         lostCount += 1;
         if (lostCount > 1 || error.status) onLost(error);
         if (error.status === 401 || error.status === 403 || error.status === 400) return;
@@ -71,7 +71,7 @@ export function follow(path, onEvent, onLost) {
     }
   }
 
-  function look() {
+  function onVisibility() {
     clearTimeout(hiddenTimer);
     if (document.hidden) hiddenTimer = setTimeout(() => leaving.abort(), HIDDEN_MS);
     else if (leaving.signal.aborted) {
@@ -80,11 +80,11 @@ export function follow(path, onEvent, onLost) {
     }
   }
 
-  document.addEventListener("visibilitychange", look);
+  document.addEventListener("visibilitychange", onVisibility);
   run();
   return () => {
     isOver = true;
-    document.removeEventListener("visibilitychange", look);
+    document.removeEventListener("visibilitychange", onVisibility);
     clearTimeout(hiddenTimer);
     leaving.abort();
     wake();

@@ -1,13 +1,13 @@
-// Dark or light: as the system has it, or as somebody has chosen here.
+// Dark or light colours: the system's choice, or the user's choice in this browser.
 
 import { byId } from "./dom.js";
 
 const CHOICES = ["system", "light", "dark"];
 const SIGNS = { system: "◐", light: "○", dark: "●" };
-const WORDS = { system: "Colours: as the system has them", light: "Colours: light", dark: "Colours: dark" };
+const WORDS = { system: "Colours: system", light: "Colours: light", dark: "Colours: dark" };
 const KEY = "redismem.colours";
 
-function put(choice) {
+function apply(choice) {
   if (choice === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = choice;
   byId("theme").setAttribute("aria-label", WORDS[choice]);
@@ -15,13 +15,13 @@ function put(choice) {
   byId("theme-sign").textContent = SIGNS[choice];
 }
 
-const chosen = () => (CHOICES.includes(localStorage.getItem(KEY)) ? localStorage.getItem(KEY) : "system");
+const readChoice = () => (CHOICES.includes(localStorage.getItem(KEY)) ? localStorage.getItem(KEY) : "system");
 
 export function beginTheme() {
-  put(chosen());
+  apply(readChoice());
   byId("theme").addEventListener("click", () => {
-    const next = CHOICES[(CHOICES.indexOf(chosen()) + 1) % CHOICES.length];
+    const next = CHOICES[(CHOICES.indexOf(readChoice()) + 1) % CHOICES.length];
     localStorage.setItem(KEY, next);
-    put(next);
+    apply(next);
   });
 }

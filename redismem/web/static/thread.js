@@ -1,16 +1,16 @@
-// Draws the chat. It stays at its end while somebody reads there, and stays where it is while somebody reads above.
+// Draws the chat. Follows new messages only while it is scrolled to the end.
 
 import { announce } from "./announce.js";
-import { byId, el, keyed, setText, show } from "./dom.js";
-import { clock } from "./words.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
+import { formatTime } from "./words.js";
 
 const NEAR_PX = 80;
 
 let isAtEnd = true;
 
-// `act(name, entry)`: again, ask.
+// `act(name, entry)` runs a button of an entry: "copy" or "again".
 export function draw(entries, { isLoaded, mayGoBack, act }) {
-  keyed(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), update);
+  reconcile(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), update);
   show(byId("welcome"), isLoaded && entries.length === 0);
   show(byId("earlier"), mayGoBack);
   if (isAtEnd) toEnd();
@@ -27,7 +27,7 @@ export function beginThread() {
   scroll.addEventListener("scroll", () => {
     isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR_PX;
   });
-  // What stands below it grows and shrinks.
+  // The composer below it grows and shrinks.
   new ResizeObserver(() => isAtEnd && toEnd()).observe(scroll);
 }
 
@@ -71,7 +71,7 @@ function update(node, entry) {
   if (node.dataset.role !== entry.role) node.dataset.role = entry.role;
   setText(at(".who"), entry.who);
   const time = at("time");
-  setText(time, entry.timeMs ? clock(entry.timeMs) : "");
+  setText(time, entry.timeMs ? formatTime(entry.timeMs) : "");
   if (entry.timeMs) {
     time.dateTime = new Date(entry.timeMs).toISOString();
     time.title = new Date(entry.timeMs).toLocaleString();
@@ -81,7 +81,7 @@ function update(node, entry) {
   setText(at(".text"), entry.text);
   show(at(".text"), entry.text !== "");
   show(at(".typing"), entry.state === "streaming");
-  keyed(at(".notices"), entry.notices, (notice) => notice.code, () => el("li", { dir: "auto" }), (line, notice) => setText(line, notice.text));
+  reconcile(at(".notices"), entry.notices, (notice) => notice.code, () => el("li", { dir: "auto" }), (line, notice) => setText(line, notice.text));
   setText(at(".fault"), entry.fault);
   show(at(".copy"), entry.text !== "");
   const again = at(".again");
@@ -96,7 +96,7 @@ export async function copy(text, what = "The message") {
     announce(`${what} is copied.`);
     return true;
   } catch {
-    announce("Nothing could be copied: the browser does not allow it here.");
+    announce("Copying failed: the browser does not allow it here.");
     return false;
   }
 }

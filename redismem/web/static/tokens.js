@@ -1,7 +1,7 @@
-// The bar of tokens against a budget, which somebody may set here.
+// The bar of used tokens, compared with a budget that the user can set.
 
-import { byId, el, keyed, setText, show } from "./dom.js";
-import { counted } from "./words.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
+import { formatCount } from "./words.js";
 
 const KEY = "redismem.budget";
 const DEFAULT_TOKENS = 4_000;
@@ -34,19 +34,19 @@ export function drawTokens(parts, summaries, about) {
   const total = NAMES.reduce((all, name) => all + tokens[name], 0);
   const whole = Math.max(budget, total);
   const bar = byId("tokens-bar");
-  keyed(bar, [...NAMES, "free"], (name) => name, (name) => el("span", { class: `part part-${name}` }), (node, name) => {
+  reconcile(bar, [...NAMES, "free"], (name) => name, (name) => el("span", { class: `part part-${name}` }), (node, name) => {
     const share = name === "free" ? whole - total : tokens[name];
     show(node, share > 0);
     node.style.flexGrow = String(share);
   });
   bar.classList.toggle("over", total > budget);
-  const said = NAMES.filter((name) => tokens[name]).map((name) => `${name} ${counted(tokens[name])}`);
-  const sentence = `${counted(total)} of ${counted(budget)} tokens${said.length ? `: ${said.join(", ")}` : ""}`;
+  const shares = NAMES.filter((name) => tokens[name]).map((name) => `${name} ${formatCount(tokens[name])}`);
+  const sentence = `${formatCount(total)} of ${formatCount(budget)} tokens${shares.length ? `: ${shares.join(", ")}` : ""}`;
   if (bar.getAttribute("aria-label") !== sentence) bar.setAttribute("aria-label", sentence);
-  setText(byId("tokens-count"), counted(total));
-  setText(byId("tokens-word"), `of ${counted(budget)} tokens${total > budget ? `, ${counted(total - budget)} too many` : ""}`);
-  keyed(byId("tokens-legend"), NAMES, (name) => name, (name) => el("li", {}, el("i", { class: `part-${name}` }), el("span")), (node, name) => {
-    setText(node.lastElementChild, `${name} ${counted(tokens[name])}`);
+  setText(byId("tokens-count"), formatCount(total));
+  setText(byId("tokens-word"), `of ${formatCount(budget)} tokens${total > budget ? `, ${formatCount(total - budget)} too many` : ""}`);
+  reconcile(byId("tokens-legend"), NAMES, (name) => name, (name) => el("li", {}, el("i", { class: `part-${name}` }), el("span")), (node, name) => {
+    setText(node.lastElementChild, `${name} ${formatCount(tokens[name])}`);
     show(node, tokens[name] > 0);
   });
   if (document.activeElement !== byId("budget")) byId("budget").value = String(budget);

@@ -102,7 +102,7 @@ async def test_the_colours_are_chosen_and_stay(somebody: BrowserContext, url: st
     page = await opened(somebody, url)
     ground = "getComputedStyle(document.body).backgroundColor"
     light = await page.evaluate(ground)
-    await page.get_by_role("button", name="Colours: as the system has them").click()
+    await page.get_by_role("button", name="Colours: system").click()
     assert await page.evaluate(ground) == light
     await page.get_by_role("button", name="Colours: light").click()
     dark = await page.evaluate(ground)
@@ -155,7 +155,7 @@ async def test_with_keys_it_asks_for_one_and_keeps_it_in_the_tab(somebody: Brows
         assert await violations(page) == []
         await field.fill("rmk_wrong")
         await field.press("Enter")
-        await expect(page.locator("#key-word")).to_have_text("This key is not known here.")
+        await expect(page.locator("#key-word")).to_have_text("This server does not know this key.")
         await picture(page, "key")
         await field.fill(keys["all"][0])
         await field.press("Enter")
@@ -167,11 +167,11 @@ async def test_with_keys_it_asks_for_one_and_keeps_it_in_the_tab(somebody: Brows
         assert await page.evaluate("localStorage.length + document.cookie.length") == 0
         assert not any(key in address for key, _ in keys.values() for address in [*asked, page.url])
 
-        await page.get_by_role("button", name="Leave").click()
+        await page.get_by_role("button", name="Sign out").click()
         await field.fill(keys["reader"][0])
         await field.press("Enter")
         await expect(page.locator(".entry.stored")).to_have_count(2)
-        await expect(page.locator("#composer-word")).to_have_text("Your key may read here, and not write.")
+        await expect(page.locator("#composer-word")).to_have_text("Your key can only read here.")
         await expect(page.locator("#message")).to_be_disabled()
         await page.get_by_role("link", name="Operations").click()
         await expect(page.locator("#operations-word")).to_contain_text("needs the scope admin")

@@ -44,7 +44,7 @@ async def test_over_the_threshold_a_summary_is_seen_to_swap_in(somebody: Browser
     for number in range(1, 7):
         await say(page, f"Parcel {number} goes to house {number}.")
     await expect(page.locator(".summary")).to_have_count(1)
-    await page.wait_for_function("lit > 0 && told.some((text) => text.startsWith('A summary now stands for messages'))")
+    await page.wait_for_function("lit > 0 && told.some((text) => text.startsWith('A summary now replaces messages'))")
     await expect(page.locator(".summary-head")).to_contain_text("Messages 1 to")
     await expect(page.locator(".summary-more")).to_contain_text(re.compile(r"by extractive · \d+ tokens · version \S+"))
     await expect(page.locator(".summary-text")).to_contain_text("Parcel 1")
@@ -147,7 +147,7 @@ async def test_conversations_are_found_paged_and_begun(somebody: BrowserContext,
     await page.get_by_label("Search conversations by id").fill("many-3")
     await expect(rows).to_have_count(1)
     await page.get_by_label("Search conversations by id").fill("no such thing")
-    await expect(page.locator("#conversations-word")).to_contain_text("No conversation has this in its id")
+    await expect(page.locator("#conversations-word")).to_contain_text("No conversation has a matching id")
     assert faults_of(page) == []
 
 

@@ -162,11 +162,11 @@ async def test_redis_goes_and_comes_and_nothing_is_lost(
     await say(page, "First, before the outage")
     await expect(page.locator(".entry.stored")).to_have_count(2)
     own_redis.kill()
-    await expect(page.locator("#health")).to_contain_text("Memory away")
+    await expect(page.locator("#health")).to_contain_text("Memory unreachable")
     await expect(page.locator("#banner")).to_contain_text("The memory is unreachable right now.")
     await say(page, "Second, in the midst of it")
-    await expect(page.locator(".theirs .notices").last).to_contain_text("knows your last message alone")
-    await expect(page.locator(".mine.lost .fault")).to_have_text("Not kept in the memory.")
+    await expect(page.locator(".theirs .notices").last).to_contain_text("based on your last message only")
+    await expect(page.locator(".mine.lost .fault")).to_have_text("Not stored in the memory.")
     assert (await texts(page))[:2] == ["First, before the outage", TEXT]
     await picture(page, "degraded")
     own_redis.start()
@@ -186,7 +186,7 @@ async def test_what_was_not_kept_outlives_a_reload(
 ) -> None:
     page = await opened(somebody, url)
     own_redis.kill()
-    await expect(page.locator("#health")).to_contain_text("Memory away")
+    await expect(page.locator("#health")).to_contain_text("Memory unreachable")
     await say(page, "Said into the dark")
     await expect(page.locator(".mine.lost .text")).to_have_text("Said into the dark")
     own_redis.start()

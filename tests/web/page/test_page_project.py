@@ -146,7 +146,7 @@ async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: s
     # A way that there is not is told with both of its ends.
     await drag(page, "Write the runbook", "completed")
     await expect(page.locator("#project-fault")).to_contain_text(
-        "is blocked, and what is blocked cannot become completed"
+        "is blocked. A task cannot go from blocked to completed"
     )
     await expect(column(page, "blocked").locator(".task", has_text="Write the runbook")).to_be_visible()
     blocked = await apollo.tasks.get(planned.id)
@@ -172,10 +172,10 @@ async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: 
     task = card(page, "Translate the notices")
     await task.focus()
     await page.keyboard.press("ArrowLeft")
-    await was_told(page, "“Translate the notices” is held under Planned. Enter puts it down, Escape puts it back.")
+    await was_told(page, "is over the column Planned. Press Enter to drop it, Escape to put it back.")
     await expect(column(page, "planned").locator(".held")).to_have_count(1)
     await page.keyboard.press("Escape")
-    await was_told(page, "“Translate the notices” is back under In progress.")
+    await was_told(page, "“Translate the notices” is back in the column In progress.")
     await expect(task).to_be_focused()
     await page.keyboard.press("ArrowUp")
     await expect(card(page, "Try two replicas")).to_be_focused()
@@ -183,7 +183,7 @@ async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: 
     await page.keyboard.press("ArrowRight")
     await expect(column(page, "completed").locator(".held")).to_have_count(1)
     await page.keyboard.press("Enter")
-    await was_told(page, "“Try two replicas” is under Completed now.")
+    await was_told(page, "“Try two replicas” is now in the column Completed.")
     await expect(card(page, "Try two replicas")).to_be_focused()
     # Cancelled is asked why, and the answer stands in its history.
     await task.focus()
@@ -193,7 +193,7 @@ async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: 
     await expect(page.get_by_label("Reason")).to_be_focused()
     await page.keyboard.type("the notices are gone")
     await page.keyboard.press("Enter")
-    await was_told(page, "“Translate the notices” is under Cancelled now.")
+    await was_told(page, "“Translate the notices” is now in the column Cancelled.")
     await page.keyboard.press("Enter")
     await expect(page.locator("#item h2")).to_be_focused()
     await expect(page.locator("#item")).to_contain_text("the notices are gone")
@@ -215,7 +215,7 @@ async def test_who_is_late_is_told_and_sees_the_newest(somebody: BrowserContext,
     await page.route("**/status", overtaken)
     await card(page, "Load test").click()
     await page.get_by_role("group", name="Move to").get_by_role("button", name="Backlog").click()
-    fault = "Somebody else has changed “Load test with last year's traffic” meanwhile. It is under In progress"
+    fault = "Another user has changed “Load test with last year's traffic” meanwhile. It is now"
     await expect(page.locator("#project-fault")).to_contain_text(fault)
     await expect(column(page, "in_progress").locator(".task", has_text="Load test")).to_be_visible()
     await picture(page, "project-conflict")
@@ -238,10 +238,10 @@ async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext,
     assert await violations(page) == []
     # A third of its life: Postgres, and nobody knows better yet.
     await page.get_by_label("As of").fill("333")
-    await expect(page.locator("#timeline-word")).to_have_text("This is the past: it can be read and not changed.")
+    await expect(page.locator("#timeline-word")).to_have_text("This is the past: you can read it but not change it.")
     await expect(heads).to_have_count(2)
     assert sorted(await heads.all_inner_texts()) == ["Answer in the customer's language", "Use Postgres"]
-    await expect(page.locator("#item")).to_contain_text("It is not there, or was not there then.")
+    await expect(page.locator("#item")).to_contain_text("This item does not exist, or did not exist at that time.")
     await was_told(page, "The past cannot be changed.")
     await page.get_by_role("link", name="Tasks").click()
     await expect(column(page, "backlog").locator(".task")).to_have_text([re.compile("Move the data")])
@@ -252,7 +252,7 @@ async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext,
     await drag(page, "Move the data", "planned")
     await card(page, "Move the data").focus()
     await page.keyboard.press("ArrowRight")
-    await was_told(page, "The past cannot be changed. Escape leads back to now.")
+    await was_told(page, "The past cannot be changed. Press Escape to return to the present.")
     assert await page.locator(".held, .going, .ghost").count() == 0
     await page.keyboard.press("Escape")
     await expect(page.locator("#moment-word")).to_have_text("now")
