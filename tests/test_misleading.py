@@ -44,8 +44,7 @@ def told_to(url: str, settings: Settings | None = None) -> StoreUnavailable:
 def test_a_database_that_is_not_there(redis_server: RedisServer) -> None:
     told = told_to(f"redis://127.0.0.1:{redis_server.port}/999")
     assert told.text == (
-        f"Redis at 127.0.0.1:{redis_server.port} refused the call: ERR, "
-        "it has no database of the number that the URL names"
+        f"Redis at 127.0.0.1:{redis_server.port} refused the call: ERR, it has no database with the number in the URL"
     )
 
 
@@ -61,9 +60,9 @@ def test_a_password_that_is_wrong_or_missing(tmp_path: Path) -> None:
         with redis.Redis(port=server.port) as raw:
             raw.config_set("requirepass", "secret")
         told = told_to(f"redis://:CANARY@127.0.0.1:{server.port}/0")
-        assert "WRONGPASS, it knows no such user and password" in told.text
+        assert "WRONGPASS, it does not accept the user and password" in told.text
         assert "CANARY" not in told.text
-        assert "NOAUTH, it asks for a password" in told_to(server.url).text
+        assert "NOAUTH, it requires a password" in told_to(server.url).text
     finally:
         server.stop()
 
@@ -82,7 +81,8 @@ def test_host_and_port_are_named() -> None:
 def test_a_server_that_speaks_no_tls(redis_server: RedisServer) -> None:
     told = told_to(f"rediss://127.0.0.1:{redis_server.port}/0", SHORT)
     assert (
-        "HandshakeTimeout, it did not begin TLS in time: if it speaks none, its URL begins with redis://" in told.text
+        "HandshakeTimeout, the TLS handshake timed out: if the server has no TLS, its URL begins with redis://"
+        in told.text
     )
     assert not told.may_be_done
 
@@ -99,24 +99,27 @@ def test_an_http_port_that_is_taken_for_redis(login: str) -> None:
             thread.join()
     assert told.text == (
         f"Redis at 127.0.0.1:{server.server_port} cannot be called: ProtocolError, "
-        "what answers there does not speak Redis: is it the port of something else, such as HTTP?"
+        "the server there is not a Redis: is it the port of something else, such as HTTP?"
     )
     assert not told.may_be_done
 
 
 def test_a_redis_that_is_taken_for_a_sentinel(redis_server: RedisServer) -> None:
     told = told_to(f"redis+sentinel://127.0.0.1:{redis_server.port}/chats", SHORT)
-    assert "it is no sentinel: of one Redis the URL begins with redis://" in told.text
+    assert "it is not a sentinel: the URL of a single Redis begins with redis://" in told.text
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("redis://:CANARY@h:1,h:2/0", "it names several hosts, which redis+cluster:// and redis+sentinel:// take"),
-        ("redis://:CANARY@h:99999", "its port is no number up to 65535"),
-        ("redis://:CANARY@[::1]:99999", "its port is no number up to 65535"),
-        ("redis://CANARY:CAN/ARY@h", "is percent-encoded"),
-        ("unix://CANARY/x", "its scheme, host or port is none"),
+        (
+            "redis://:CANARY@h:1,h:2/0",
+            "it names several hosts, which only redis+cluster:// and redis+sentinel:// accept",
+        ),
+        ("redis://:CANARY@h:99999", "its port is not a number up to 65535"),
+        ("redis://:CANARY@[::1]:99999", "its port is not a number up to 65535"),
+        ("redis://CANARY:CAN/ARY@h", "percent-encode"),
+        ("unix://CANARY/x", "its scheme, host or port is not valid"),
     ],
 )
 def test_a_place_that_is_none(url: str, said: str) -> None:
@@ -136,9 +139,9 @@ def test_a_place_that_is_none(url: str, said: str) -> None:
         ("127.0.0.1:7391", "did you mean redis://127.0.0.1:7391?"),
         ("localhost", "did you mean redis://localhost?"),
         ("[::1]:7391/2", "did you mean redis://[::1]:7391/2?"),
-        ("http://u:CANARY@127.0.0.1", "it is one such as redis://localhost:6379/0"),
-        ("CANARY:6379", "it is one such as redis://localhost:6379/0"),
-        ("CANARY@127.0.0.1:6379", "it is one such as redis://localhost:6379/0"),
+        ("http://u:CANARY@127.0.0.1", "for example redis://localhost:6379/0"),
+        ("CANARY:6379", "for example redis://localhost:6379/0"),
+        ("CANARY@127.0.0.1:6379", "for example redis://localhost:6379/0"),
     ],
 )
 def test_a_scheme_that_is_none(url: str, meant: str) -> None:
@@ -147,7 +150,7 @@ def test_a_scheme_that_is_none(url: str, meant: str) -> None:
         with pytest.raises(InvalidSettings) as refused:
             kind.connect(url)
         said = str(refused.value)
-        assert said.startswith("the Redis URL begins with none of redis://, rediss://, ")
+        assert said.startswith("the Redis URL must begin with one of redis://, rediss://, ")
         assert said.endswith(f": {meant}")
         assert "CANARY" not in said
 
@@ -156,7 +159,7 @@ def test_a_host_that_nobody_knows() -> None:
     # A busy machine may take long to say so.
     told = told_to("redis://no-such-host.invalid:7000/0", Settings(deadline_s=3))
     assert "Redis at no-such-host.invalid:7000" in told.text
-    assert "nothing is known by that host name" in told.text
+    assert "the host name cannot be resolved" in told.text
 
 
 async def test_a_client_of_the_other_kind_is_refused() -> None:

@@ -33,7 +33,7 @@ class WithCoroutine:
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a port": ({"url": 6379}, "a text such as redis://127.0.0.1:6379/0, not one of the type int.*client="),
     "a URL in bytes": ({"url": b"redis://:CANARY@h"}, "not one of the type bytes"),
-    "a client": ({"url": redis.Redis(password="CANARY")}, "of the type Redis; a client of redis-py goes to client="),
+    "a client": ({"url": redis.Redis(password="CANARY")}, "of the type Redis; pass a redis-py client as client="),
     "settings in a dict": ({"settings": {"url": "CANARY"}}, r"settings is none of the type dict: pass Settings\(...\)"),
     "a number of workers": ({"workers": 4}, "workers must be True, False, or a callable.*not int"),
     "workers in words": ({"workers": "CANARY"}, "workers must be True, False.*not str"),

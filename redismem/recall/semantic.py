@@ -102,6 +102,6 @@ class Meaning:
 
     async def _embed_query(self) -> bytes | None:
         try:
-            return await self._store.told(Op.EMBED, self._embedder.question(self._query), self._keys.session_id)
+            return await self._store.observe(Op.EMBED, self._embedder.question(self._query), self._keys.session_id)
         except ModelFailed:
             return None  # the store has emitted the event, and the embedder logs when its pause begins

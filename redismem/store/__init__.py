@@ -1,1 +1,1 @@
-"""Where the sessions of a namespace are kept: calls go in, answers come out, whatever a network does in between."""
+"""Send calls to the Redis of a namespace, with retries, a circuit breaker and an optional fallback."""

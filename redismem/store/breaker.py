@@ -1,7 +1,7 @@
-"""The circuit breaker of a memory: whether Redis counts as away, and when to look for it again. No I/O.
+"""The circuit breaker of a memory: decide if Redis counts as down, and when to probe it. No I/O.
 
-Closed, calls go to Redis. Open, nobody waits for it. Half open, one probe is on its way, and the others still do not
-wait. An error that Redis answers with opens nothing: who answers is there.
+Closed: calls go to Redis. Open: calls fail at once. Half open: one probe is on its way, and other calls still fail at
+once. An error reply from Redis never opens the breaker, because a server that replies is up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _random = random.SystemRandom()
 
 
 class BreakerState(StrEnum):
-    """What `Health.state` and the events of a breaker say."""
+    """The state of a breaker, as `Health.state` and the breaker's events show it."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -32,7 +32,7 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Fit for any number of threads, and for processes that are forked off."""
+    """The circuit breaker of one node, or of Redis as a whole. Safe for threads and after a fork."""
 
     __slots__ = (
         *("__weakref__", "_clock", "_lock", "_pause_s", "_probe_at"),
@@ -42,30 +42,31 @@ class Breaker:
     def __init__(self, clock: Callable[[], float] = time.monotonic, place: str = "") -> None:
         self._clock = clock
         self.place = place
-        """Host and port of the node, if there are several."""
+        """Host and port of the node; empty if Redis is a single node."""
         self._lock = threading.Lock()
         self.is_closed = True
-        """The same as `state`, for the path of a turn."""
+        """True if `state` is CLOSED. Kept beside it because each call reads it."""
         self.state = BreakerState.CLOSED
         self.answered_s = -math.inf
-        """When the call began that was answered last. Written by the store, without a lock: any recent one will do."""
+        """Start of the latest call that Redis answered. The store writes it without a lock: any recent value will
+        do."""
         self.since_s: float | None = None
-        """Since when Redis is away: when the first call began that it did not answer. None while closed."""
+        """Start of the first call that Redis did not answer; `None` while the breaker is closed."""
         self.reason = ""
         self._pause_s = FIRST_PAUSE_S
         self._probe_at = 0.0
         forks.inherit(self)
 
     def begin_again(self) -> None:
-        """In a process that was forked off: whoever held the lock, or had a probe on its way, is not there."""
+        """Reset the lock, and a probe under way, in a forked process: the thread that had them was not copied."""
         self._lock = threading.Lock()
         if self.state is BreakerState.HALF_OPEN:
             self.state = BreakerState.OPEN
 
-    def unanswered(self, begun_s: float, reason: str) -> bool:
-        """A call that began then was tried for all the time it had, and no answer came. True if this opens the breaker.
+    def trip(self, begun_s: float, reason: str) -> bool:
+        """Note a call that got no reply by its deadline. Return True if this opens the breaker.
 
-        It does not if that call, or one that began later, was answered: then this one had its own trouble.
+        The breaker stays closed if Redis has answered that call or a later one since: only this call had trouble.
         """
         with self._lock:
             if not self.is_closed or self.answered_s >= begun_s:
@@ -76,34 +77,34 @@ class Breaker:
             return True
 
     def away_s(self) -> float:
-        """Seconds that Redis has been away; 0 if it is not."""
+        """Return the seconds since Redis stopped answering; 0 while the breaker is closed."""
         since_s = self.since_s
         return 0.0 if since_s is None else self._clock() - since_s
 
     def probe_in_s(self) -> float:
-        """Seconds until the next probe may go out."""
+        """Return the seconds until the next probe may go out."""
         return max(0.0, self._probe_at - self._clock())
 
     def begin_probe(self, *, at_once: bool = False) -> bool:
-        """True to the one who is to look whether Redis answers, and who must then say `found` or `missed`."""
+        """Return True if the caller must probe Redis now, and then call `close` or `fail_probe`."""
         with self._lock:
             if self.state is not BreakerState.OPEN or (not at_once and self._clock() < self._probe_at):
                 return False
             self.state = BreakerState.HALF_OPEN
             return True
 
-    def missed(self, reason: str) -> None:
-        """The probe found nothing: the next one goes out later, by up to LONGEST_PAUSE_S."""
+    def fail_probe(self, reason: str) -> None:
+        """Open the breaker again and schedule the next probe, after at most LONGEST_PAUSE_S."""
         with self._lock:
             if self.state is BreakerState.HALF_OPEN:
-                # All the pods that lost the same Redis must not come back in the same moment.
+                # Jitter: pods that lost the same Redis must not all return at once.
                 self._probe_at = self._clock() + _random.uniform(self._pause_s / 2, self._pause_s)
                 self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
                 self.reason = reason or self.reason
                 self.state = BreakerState.OPEN
 
-    def found(self) -> None:
-        """The probe was answered: closed."""
+    def close(self) -> None:
+        """Close the breaker: the probe was answered."""
         with self._lock:
             self.answered_s = self._clock()
             self.since_s, self.reason = None, ""
@@ -111,7 +112,7 @@ class Breaker:
 
 
 class Breakers:
-    """The breakers of the nodes that calls have gone to, and that of all of them together, for what may go to any."""
+    """One breaker per node that calls have gone to, and one for Redis as a whole, for calls that any node can take."""
 
     def __init__(self, nodes: MultiNode, whole: Breaker) -> None:
         self._nodes = nodes
@@ -119,22 +120,22 @@ class Breakers:
         self._by_place: dict[str, Breaker] = {}
 
     def at(self, place: str) -> Breaker:
-        """The breaker of the node at a place; "" is the place of all together."""
+        """Return the breaker of the node at a place; "" means Redis as a whole."""
         if not place:
             return self._whole
-        found = self._by_place.get(place)
-        return self._by_place.setdefault(place, Breaker(place=place)) if found is None else found
+        breaker = self._by_place.get(place)
+        return self._by_place.setdefault(place, Breaker(place=place)) if breaker is None else breaker
 
     def of(self, call: Call[Any]) -> Breaker:
-        """The breaker of the node which a call goes to."""
-        return self._whole if call.is_independent or not self._whole.is_closed else self.owning(call.commands)
+        """Return the breaker of the node that the call goes to."""
+        return self._whole if call.is_independent or not self._whole.is_closed else self.of_owner(call.commands)
 
-    def owning(self, commands: Sequence[Command]) -> Breaker:
-        """The breaker of the node which has the key of the first of these commands."""
+    def of_owner(self, commands: Sequence[Command]) -> Breaker:
+        """Return the breaker of the node that owns the key of the first command."""
         return self.at(self._nodes.node_of(commands))
 
     def away(self) -> list[Breaker]:
-        """The breakers of what does not answer, without nodes that the cluster has no more."""
+        """Return all breakers that are not closed. Drops nodes that have left the cluster."""
         places = self._nodes.places
         for place, breaker in list(self._by_place.items()):
             if not breaker.is_closed and place not in places:
@@ -142,7 +143,7 @@ class Breakers:
         return [breaker for breaker in (self._whole, *self._by_place.values()) if not breaker.is_closed]
 
     def is_all_away(self) -> bool:
-        """Whether no node at all is known to answer."""
+        """True if no node is known to answer."""
         places = self._nodes.places
         away = {breaker.place for breaker in self.away()}
         return "" in away or (bool(places) and away.issuperset(places))

@@ -15,10 +15,12 @@ _RELOAD_AFTER_S = 60.0
 
 
 async def load_dictionaries(store: Store, blocks: Iterable[bytes]) -> Dictionaries:
-    """Return the dictionaries that these blocks need, as far as they exist; others may be among them.
+    """Return the dictionaries that these blocks need, as far as they exist, perhaps with others.
 
-    A dictionary that this process has not read costs one round trip, and so does one that has been replaced since.
-    Raises StoreUnavailable.
+    A dictionary that this process has not read yet, or that was replaced since, costs one round trip.
+
+    Raises:
+        StoreUnavailable: Redis did not answer in time.
     """
     stored = list(blocks)
     await load_versions(store, {version for block in stored if (version := dictionary_of(block)) is not None})
@@ -30,16 +32,23 @@ async def load_dictionaries(store: Store, blocks: Iterable[bytes]) -> Dictionari
 
 
 async def load_versions(store: Store, versions: Collection[int]) -> None:
-    """Read the dictionaries of these versions that this process does not have yet. Raises StoreUnavailable."""
+    """Read those dictionaries of these versions that this process lacks.
+
+    Raises:
+        StoreUnavailable: Redis did not answer in time.
+    """
     if missing := sorted(set(versions) - store.dictionaries.keys()):
         loaded = await store.run(dictionaries.read(store.keys, missing))
         store.dictionaries.update(loaded)
 
 
 async def reload_versions(store: Store, versions: Collection[int]) -> Dictionaries:
-    """Read the dictionaries of these versions again, and return those that can be read. Raises StoreUnavailable.
+    """Read the dictionaries of these versions again, and return the readable ones.
 
-    Redis may have gone back to a time before them, and may hold other dictionaries under their versions since.
+    Redis may have lost its last writes, and may since have stored other dictionaries under these versions.
+
+    Raises:
+        StoreUnavailable: Redis did not answer in time.
     """
     current = await store.run(dictionaries.read(store.keys, sorted(versions)))
     for version, dictionary in current.items():

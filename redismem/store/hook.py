@@ -1,4 +1,4 @@
-"""Tell a hook about each call. A store without a hook has none of this on its path."""
+"""Call a hook after each call. Without a hook, the store runs none of this code."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ _in_hook: ContextVar[bool] = ContextVar("redismem_in_hook", default=False)
 
 
 class Hook:
-    """Tells `on_event` about each call when it has ended, also if it failed."""
+    """Calls `on_event` after each call, whether it succeeded or failed."""
 
     def __init__(self, on_event: OnEvent, namespace: str) -> None:
-        """Raises TypeError for a hook that is no plain function."""
+        """Create a hook.
+
+        Raises:
+            TypeError: `on_event` is not a plain function.
+        """
         if not callable(on_event) or _must_be_awaited(on_event):
             raise TypeError("on_event is a plain function, which takes an event and returns at once")
         self._on_event = on_event
@@ -40,9 +44,9 @@ class Hook:
         self._failures: set[type[BaseException]] = set()
 
     async def run(self, work: Coroutine[Any, Any, T], call: Call[T]) -> T:
-        """Await the work of a call, and tell of it."""
+        """Await the work of a call, and report its event."""
         call.sends, begun_s = [], monotonic()
-        try:  # as `observe` does, without one more coroutine on the path of a turn
+        try:  # the code of `observe`, repeated: each turn saves a coroutine
             value = await work
         except BaseException as error:
             self.tell(call.op, _failure(error), begun_s, call.session_id, call)
@@ -51,7 +55,7 @@ class Hook:
         return value
 
     async def observe(self, op: Op, work: Coroutine[Any, Any, T], session_id: str | None) -> T:
-        """Await work that is no call, and tell of it under this name."""
+        """Await work that is not one call, and report an event under this operation."""
         begun_s = monotonic()
         try:
             value = await work
@@ -70,8 +74,8 @@ class Hook:
         call: Call[Any] | None,
         value: Any = None,
     ) -> None:
-        """Call the hook with an event. What it raises is logged once per kind, and disturbs no call."""
-        if _in_hook.get():  # what a hook calls by itself would have events without end
+        """Call the hook with an event. An exception of the hook is logged once per type, and fails no call."""
+        if _in_hook.get():  # a call made inside the hook would cause events without end
             return
         event = Event(
             op,
@@ -88,7 +92,7 @@ class Hook:
         except ENDING:
             raise
         except BaseException as error:
-            # The call is done: what it gave, or raised, is what the caller is owed.
+            # The call is complete: its caller gets its result or its error.
             if type(error) not in self._failures:
                 self._failures.add(type(error))
                 log.error(
@@ -102,7 +106,8 @@ class Hook:
 
 
 def _must_be_awaited(on_event: OnEvent) -> bool:
-    """Whether a call of it would not run it: a coroutine function or a generator, or an object with such a __call__."""
+    """True if calling it would not run it: a coroutine function, a generator function, or an object whose __call__
+    is one."""
     asks = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     return any(ask(each) for ask in asks for each in (on_event, getattr(on_event, "__call__", None)))  # noqa: B004
 
@@ -112,7 +117,7 @@ def _failure(error: BaseException) -> str:
 
 
 def _outcome(op: Op, value: Any) -> str:
-    if isinstance(value, Context):  # the way of a turn comes first
+    if isinstance(value, Context):  # first, because each turn takes this branch
         if value.degraded:
             return "degraded"
         if value.receipt is not None:
@@ -135,7 +140,7 @@ def _outcome(op: Op, value: Any) -> str:
 
 
 def _sizes(op: Op, call: Call[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
-    """Messages, their bytes, their tokens, and the window's messages."""
+    """Return the counts of an event: messages, bytes, tokens, and messages in the window."""
     if op.appends and call is not None:
         return *append_sizes(call), _window_count(value)
     if op is Op.COMMIT and call is not None:

@@ -1,8 +1,8 @@
-"""The session limit, by a process's own settings or by what others of the namespace were given.
+"""The session limit, from the process's own settings or from the namespace's record.
 
-A default removes nothing that others were told to keep. A process that is given a limit, in code or by the environment,
-puts it into the namespace's record, unless a larger one stands there. A worker that is given none keeps to that one.
-The timeout needs no record: each session has its own, in the expiry of its keys.
+A process with an explicit `max_sessions` records it, unless the record holds a larger limit. A worker without an
+explicit limit enforces the recorded one, so that its default removes no session that others want to keep. The idle
+timeout needs no record: each session carries its own, as the expiry of its keys.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from redismem.settings.settings import Settings
 
 
 def is_given(settings: Settings, name: str) -> bool:
-    """Whether a setting was given, in code or by the environment."""
+    """True if the setting was set in code or by the environment."""
     return name in settings.model_fields_set
 
 
 def session_limit(settings: Settings, recorded: int) -> int:
-    """How many sessions a process enforces; `recorded`: the largest limit that one of the namespace was given, or 0."""
+    """Return the session limit that a process enforces. `recorded` is the limit in the namespace's record; 0 means
+    none."""
     return settings.max_sessions if is_given(settings, "max_sessions") else max(settings.max_sessions, recorded)
 
 
-def to_record(settings: Settings, recorded: int) -> int:
-    """The limit that these settings put into the record; 0: none.
+def limit_to_record(settings: Settings, recorded: int) -> int:
+    """Return the limit to write into the record; 0 means none.
 
-    What stands for a variable that cannot be used, so that nothing is removed meanwhile, was given by nobody.
+    MOST_SESSIONS replaces an unusable variable, so that no session is removed meanwhile. It is never recorded.
     """
-    is_wanted = is_given(settings, "max_sessions") and recorded < settings.max_sessions < MOST_SESSIONS
-    return settings.max_sessions if is_wanted else 0
+    is_due = is_given(settings, "max_sessions") and recorded < settings.max_sessions < MOST_SESSIONS
+    return settings.max_sessions if is_due else 0

@@ -22,13 +22,15 @@ def open_store(
     clock: Clock | None,
     background: Background | None = None,
 ) -> Store:
-    """Return a store with its hook, if there is one; with the fallback, if it has a background to replay in.
+    """Return a store: with a hook if `on_event` is given, with the fallback if `background` is given.
 
-    Raises InvalidSessionId, TypeError.
+    Raises:
+        InvalidSessionId: The namespace is not valid.
+        TypeError: `on_event` is not a plain function.
     """
     store = Store(transport, namespace, settings, clock, None if on_event is None else Hook(on_event, namespace))
     if background is not None:
         store.use_fallback(Fallback(store, background), min(settings.fallback_after_s, settings.deadline_s))
-    # An event loop keeps a connection open for ever, also when nobody has a reference to it.
+    # An event loop keeps a connection open even after its last reference is gone.
     weakref.finalize(store, transport.drop).atexit = False
     return store

@@ -1,4 +1,4 @@
-"""When to send a call again: full-jitter backoff within one deadline. No I/O, no sleeping; the store does that.
+"""Decide when to retry a call: full-jitter backoff within one deadline. No I/O; the store does the sleeping.
 
 Backoff: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ ("full jitter").
 """
@@ -15,30 +15,30 @@ from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, Conn
 from redismem.transport.base import BEHIND_SENTINELS
 
 SERVER_WORDS = TRANSIENT_WORDS | LASTING_WORDS
-"""The words of servers that a `StoreUnavailable` may have as its reason."""
+"""The server's error words that a `StoreUnavailable` may have as its reason."""
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.5
 _random = random.SystemRandom()
 
-# What an operator has to know of some refusals: a word, what the text of the reply holds, what it means.
+# Explanations for operators: error word, a part of the reply's text, meaning.
 _MEANINGS = (
-    ("NOAUTH", "", "it asks for a password, and the URL has none: redis://:password@host"),
-    ("WRONGPASS", "", "it knows no such user and password as the URL has"),
+    ("NOAUTH", "", "it requires a password, and the URL has none: redis://:password@host"),
+    ("WRONGPASS", "", "it does not accept the user and password in the URL"),
     ("ERR", "without any password configured", "the URL has a password, but the server has none for this user"),
     ("ERR", "no password is set", "the URL has a password, but the server has none"),
-    ("ERR", "DB index is out of range", "it has no database of the number that the URL names"),
-    ("ERR", "SELECT is not allowed in cluster mode", "a cluster has only database 0, the URL names another"),
+    ("ERR", "DB index is out of range", "it has no database with the number in the URL"),
+    ("ERR", "SELECT is not allowed in cluster mode", "a cluster has only database 0, and the URL names another"),
     ("OOM", "", "its memory is full: raise maxmemory, or let workers make room"),
-    ("NOSCRIPT", "deploy", "it does not know the scripts, and this user may load none: run `redismem deploy`"),
-    ("ERR", "No such master with that name", "the sentinels know no service of the name that the URL has"),
-    ("ERR", "command 'SENTINEL'", "it is no sentinel: of one Redis the URL begins with redis://"),
-    ("ERR", "cluster support disabled", "it is one node and no cluster: the URL begins with redis://"),
-    ("MOVED", "", "it is a node of a cluster: the URL begins with redis+cluster://"),
+    ("NOSCRIPT", "deploy", "it does not know the scripts, and this user may not load them: run `redismem deploy`"),
+    ("ERR", "No such master with that name", "the sentinels monitor no service with the name in the URL"),
+    ("ERR", "command 'SENTINEL'", "it is not a sentinel: the URL of a single Redis begins with redis://"),
+    ("ERR", "cluster support disabled", "it is a single node, not a cluster: its URL begins with redis://"),
+    ("MOVED", "", "it is a node of a cluster: its URL begins with redis+cluster://"),
     ("CLUSTERDOWN", "not served", "no node has the slot"),
     ("CLUSTERDOWN", "no node has", "no node has the slot"),
-    ("CLUSTERDOWN", "", "a part of the cluster is away, and cluster-require-full-coverage is yes"),
-    ("HandshakeTimeout", "", "it did not begin TLS in time: if it speaks none, its URL begins with redis://"),
-    ("gaierror", "", "nothing is known by that host name"),
+    ("CLUSTERDOWN", "", "a part of the cluster is down, and cluster-require-full-coverage is yes"),
+    ("HandshakeTimeout", "", "the TLS handshake timed out: if the server has no TLS, its URL begins with redis://"),
+    ("gaierror", "", "the host name cannot be resolved"),
     ("ConnectionRefusedError", "", "nothing listens there"),
 )
 
@@ -65,7 +65,7 @@ class Retries:
         clock: Callable[[], float] = time.monotonic,
         place: str = "",
     ) -> None:
-        """`place`: where Redis is, for the texts of errors."""
+        """Start the deadline. `place` is where Redis is, for error texts."""
         self._session_id = session_id
         self._redis = redis_at(place)
         self._reply_timeout_s = reply_timeout_s
@@ -74,72 +74,74 @@ class Retries:
         self._sent_count = 1
         self._answer = ("", "")
         self.may_be_done = False
-        """Whether it was sent without an answer, so that it may have been carried out."""
+        """True once an attempt was sent and got no reply: Redis may have made the call."""
 
     def timeout_s(self) -> float:
-        """Seconds to wait for the next reply."""
+        """Return the seconds to wait for the next reply."""
         left_s = self._deadline - self._clock()
         return self._reply_timeout_s if left_s >= self._reply_timeout_s else max(0.001, left_s)
 
     def pause_s(self, failure: ServerError | ConnectionLost) -> float:
-        """Seconds to wait before the call is sent again.
+        """Return the seconds to wait before the next attempt.
 
-        Raises what the failure means if that is of no use: the refusal of a script, or StoreUnavailable.
+        Raises:
+            RedismemError: A script refused the call; the error says why.
+            StoreUnavailable: A retry would not help, or the deadline has passed.
         """
         if isinstance(failure, ServerError):
             refused = refusal(failure, self._session_id)
             if refused is not None:
                 raise refused
             if failure.word not in TRANSIENT_WORDS:
-                text = f"{self._redis} refused the call: {_explained(failure)}"
+                text = f"{self._redis} refused the call: {_explain(failure)}"
                 raise self._unavailable(text, failure.word)
             reason = failure.word
         else:
             reason = failure.reason
             if failure.lasts:
-                text = f"{self._redis} cannot be called: {_explained(failure)}"
+                text = f"{self._redis} cannot be called: {_explain(failure)}"
                 raise self._unavailable(text, reason)
         if reason in TRANSIENT_WORDS:
-            self._answer = (reason, _explained(failure))
+            self._answer = (reason, _explain(failure))
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
         if self._clock() + pause_s >= self._deadline:
             text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
             answered, meaning = self._answer
             if answered and reason == "TimeoutError":
-                # What is left of the deadline may be too short for any answer: the one before says what is wrong.
+                # The time left may have been too short for any reply: report the last error reply instead.
                 raise self._unavailable(f"{text}{meaning}, then {reason}", answered)
-            raise self._unavailable(text + _explained(failure), reason)
+            raise self._unavailable(text + _explain(failure), reason)
         self._sent_count += 1
         return pause_s
 
     def note(self, failure: ServerError | ConnectionLost) -> None:
-        """What an attempt came to."""
+        """Note if a failed attempt may have been made all the same."""
         self.may_be_done = self.may_be_done or (isinstance(failure, ConnectionLost) and failure.sent)
 
     def _unavailable(self, text: str, reason: str) -> StoreUnavailable:
-        text += perhaps(self.may_be_done)
+        text += possibly_made(self.may_be_done)
         return StoreUnavailable(text, self._session_id, reason, may_be_done=self.may_be_done)
 
 
 def redis_at(place: str) -> str:
-    """What the text of an error calls the server."""
+    """Return the name of the server for an error text."""
     if place.startswith(BEHIND_SENTINELS):
         return f"Redis {place}"
     return f"Redis at {place}" if place else "Redis"
 
 
-def perhaps(may_be_done: bool) -> str:
-    """What the text of an error adds for a call that was sent and not answered."""
+def possibly_made(may_be_done: bool) -> str:
+    """Return the end of an error text for a call that was sent without getting a reply."""
     return "; this call was sent and may have been carried out" if may_be_done else ""
 
 
-def explained(reason: str, text: str = "", otherwise: str = "") -> str:
-    """The reason, and what an operator has to know beside it. `text`: the server's reply, if it has replied."""
-    meaning = next((meaning for name, part, meaning in _MEANINGS if name == reason and part in text), otherwise)
+def explain_reason(reason: str, text: str = "", otherwise: str = "") -> str:
+    """Return the reason with an explanation for operators. `text` is the server's error reply, if there was one."""
+    meaning = next((meaning for word, part, meaning in _MEANINGS if word == reason and part in text), otherwise)
     return f"{reason}, {meaning}" if meaning else reason
 
 
-def _explained(failure: ServerError | ConnectionLost) -> str:
+def _explain(failure: ServerError | ConnectionLost) -> str:
     if isinstance(failure, ServerError):
-        return explained(failure.word, failure.text)
-    return explained(failure.reason, failure.text, failure.text)
+        return explain_reason(failure.word, failure.text)
+    return explain_reason(failure.reason, failure.text, failure.text)

@@ -1,4 +1,4 @@
-"""The store: one namespace in Redis. Sends a call until it is answered or its deadline has passed."""
+"""The store: one namespace in Redis. Retries each call until it is answered or its deadline has passed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from redismem.settings.settings import Settings
 from redismem.store.availability import Reach
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.hook import Hook
-from redismem.store.limits import session_limit, to_record
+from redismem.store.limits import limit_to_record, session_limit
 from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("redismem")
 
 T = TypeVar("T")
-# A transport gives up a moment before the time is over.
+# A transport gives up slightly before its timeout.
 _PATIENCE = 0.95
 
 
 class Layer(Protocol):
-    """The fallback, as the store knows it: it serves calls while Redis is down."""
+    """The interface of the fallback for the store: it serves calls while Redis is down."""
 
     @property
     def is_away(self) -> bool:
@@ -51,8 +51,8 @@ class Layer(Protocol):
     def health(self, of_redis: Health) -> Health:
         """Add the backlog to the health of Redis."""
 
-    def opened(self) -> None:
-        """Begin to look for Redis: a breaker has opened."""
+    def start_probing(self) -> None:
+        """Start to probe Redis: a breaker has opened."""
 
     def begin_without_redis(self) -> None:
         """Note that this process begins while Redis is down."""
@@ -62,10 +62,10 @@ class Layer(Protocol):
 
 
 class Store(Reach):
-    """One namespace, over one transport. Fit for any number of tasks at once.
+    """One namespace over one transport. Safe for any number of tasks at once.
 
-    `run` is the way of every call: through the hook and the fallback, if there are any, to `send`, which sends it to
-    Redis until it is answered.
+    Each call goes through `run`: past the hook and the fallback, if there are any, to `send`, which retries it until
+    Redis answers.
     """
 
     def __init__(
@@ -76,24 +76,28 @@ class Store(Reach):
         clock: Clock | None = None,
         hook: Hook | None = None,
     ) -> None:
-        """Raises InvalidSessionId for the namespace. No I/O. `clock` counts in all calls instead of the server's."""
+        """Create a store, without I/O. `clock` replaces the server's clock in all calls.
+
+        Raises:
+            InvalidSessionId: The namespace is not valid.
+        """
         super().__init__(transport, namespace, settings)
         self.clock = clock
         self.hook = hook
         self.fallback: Layer | None = None
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
-        """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
+        """Awaited once the namespace's record is checked, before the first call about a session."""
         self.session_limit = settings.max_sessions
-        """How many sessions the namespace may hold, as far as this process knows."""
+        """Number of sessions that the namespace may hold, as far as this process knows."""
         self._recorded_limit = 0
         self.embedder: Embeds | None = None
-        """Who makes vectors of messages, for recall; None: nobody does."""
+        """Embeds messages for recall; `None` means there is no embedder."""
         self.dictionaries: dict[int, Dictionary] = {}
         """The dictionaries of the namespace that this process has read, by version."""
         self.passed_over: set[str] = set()
-        """Why blocks were left out of what was read: of each dictionary that is missing, once."""
+        """Reasons why reads left out blocks: one for each missing dictionary."""
         self.reload_after_s = -math.inf
-        """Dictionaries are not reloaded before this moment of the monotonic clock."""
+        """Time on the monotonic clock before which dictionaries are not reloaded."""
         self._patience_s = settings.deadline_s
 
     def use_fallback(self, fallback: Layer, patience_s: float) -> None:
@@ -103,14 +107,18 @@ class Store(Reach):
         self._reply_timeout_s = min(self._reply_timeout_s, patience_s)
 
     @property
-    def _goes_on(self) -> bool:
+    def _has_fallback(self) -> bool:
         return self.fallback is not None
 
     async def open(self) -> None:
-        """Looks whether Redis answers and the namespace is laid out as this release and the settings say.
+        """Check that Redis answers and that the namespace's layout fits this release and the settings.
 
-        With the fallback, a process may begin while Redis is down. Raises StoreUnavailable, WrongShards,
-        UnsupportedFormat. The first call about a session does it likewise.
+        With the fallback, a process may start while Redis is down. The first call about a session repeats the check.
+
+        Raises:
+            StoreUnavailable: Redis did not answer in time.
+            WrongShards: The namespace was created with another number of shards.
+            UnsupportedFormat: A newer release wrote the namespace.
         """
         try:
             await self.agree()
@@ -120,10 +128,10 @@ class Store(Reach):
             self.fallback.begin_without_redis()
 
     async def agree(self, begun_s: float | None = None) -> None:
-        """Looks at the namespace's record, and writes it if there is none, or none any more. Raises as `open` does."""
-        # Looked at first: a store that takes no writes can still be read, and cleared when memory has run out.
+        """Check the namespace's record, and write it if it is missing. Raises as `open` does."""
+        # Read before writing: a server that is out of memory takes no writes, but can be read and cleared.
         is_there = await self.look(begun_s)
-        limit = to_record(self.settings, self._recorded_limit)
+        limit = limit_to_record(self.settings, self._recorded_limit)
         if not is_there:
             await self.run(namespace_calls.record(self.keys, limit), begun_s=begun_s)
         if self.is_agreed:
@@ -139,26 +147,26 @@ class Store(Reach):
                 raise
 
     async def look(self, begun_s: float | None = None) -> bool:
-        """Whether the namespace is recorded in Redis; records nothing. Raises as `open` does."""
+        """Read the namespace's record, and return True if it exists. Raises as `open` does."""
         try:
             recorded = await self.run(namespace_calls.read_record(self.keys), begun_s=begun_s)
-        except CorruptSession:  # a key of a foreign type, which is no session's
+        except CorruptSession:  # the record's key has a foreign type; no session is concerned
             raise namespace_calls.unreadable_record(self.keys) from None
         self._recorded_limit = recorded or 0
         self.session_limit = session_limit(self.settings, self._recorded_limit)
         return recorded is not None
 
     async def _record_limit(self, limit: int, begun_s: float | None) -> None:
-        """Tells workers that are given no session limit of this one. No call fails for it."""
+        """Record the session limit for workers that have no explicit one. A failure is only logged."""
         try:
             await self.once(namespace_calls.record(self.keys, limit), begun_s)
         except (StoreUnavailable, NotAllowed, ServerError, ConnectionLost) as failure:
             known = facts(op="record", namespace=self.keys.namespace, error=type(failure).__name__)
-            text = "max_sessions is not recorded (%s): a worker that is not given it may go by its default"
+            text = "max_sessions could not be recorded (%s): a worker without this setting may enforce its own default"
             log.warning(text, failure, extra=known)
 
     async def aclose(self) -> None:
-        """Close the connections; a client that the caller brought stays open. Nothing can be called afterwards.
+        """Close the connections, except a client that the caller provided. The store cannot be used afterwards.
 
         With the fallback, first replay its backlog, within `deadline_s`.
         """
@@ -180,22 +188,29 @@ class Store(Reach):
         return health if self.fallback is None else self.fallback.health(health)
 
     def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> Coroutine[Any, Any, T]:
-        """Return the value of a call, see `send`: the fallback may serve it, and the hook is told of it."""
+        """Return the value of a call as `send` does: through the fallback, and with an event for the hook."""
         send = self.send if self.fallback is None else self.fallback.run
         value = send(call, quarantine=quarantine, begun_s=begun_s)
         return value if self.hook is None else self.hook.run(value, call)
 
     async def send(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
-        """Send a call until it is answered, and return its value. Raises StoreUnavailable, and what the replies mean.
+        """Send a call until it is answered, and return its value.
 
-        `quarantine`: a session that cannot be read is put into quarantine, and the call is sent again and finds a new
-        session. `begun_s`: since when its deadline runs, by the monotonic clock, if something had to be done before it.
-        While Redis is known to be away, it raises at once, but for one call now and then that looks for it.
+        While Redis is known to be down, it fails at once, except for one call now and then that probes Redis.
+
+        Args:
+            call: The call to send.
+            quarantine: Put an unreadable session into quarantine and repeat the call, which then finds a new session.
+            begun_s: Start of the call's deadline on the monotonic clock, if other work came before it.
+
+        Raises:
+            StoreUnavailable: Redis did not answer in time, or refused the call for a reason of its own.
+            RedismemError: A script refused the call, or the reply cannot be read.
         """
         breaker = self.breaker if self.breakers is None else self.breakers.of(call)
         if not breaker.is_closed and not await self.probe(breaker):
-            await self.transport.sleep(0)  # whoever tries again at once must not keep the others from their turn
-            raise self.away(breaker, call.session_id)
+            await self.transport.sleep(0)  # a caller that retries at once must not starve other tasks
+            raise self.away_error(breaker, call.session_id)
         timeout_s = self._reply_timeout_s
         if begun_s is not None:
             timeout_s = self._within_s(begun_s)
@@ -208,14 +223,14 @@ class Store(Reach):
             call = call.again()
         try:
             try:
-                value = call.finish(await self._sent(call, timeout_s))
+                value = call.finish(await self._transmit(call, timeout_s))
                 breaker.answered_s = begun_s
                 return value
             except (ServerError, ConnectionLost) as failure:
                 left_s = self.settings.deadline_s - (monotonic() - begun_s)
                 place = place_of(self.transport, call.commands)
                 retries = Retries(call.session_id, left_s, self._reply_timeout_s, place=place)
-                return await self._sent_again(call, failure, retries, begun_s)
+                return await self._retry(call, failure, retries, begun_s)
         except CorruptSession as corrupt:
             if not quarantine:
                 raise
@@ -223,7 +238,13 @@ class Store(Reach):
         return await self.send(call.again(), begun_s=begun_s)
 
     def once(self, call: Call[T], begun_s: float | None = None) -> Coroutine[Any, Any, T]:
-        """Send a call once, and return its value. Raises ServerError, ConnectionLost, and what the replies mean."""
+        """Send a call once, without a retry, and return its value.
+
+        Raises:
+            ServerError: Redis replied with an error.
+            ConnectionLost: Redis did not reply.
+            RedismemError: The reply cannot be read.
+        """
         sent = self._once(call, begun_s)
         return sent if self.hook is None else self.hook.run(sent, call)
 
@@ -231,31 +252,40 @@ class Store(Reach):
         timeout_s = self._reply_timeout_s if begun_s is None else self._within_s(begun_s)
         begun_s = monotonic()
         breaker = self.breaker_of(call)
-        value = call.finish(await self._sent(call, timeout_s))
+        value = call.finish(await self._transmit(call, timeout_s))
         breaker.answered_s = begun_s
         return value
 
-    def told(self, op: Op, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
-        """Return the work, of whose end the hook is told if there is one."""
+    def observe(self, op: Op, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
+        """Return the work, with an event for the hook at its end."""
         return work if self.hook is None else self.hook.observe(op, work, session_id)
 
     def session_calls(self, session_id: str) -> SessionCalls:
-        """The calls about one session. Raises InvalidSessionId."""
+        """Return the calls about one session.
+
+        Raises:
+            InvalidSessionId: The session id is not valid.
+        """
         return SessionCalls(self.keys.session(session_id), self.settings, clock=self.clock)
 
     def queue_calls(self, session_id: str) -> QueueCalls:
-        """The calls of workers about one session. Raises InvalidSessionId."""
+        """Return the workers' calls about one session.
+
+        Raises:
+            InvalidSessionId: The session id is not valid.
+        """
         return QueueCalls(self.keys.session(session_id), self.settings, self.clock)
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet, if the transport knows it: the lane does, others say 0."""
+        """Number of calls without a reply so far, if the transport is the lane; else 0."""
         return self.transport.calls_count
 
     async def ping(self) -> bool:
-        """True if Redis answers, also one that cannot save: it refuses a PING then, and serves reads.
+        """Return True if Redis answers. A server that cannot save refuses a PING, but serves reads: it counts as up.
 
-        Raises StoreUnavailable.
+        Raises:
+            StoreUnavailable: Redis did not answer in time.
         """
         try:
             return await self.run(namespace_calls.ping())
@@ -265,77 +295,87 @@ class Store(Reach):
             return True
 
     async def server_time_ms(self) -> int:
-        """The server's clock, or what counts instead of it, in milliseconds. Raises StoreUnavailable, InvalidTime."""
+        """Return the time of the server, or of the memory's `clock` if it has one, in milliseconds.
+
+        Raises:
+            StoreUnavailable: Redis did not answer in time.
+            InvalidTime: The clock returned something that is not a time.
+        """
         if self.clock is not None:
             return clock_ms(self.clock)
         return await self.run(namespace_calls.server_time_ms())
 
     def _within_s(self, begun_s: float) -> float:
-        """Seconds to wait for a reply to a call whose deadline runs since then."""
+        """Return the seconds to wait for a reply to a call that began at `begun_s`."""
         return max(0.001, min(self._reply_timeout_s, self.settings.deadline_s - (monotonic() - begun_s)))
 
     async def quarantine(self, corrupt: CorruptSession, begun_s: float | None = None) -> None:
-        """Puts the session that cannot be read into quarantine. Raises StoreUnavailable."""
+        """Put an unreadable session into quarantine.
+
+        Raises:
+            StoreUnavailable: Redis did not answer in time.
+        """
         assert corrupt.session_id is not None
         await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()), begun_s=begun_s)
         session = session_hash(corrupt.session_id)
         known = facts(op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__)
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=known)
 
-    def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
+    def _transmit(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         if call.sends is not None:
             call.sends.append(timeout_s)
         if call.is_independent:
-            return self._gathered(call, timeout_s)
+            return self._gather(call, timeout_s)
         if call.confirm:
-            return self._sent_to_confirm(call, timeout_s)
+            return self._transmit_confirmed(call, timeout_s)
         return self.transport.run(call.commands, timeout_s, call.script)
 
-    def _sent_to_confirm(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
+    def _transmit_confirmed(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)
         return self.transport.run_confirmed(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
 
-    async def _gathered(self, call: Call[T], timeout_s: float) -> list[Any]:
-        """The replies of all nodes, as far as each is needed."""
+    async def _gather(self, call: Call[T], timeout_s: float) -> list[Any]:
+        """Return the replies of all nodes, with a default for each optional reply that is missing."""
         return call.fill_absent(await self.transport.run_independent(call.commands, timeout_s))
 
-    async def _sent_again(
-        self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float
-    ) -> T:
+    async def _retry(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> T:
         while True:
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
             breaker = self.breaker_of(call)
             self._raise_if_away(breaker, call, retries)
             call = call.again()
             try:
-                value = call.finish(await self._sent(call, retries.timeout_s()))
+                value = call.finish(await self._transmit(call, retries.timeout_s()))
                 breaker.answered_s = begun_s
                 return value
             except (ServerError, ConnectionLost) as another:
                 failure = another
 
     def _pause_s(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> float:
-        """Raises as Retries does, and if Redis is away, as another call may have found out. May open the breaker."""
+        """Return the seconds until the next attempt. May open the breaker. Raises as `Retries.pause_s` does, or if
+        Redis is down."""
         retries.note(failure)
         if isinstance(failure, ServerError):
             self.breaker_of(call).answered_s = begun_s
             return retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
-            self.unanswered(begun_s, failure)
-        self._raise_if_away(self._failing(failure) if call.is_independent else self.breaker_of(call), call, retries)
+            self.note_unanswered(begun_s, failure)
+        self._raise_if_away(
+            self._breaker_at_fault(failure) if call.is_independent else self.breaker_of(call), call, retries
+        )
         try:
             return retries.pause_s(failure)
         except StoreUnavailable:
-            self.unanswered(begun_s, failure)
+            self.note_unanswered(begun_s, failure)
             raise
 
     def _raise_if_away(self, breaker: Breaker, call: Call[T], retries: Retries) -> None:
         if not breaker.is_closed:
-            raise self.away(breaker, call.session_id, may_be_done=retries.may_be_done)
+            raise self.away_error(breaker, call.session_id, may_be_done=retries.may_be_done)
 
-    def _changed(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
-        super()._changed(state, breaker, away_s)
+    def _announce(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
+        super()._announce(state, breaker, away_s)
         if self.fallback is not None and state is BreakerState.OPEN:
-            self.fallback.opened()
+            self.fallback.start_probing()
         if self.hook is not None:
             self.hook.tell(Op.BREAKER, state.value, monotonic() - away_s, None, None)

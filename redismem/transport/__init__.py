@@ -1,1 +1,1 @@
-"""How a call travels: sent once, with what only the transport can do about a refusal. Trying again is the store's."""
+"""Transports send each call once. Retries are up to the store."""

@@ -1,4 +1,4 @@
-"""What a transport is."""
+"""The interface of a transport."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from redismem.protocol.scripts import Script
 from redismem.transport.replicas import Wanted
 
 _AT_ONCE = struct.pack("ii", 1, 0)
-"""The value of SO_LINGER, socket(7), that says: on, for 0 s."""
+"""Value for SO_LINGER, see socket(7): on, with a linger time of 0 s."""
 
 
 class Transport(Protocol):
-    """Sends commands and brings back the replies.
+    """Sends commands and returns the replies.
 
-    An error reply is a ServerError in its place; a ServerError or ConnectionLost is raised if no reply came at all.
-    Cancelling a call never gives its reply to another call. A transport for blocking callers has the same methods: they
-    block the thread and never suspend.
+    An error reply is a ServerError in the list of replies. A call without any reply raises ServerError or
+    ConnectionLost. A cancelled call never passes its reply to another call. Transports for blocking callers have the
+    same methods, which block the thread and never suspend.
     """
 
     @property
@@ -34,43 +34,45 @@ class Transport(Protocol):
 
     @property
     def place(self) -> str:
-        """Host and port of the server, or the path of its socket; "" if they are not known."""
+        """Host and port of the server, or the path of its socket; "" if unknown."""
 
     @property
     def nodes(self) -> MultiNode | None:
-        """The same transport as one to several nodes, each of which may fail alone; None for a single server."""
+        """This transport's view of its nodes, each of which may fail alone; `None` for a single server."""
 
     @property
     def calls_count(self) -> int:
-        """The number of calls without a reply so far; 0 if the transport does not count them."""
+        """Number of calls without a reply so far; 0 if the transport does not count them."""
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
-        """Send commands about one slot in one write, as one MULTI/EXEC if there are several; one reply per command.
+        """Send commands about one slot in one write, as one MULTI/EXEC if there are several. Return one reply per
+        command.
 
-        `script` is the one that the first command runs: the transport loads it into a node that does not know it, and
-        sends the commands once more. It reconnects to a node that turns out to be a replica, as its address may lead
-        to the new primary by then.
+        `script` is the script that the first command runs: if the node does not know it, the transport loads it and
+        repeats the commands. If the node turns out to be a replica, the transport reconnects, because the address may
+        soon lead to the new primary.
         """
 
     def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> Awaitable[list[Any]]:
-        """Send them as `run` does; behind the replies comes how many replicas have the write.
+        """Send the commands as `run` does, and append to the replies the number of replicas that have the write.
 
-        Raises InvalidSettings if the transport knows no replicas.
+        Raises:
+            InvalidSettings: The transport knows no replicas.
         """
 
     def run_independent(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
         """Send each command to the node of its first key, in one write per node; one reply per command."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, as this transport waits: suspended or blocked."""
+        """Wait in the way of this transport: suspended or blocked."""
 
     async def aclose(self) -> None:
         """Close the connections that the transport opened itself."""
 
     def drop(self) -> None:
-        """Close open connections when nobody is left to await `aclose`, and warn of them."""
+        """Close open connections with a warning. For a transport that was dropped without `aclose`."""
 
 
 class MultiNode(Protocol):
@@ -78,23 +80,28 @@ class MultiNode(Protocol):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Host and port of each primary that is known."""
+        """Host and port of each known primary."""
 
     def node_of(self, commands: Sequence[Command]) -> str:
-        """Return the place of the node that these commands go to; "" if it is not known or may be any."""
+        """Return the place of the node that the commands go to; "" if it is unknown or may be any."""
 
     def run_at(self, place: str, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
-        """Send commands to the node at this place. Raises ServerError, ConnectionLost."""
+        """Send commands to the node at this place.
+
+        Raises:
+            ServerError: The node replied with an error to all of them.
+            ConnectionLost: The node did not reply.
+        """
 
 
 def discard_unsent(connection: socket.socket) -> None:
-    """Has the system send nothing more of what the server has not received yet, once this is closed.
+    """Make the close of this socket discard all bytes that the server has not acknowledged.
 
-    Else it would go on trying for minutes: a server that can be reached again would carry out calls that were given up
-    long ago, made elsewhere meanwhile, and are perhaps not known by their ids any more.
+    Otherwise the kernel would resend them for minutes. A server that is reachable again would then make calls that were
+    abandoned long ago, were repeated elsewhere, and whose ids it may no longer remember.
     """
-    if connection.family != socket.AF_UNIX:  # there, what was sent has arrived
-        with contextlib.suppress(OSError):  # it has ended already
+    if connection.family != socket.AF_UNIX:  # a unix socket has no unacknowledged bytes
+        with contextlib.suppress(OSError):  # already closed
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
 
 
@@ -121,7 +128,7 @@ class _Closed:
 
 CLOSED: Transport = _Closed()
 BEHIND_SENTINELS = "behind the sentinels at "
-"""How the place of a primary begins that they have not named yet."""
+"""Prefix of the place of a primary that the sentinels have not named yet."""
 
 
 def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:

@@ -1,4 +1,4 @@
-"""Which transport a URL, or a caller's client, is reached by."""
+"""Choose the transport for a URL, or for a client that the caller provides."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _cluster(url: str, settings: Settings) -> Transport:
     from redismem.transport.nodes import cluster, seeds, sides
 
     reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
-    return cluster.Cluster(seeds.cluster(url), sides.LoopSide(reply_timeout_s), reply_timeout_s=reply_timeout_s)
+    return cluster.Cluster(seeds.parse_cluster(url), sides.LoopSide(reply_timeout_s), reply_timeout_s=reply_timeout_s)
 
 
 def _blocking_cluster(url: str, settings: Settings) -> Transport:
@@ -43,20 +43,20 @@ def _blocking_cluster(url: str, settings: Settings) -> Transport:
 
     reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
     side = sides.ThreadSide(settings.max_connections)
-    return cluster.Cluster(seeds.cluster(url), side, reply_timeout_s=reply_timeout_s)
+    return cluster.Cluster(seeds.parse_cluster(url), side, reply_timeout_s=reply_timeout_s)
 
 
 def _sentinel(url: str, settings: Settings) -> Transport:
     from redismem.transport.nodes import seeds, sentinel
 
     stall_s = min(settings.reply_timeout_s, settings.deadline_s)
-    return sentinel.SentinelLane(seeds.sentinel(url), stall_s=stall_s)
+    return sentinel.SentinelLane(seeds.parse_sentinel(url), stall_s=stall_s)
 
 
 def _blocking_sentinel(url: str, settings: Settings) -> Transport:
     from redismem.transport.nodes import seeds, sentinel
 
-    return sentinel.BlockingSentinelLane(seeds.sentinel(url), max_connections=settings.max_connections)
+    return sentinel.BlockingSentinelLane(seeds.parse_sentinel(url), max_connections=settings.max_connections)
 
 
 def _embedded(url: str, settings: Settings) -> Transport:
@@ -75,7 +75,7 @@ def _blocking_embedded(url: str, settings: Settings) -> Transport:
 
 EMBEDDED = "memory://"
 _OF_NODES = ("redis", "rediss", "valkey", "valkeys")
-# scheme -> what makes the transport: for asyncio, for blocking callers
+# scheme -> makers of the transport: for asyncio, for blocking callers
 _MAKES: dict[str, tuple[_Make, _Make]] = {
     "redis": (_lane, _blocking_lane),
     "rediss": (_lane, _blocking_lane),
@@ -86,18 +86,21 @@ _MAKES: dict[str, tuple[_Make, _Make]] = {
     **{f"{scheme}+sentinel": (_sentinel, _blocking_sentinel) for scheme in _OF_NODES},
     "memory": (_embedded, _blocking_embedded),
 }
-# The others are these with valkey for redis, or with an s for TLS.
+# All other schemes are these with valkey for redis, or with an s for TLS.
 _FIRST_SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel://, memory://"
-# Written without a scheme, this alone is surely no password.
+# A URL without a scheme may be a password, but not in this form.
 _BARE_ADDRESS = re.compile(
     r"(localhost|[0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9a-f]{0,4}:[0-9a-f:]{1,40}\])(:[0-9]{1,5})?(/[0-9]{1,3})?"
 )
 
 
 def connect(url: str | None, client: Any, settings: Settings) -> Transport:
-    """A transport over the caller's client, else to the URL, else to a new embedded store, which is warned of.
+    """Return a transport over the caller's client, else to the URL, else to a new embedded store with a warning.
 
-    `memory://` is the embedded store without a warning. Raises InvalidSettings, also for an empty URL.
+    `memory://` means the embedded store without the warning.
+
+    Raises:
+        InvalidSettings: The URL or the client cannot be used.
     """
     from redismem.transport.redis_py import client as redis_py
 
@@ -107,7 +110,11 @@ def connect(url: str | None, client: Any, settings: Settings) -> Transport:
 
 
 def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
-    """The same for blocking callers; a client that may wait without an end is warned of."""
+    """Return a transport for blocking callers, as `connect` does. Warns of a client without a timeout.
+
+    Raises:
+        InvalidSettings: The URL or the client cannot be used.
+    """
     from redismem.transport.redis_py import client as redis_py
     from redismem.transport.redis_py import given_client
 
@@ -119,7 +126,11 @@ def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transp
 
 
 def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Callable[[], Transport]]:
-    """A transport for blocking callers, and what makes one to the same place for asyncio. Raises as `connect` does."""
+    """Return a transport for blocking callers, and a function that makes one to the same place for asyncio.
+
+    Raises:
+        InvalidSettings: The URL cannot be used.
+    """
     make, make_blocking = _makes(url)
     if make is _embedded:
         from redismem.transport.redis_py import embedded
@@ -130,22 +141,22 @@ def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Callab
 
 
 def _kind_of(given: object) -> str:
-    """The kind alone: a client's representation, or a URL in bytes, may hold a password."""
+    """Return only the type: a client's repr, or a URL in bytes, may hold a password."""
     return f"one of the type {type(given).__name__}"
 
 
 def _makes(url: str | None) -> tuple[_Make, _Make]:
     if url is None:
         log.warning(
-            "no Redis URL is given: sessions are kept in this process and end with it; name a Redis, or say %s",
+            "no Redis URL is given: sessions live in this process and end with it; name a Redis, or say %s",
             EMBEDDED,
             extra=facts(op="connect"),
         )
         return _MAKES["memory"]
     if not isinstance(url, str):
         raise InvalidSettings(
-            f"the Redis URL is a text such as redis://127.0.0.1:6379/0, not {_kind_of(url)}; "
-            "a client of redis-py goes to client="
+            f"the Redis URL must be a string such as redis://127.0.0.1:6379/0, not {_kind_of(url)}; "
+            "pass a redis-py client as client="
         )
     if not url.strip():
         raise InvalidSettings(
@@ -154,15 +165,15 @@ def _makes(url: str | None) -> tuple[_Make, _Make]:
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
     if scheme == "memory" and rest:
-        raise InvalidSettings(f"the embedded store has no address: say {EMBEDDED} and nothing behind it")
+        raise InvalidSettings(f"the embedded store has no address: say {EMBEDDED} and nothing after it")
     if not separator or scheme not in _MAKES:
-        raise InvalidSettings(f"the Redis URL begins with none of {_FIRST_SCHEMES}: {_meant(url)}")
+        raise InvalidSettings(f"the Redis URL must begin with one of {_FIRST_SCHEMES}: {_suggest(url)}")
     return _MAKES[scheme]
 
 
-def _meant(url: str) -> str:
-    """What the URL should have been. Of what it says nothing is repeated that may be a password."""
+def _suggest(url: str) -> str:
+    """Return a suggestion for a wrong URL. It repeats no part of the URL that may be a password."""
     if _BARE_ADDRESS.fullmatch(url):
         return f"did you mean redis://{url}?"
     near = difflib.get_close_matches(url.partition(":")[0].lower(), _MAKES, 1)
-    return f"did you mean {near[0]}://?" if near else "it is one such as redis://localhost:6379/0"
+    return f"did you mean {near[0]}://?" if near else "for example redis://localhost:6379/0"

@@ -1,8 +1,8 @@
-"""Calls that count only when replicas have them: a connection of their own, on which a WAIT follows what was written.
+"""Appends that count only once replicas have them: a separate connection, with a WAIT after each batch of writes.
 
-WAIT answers for what its own connection has written, and keeps that connection from all else until it is answered. So
-such calls do not travel with the others, and those that come together go out together, with one WAIT behind them; the
-next ones wait for that. What is sent again on another connection has its WAIT behind it there.
+WAIT covers only writes on its own connection, and blocks that connection until it is answered. So these calls have
+their own connection and travel in batches with one WAIT each. The next batch waits for the one before. A retry on
+another connection is again followed by its own WAIT.
 """
 
 from __future__ import annotations
@@ -21,35 +21,40 @@ _BATCH_COUNT = 512
 
 
 class Wanted(NamedTuple):
-    """How many replicas are to have it, and how long that may take."""
+    """The number of replicas that must have a write, and the longest wait for them."""
 
     replicas: int
     wait_s: float
 
 
 class Line(Protocol):
-    """What sends the bytes of a batch: a lane that nobody else uses."""
+    """Sends the bytes of a batch: a lane with no other user."""
 
     def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
-        """The replies as they are. Raises ServerError, ConnectionLost."""
+        """Send the bytes, and return the raw replies.
+
+        Raises:
+            ServerError: The connection was refused.
+            ConnectionLost: No reply came.
+        """
 
     def reconnect(self) -> None:
-        """Gives the connection up: what was the primary is a replica now."""
+        """Close the connection: the former primary is a replica now."""
 
     async def aclose(self) -> None:
-        """Gives up what is on its way. Nothing can be sent afterwards."""
+        """End all pending calls. Nothing can be sent afterwards."""
 
     def drop(self) -> None:
-        """Closes what is open, if nobody is left who could."""
+        """Close open connections of a lane that was dropped without `aclose`."""
 
 
-def waiting(wanted: Wanted) -> bytes:
-    """The WAIT behind what is to be confirmed. One reply."""
-    return resp.independent([("WAIT", wanted.replicas, max(1, int(wanted.wait_s * 1000)))])
+def encode_wait(wanted: Wanted) -> bytes:
+    """Encode the WAIT after a batch. It has one reply."""
+    return resp.encode_independent([("WAIT", wanted.replicas, max(1, int(wanted.wait_s * 1000)))])
 
 
 class Content(NamedTuple):
-    """A call as bytes, and its replies."""
+    """A call as bytes, with the number of its replies and their decoder."""
 
     content: bytes
     reply_count: int
@@ -57,24 +62,24 @@ class Content(NamedTuple):
 
     @classmethod
     def of(cls, commands: Sequence[Command], asking: bool = False) -> Content:
-        """One command as it is, several as a transaction. `asking`: for a node that is about to have the slot."""
+        """Encode one command as it is, several as a transaction. `asking` is for a node that is importing the slot."""
         if len(commands) == 1:
-            given = cls(resp.independent(commands), 1, resp.answers)
+            given = cls(resp.encode_independent(commands), 1, resp.check_replies)
         else:
-            given = cls(resp.transaction(commands), len(commands) + 2, resp.transaction_answers)
+            given = cls(resp.encode_transaction(commands), len(commands) + 2, resp.unpack_transaction)
         if not asking:
             return given
-        content, read = resp.independent([("ASKING",)]) + given.content, given.read
+        content, read = resp.encode_independent([("ASKING",)]) + given.content, given.read
         return cls(content, given.reply_count + 1, lambda replies: read(replies[1:]))
 
 
-def confirmed(outcome: resp.Outcome, replicas: Any) -> resp.Outcome:
-    """The outcome with the answer of WAIT behind it."""
+def add_replicas(outcome: resp.Outcome, replicas: Any) -> resp.Outcome:
+    """Append the reply of WAIT to the replies."""
     return [*outcome, replicas] if isinstance(outcome, list) else outcome
 
 
 class _Call:
-    """One call, from its caller to the replies. `script` is None once it was loaded for this call."""
+    """A call on its way. `script` becomes `None` once it was loaded for this call."""
 
     __slots__ = ("content", "deadline", "future", "script", "wanted")
 
@@ -96,11 +101,11 @@ class _Call:
             self.future.set_result(outcome)
         else:
             self.future.set_exception(outcome)
-            self.future.exception()  # seen: nobody may be left to collect it
+            self.future.exception()  # else asyncio logs an error that nobody retrieves
 
 
 class Confirming:
-    """Sends batches over a line, one at a time. Belongs to the event loop it is used on."""
+    """Sends batches over a line, one at a time. Bound to the event loop that uses it."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
@@ -116,9 +121,9 @@ class Confirming:
         wanted: Wanted,
         asking: bool = False,
     ) -> asyncio.Future[list[Any]]:
-        """The same as `Confirms.run_confirmed`, in a batch with other calls."""
+        """Run commands as `Transport.run_confirmed` does, in a batch with other calls."""
         loop = asyncio.get_running_loop()
-        # A batch may be on its way that takes as long as this one may.
+        # The batch under way may take as long as this one.
         deadline = loop.time() + timeout_s + 2 * wanted.wait_s
         call = _Call(Content.of(commands, asking), loop.create_future(), deadline, script, wanted)
         self._calls.append(call)
@@ -128,11 +133,11 @@ class Confirming:
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet: on their way, or in line."""
+        """Number of calls without a reply so far: sent or queued."""
         return len(self._calls) + sum(not call.future.done() for call in self._batch)
 
     def close(self) -> None:
-        """Gives up what is in line; what is on its way ends with its connection."""
+        """End all queued calls. Calls under way end with their connection."""
         while self._calls:
             self._calls.popleft().end(ConnectionLost("closed", sent=False))
 
@@ -150,7 +155,7 @@ class Confirming:
                     for call in batch:
                         call.end(ConnectionLost(type(failure).__name__))
                     raise
-        self._batch = []  # their bytes are of no more use
+        self._batch = []  # frees their bytes
 
     def _is_in_time(self, call: _Call) -> bool:
         if call.future.done():
@@ -164,7 +169,7 @@ class Confirming:
         wanted = max(call.wanted for call in batch)
         left_s = max(call.deadline for call in batch) - asyncio.get_running_loop().time()
         parts = [call.content for call in batch]
-        content = b"".join((*(part.content for part in parts), waiting(wanted)))
+        content = b"".join((*(part.content for part in parts), encode_wait(wanted)))
         replies = await self.line.send(content, sum(part.reply_count for part in parts) + 1, left_s)
         at, again = 0, []
         for call in batch:
@@ -176,18 +181,19 @@ class Confirming:
                 continue
             if refusal is not None and refusal.word == "READONLY":
                 self.line.reconnect()
-            call.end(confirmed(outcome, replies[-1]))
+            call.end(add_replicas(outcome, replies[-1]))
         if again:
             await self._load(again)
 
     async def _load(self, again: list[_Call]) -> None:
-        """Makes the node know the scripts; then the calls go out in the next batch: once, as others may flush them."""
+        """Load the scripts, and put the calls at the head of the next batch. Once per call, because others may flush
+        scripts."""
         left_s = max(call.deadline for call in again) - asyncio.get_running_loop().time()
         try:
             for script in {call.script for call in again if call.script is not None}:
-                (refused,) = await self.line.send(resp.loading(script), 1, left_s)
+                (refused,) = await self.line.send(resp.encode_load(script), 1, left_s)
                 if isinstance(refused, ServerError):
-                    raise resp.unloadable(refused)
+                    raise resp.load_failure(refused)
         except (ServerError, ConnectionLost) as failure:
             for call in again:
                 call.end(failure)

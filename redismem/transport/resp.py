@@ -1,7 +1,7 @@
-"""Calls as bytes, and what comes back as replies; the same for a lane and a blocking one. No I/O.
+"""Encode calls as bytes and decode the replies, for both kinds of lanes. No I/O.
 
-One call is some bytes and a number of replies to them, in order. A transaction of n commands has n + 2: +OK, +QUEUED
-for each command, then the replies of all of them in one array.
+A call is a number of bytes and the number of replies to them, in order. A transaction of n commands has n + 2 replies:
++OK, one +QUEUED per command, then an array with the replies of all commands.
 """
 
 from __future__ import annotations
@@ -19,56 +19,56 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 Outcome = list[Any] | ServerError | ConnectionLost
 
 NOTHING = object()
-"""What a reader gives if no whole reply has come yet. (Its own default is False, which is also a RESP3 reply.)"""
+"""Returned by a reader if no reply is complete yet. (Its default is False, which is also a RESP3 reply.)"""
 
-# hiredis' own types know only commands of one word.
+# hiredis declares a narrower type than it takes.
 _pack_words: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
 _MULTI = _pack_words(("MULTI",))
 _EXEC = _pack_words(("EXEC",))
 _REMEMBERED_COUNT = 4_096
 _KEYS_AT = 3  # behind EVALSHA, the script's hash and the number of keys
-# Said to a new connection, whatever it asks, before it is closed: nothing has been run.
+# The error of a server with too many clients, which then closes the connection: it ran no command.
 _CROWDED = "ERR max number of clients reached"
-# How replies begin, in RESP2 and RESP3.
+# First bytes of replies in RESP2 and RESP3.
 _REPLY_TYPES = frozenset(b"+-:$*_,#!=(%~>|")
-# EXEC's own refusal names what really stood in the way behind these words.
+# Text in the error of EXEC before the error that caused it.
 _BECAUSE = "Transaction discarded because of: "
 
 
 class OutOfStep(Exception):
-    """A reply that cannot be the answer to what was sent: the connection is of no use any more."""
+    """A reply that cannot belong to the commands sent: the connection must be closed."""
 
 
 def server_error(text: str) -> ServerError:
-    """An error reply, its word and its text; without the arguments that an unknown command is answered with."""
+    """Return the error of an error reply, without the arguments that the reply to an unknown command quotes."""
     return ServerError(text.partition(" ")[0], text.partition(", with args beginning with")[0])
 
 
 def reader() -> hiredis.Reader:
-    """Error replies come out as ServerError, replies as bytes, int, list, dict, None …, or NOTHING."""
+    """Return a reader that yields bytes, int, list, dict, None …, ServerError for an error reply, or NOTHING."""
     return hiredis.Reader(replyError=server_error, notEnoughData=NOTHING)
 
 
 def is_foreign(beginning: bytes) -> bool:
-    """Whether what comes first on a connection cannot be of Redis."""
+    """True if the first bytes from a server are not a Redis reply."""
     return beginning[0] not in _REPLY_TYPES
 
 
-def foreign() -> ConnectionLost:
-    """What a call is answered with then. Nobody there can have carried it out."""
-    text = "what answers there does not speak Redis: is it the port of something else, such as HTTP?"
+def foreign_server() -> ConnectionLost:
+    """Return the error of a call to a server that is not Redis, and so cannot have made the call."""
+    text = "the server there is not a Redis: is it the port of something else, such as HTTP?"
     return ConnectionLost(hiredis.ProtocolError.__name__, sent=False, text=text, lasts=True)
 
 
-def transaction(commands: Sequence[Command]) -> bytes:
-    """All of them or none, in one MULTI/EXEC."""
+def encode_transaction(commands: Sequence[Command]) -> bytes:
+    """Encode commands as one MULTI/EXEC, of which Redis runs all or none."""
     if commands[0][0] == "EVALSHA":
         return b"".join((_MULTI, _pack(commands[0]), _packed_reads(tuple(commands[1:])), _EXEC))
     return b"".join((_MULTI, *map(_pack, commands), _EXEC))
 
 
 def _pack(command: Command) -> bytes:
-    """The bytes that hiredis makes of it; of a script's call, only what stands behind the keys is packed anew."""
+    """Encode a command as hiredis does. For a script, only the arguments behind the keys are encoded each time."""
     if command[0] != "EVALSHA":
         return _pack_words(command)
     arguments_at = _KEYS_AT + int(command[2])
@@ -82,43 +82,52 @@ def _pack(command: Command) -> bytes:
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
 def _packed_head(words: Command) -> bytes:
-    """A script and its keys: most of a call's words, and the same ones whenever it is the same session."""
+    """Encode a script and its keys: most words of a call, which repeat for each call to the session."""
     packed = _pack_words(words)
     return packed[packed.index(b"\r") : -2]
 
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
 def _length(length: int) -> bytes:
-    """What stands between a word and the next."""
+    """Encode the separator between one word and the next."""
     return b"\r\n$%d\r\n" % length
 
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
 def _packed_reads(commands: tuple[Command, ...]) -> bytes:
-    """What is read behind a script's call: the same whenever it is the same session."""
+    """Encode the reads after a script, which repeat for each call to the session."""
     return b"".join(map(_pack, commands))
 
 
-def independent(commands: Sequence[Command]) -> bytes:
+def encode_independent(commands: Sequence[Command]) -> bytes:
+    """Encode commands that do not depend on each other."""
     return b"".join(map(_pack, commands))
 
 
-def answers(replies: list[Any]) -> Outcome:
-    """The replies to independent commands. Raises OutOfStep."""
+def check_replies(replies: list[Any]) -> Outcome:
+    """Return the replies to independent commands.
+
+    Raises:
+        OutOfStep: A push message, which redismem never subscribes to, is among the replies.
+    """
     for reply in replies:
         if type(reply) is hiredis.PushNotification:
-            raise OutOfStep("a message that nobody asked for")
+            raise OutOfStep("a push message without a subscription")
     first = replies[0]
     return ConnectionLost(_CROWDED, sent=False) if _is_crowded(first) else replies
 
 
-def transaction_answers(replies: list[Any]) -> Outcome:
-    """One reply a command, or why there is none: the first command that was refused, else EXEC. Raises OutOfStep."""
+def unpack_transaction(replies: list[Any]) -> Outcome:
+    """Return one reply per command of a transaction; or the error of the first refused command, else of EXEC.
+
+    Raises:
+        OutOfStep: The replies are not those of a transaction.
+    """
     executed = replies[-1]
     if type(executed) is list and replies[:-1] == _accepted(len(executed)):
         return executed
     if not isinstance(executed, ServerError):
-        raise OutOfStep("a transaction was answered with something else")
+        raise OutOfStep("replies that do not belong to a transaction")
     refused = next(reply for reply in replies if isinstance(reply, ServerError))
     if _is_crowded(refused):
         return ConnectionLost(_CROWDED, sent=False)
@@ -136,28 +145,31 @@ def _is_crowded(reply: Any) -> bool:
 
 
 def refusal(outcome: Outcome) -> ServerError | None:
-    """The error that the first command was answered with, or all of them."""
+    """Return the error in reply to the first command, or to all commands; `None` if there is none."""
     first = outcome[0] if isinstance(outcome, list) else outcome
     return first if isinstance(first, ServerError) else None
 
 
-def loading(script: Script) -> bytes:
-    """What makes a node know a script. One reply."""
+def encode_load(script: Script) -> bytes:
+    """Encode the command that loads a script. It has one reply."""
     return _pack_words(("SCRIPT", "LOAD", script.source))
 
 
-def unloadable(refused: ServerError) -> ServerError:
-    """What a call is answered with whose script could not be loaded. Who may not load any waits for those who may."""
+def load_failure(refused: ServerError) -> ServerError:
+    """Return the error of a call whose script could not be loaded. Without the permission it is NOSCRIPT."""
     if refused.word != "NOPERM":
         return refused
     why = "the server does not know the scripts, and this user may not load them: run `redismem deploy`"
     return ServerError("NOSCRIPT", f"NOSCRIPT {why}")
 
 
-def let_in(outcome: Outcome) -> None:
-    """Raises the error that a greeting was answered with: NOAUTH, WRONGPASS, NOPERM …, or that none came.
+def check_greeting(outcome: Outcome) -> None:
+    """Check the replies to a greeting.
 
-    READONLY if the server was asked for its role, and is no primary.
+    Raises:
+        ServerError: An error reply, such as NOAUTH, WRONGPASS or NOPERM; READONLY if ROLE says that the server is no
+            primary.
+        ConnectionLost: No reply came.
     """
     for reply in outcome if isinstance(outcome, list) else [outcome]:
         if isinstance(reply, ServerError | ConnectionLost):

@@ -1,4 +1,4 @@
-"""Why TLS brings no connection about, if that lasts: which side does not trust the other, and what it says of it."""
+"""Find the lasting reason why a TLS connection fails: which side rejects the other's certificate, and why."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.url import Address
 
 SILENCE = "HandshakeTimeout"
-"""Why a connection did not come about to a server that has not said a word of TLS in time."""
+"""Reason of a connection to a server that did not answer the TLS handshake in time."""
 _HEARD_S = 0.5
-# What servers say of the other side's certificate, or of none, in OpenSSL's words: each with some more before it.
+# Parts of OpenSSL's alert names that reject a client's certificate, or the lack of one.
 _ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "PROTOCOL_VERSION")
 _ENDED = (ConnectionLost, EOFError, ssl.SSLError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
-def why(address: Address, failure: BaseException, timeout_s: float) -> ConnectionLost | None:
-    """What lasts behind the failure of a connection that nothing has been answered on. None: nothing is known of it.
+def find_lasting_failure(address: Address, failure: BaseException, timeout_s: float) -> ConnectionLost | None:
+    """Return the lasting reason behind the failure of a new connection; `None` if none is lasting.
 
-    It may dial once more, and blocks: for half a second at most a step of that.
+    This may dial the server once more. It blocks, for at most half a second per step.
     """
     if address.tls is None or not isinstance(failure, _ENDED):
         return None
-    if isinstance(failure, ssl.SSLError) and (known := _read(failure)) is not None:
-        return known
-    return _heard(address, address.tls, min(_HEARD_S, timeout_s))
+    if isinstance(failure, ssl.SSLError) and (lasting := _read_alert(failure)) is not None:
+        return lasting
+    return _read_late_alert(address, address.tls, min(_HEARD_S, timeout_s))
 
 
-def _read(failure: ssl.SSLError) -> ConnectionLost | None:
+def _read_alert(failure: ssl.SSLError) -> ConnectionLost | None:
     name = type(failure).__name__
     if isinstance(failure, ssl.SSLCertVerificationError):
-        text = f"the certificate does not hold: {failure.verify_message}"
+        text = f"the server certificate is not valid: {failure.verify_message}"
         return ConnectionLost(name, sent=False, text=text, lasts=True)
     alert = failure.reason or ""
     if "ALERT" not in alert or not any(word in alert for word in _ALERTS):
         return None
     words = alert.lower().replace("_", " ")
-    text = f"it does not let this client in: {words}; the client is known by the URL's ssl_certfile and ssl_keyfile"
+    text = f"it rejects this client: {words}; the URL options ssl_certfile and ssl_keyfile identify the client"
     return ConnectionLost(name, sent=False, text=text, lasts=True)
 
 
-def _heard(address: Address, context: ssl.SSLContext, timeout_s: float) -> ConnectionLost | None:
-    """What the server says of this client when the client says nothing.
+def _read_late_alert(address: Address, context: ssl.SSLContext, timeout_s: float) -> ConnectionLost | None:
+    """Return the alert that the server sends to a client that writes nothing.
 
-    In TLS 1.3 the handshake is over for the client before the server has looked at its certificate. Whoever writes then
-    is reset, and the reset may overtake the alert.
+    In TLS 1.3 the client finishes its handshake before the server has checked the client's certificate. A client that
+    writes at that moment is reset, and the reset may overtake the alert.
     """
     if timeout_s <= 0:
         return None
     try:
         with (
-            socket.create_connection((address.host, address.port), timeout_s) as dialled,
-            context.wrap_socket(dialled, server_hostname=address.host) as secured,
+            socket.create_connection((address.host, address.port), timeout_s) as connection,
+            context.wrap_socket(connection, server_hostname=address.host) as secured,
         ):
             secured.recv(1)
     except ssl.SSLError as refused:
-        return _read(refused)
+        return _read_alert(refused)
     except (OSError, UnicodeError):
         pass
     return None

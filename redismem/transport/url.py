@@ -1,10 +1,10 @@
-"""Where a Redis is and how to be let in: a URL, in the form that redis-py reads, into what a socket needs.
+"""Parse a Redis URL in the form of redis-py into the address and greeting of a node.
 
 `redis://user:password@host:port/db`, `rediss://` for TLS, `unix://user:password@/path.sock`; `valkey://` and
-`valkeys://` are the same as the first two. Options behind the `?`: db, username, password, client_name, protocol (2 or
-3), socket_keepalive (it is on) and, for TLS, ssl_ca_certs, ssl_ca_path, ssl_ca_data, ssl_certfile, ssl_keyfile,
-ssl_password, ssl_cert_reqs (required, optional, none), ssl_check_hostname, ssl_ciphers, ssl_min_version. Any other
-option is refused by its name, and so is one that would have no effect.
+`valkeys://` equal the first two. Options after the `?`: db, username, password, client_name, protocol (2 or 3),
+socket_keepalive (always on) and, for TLS, ssl_ca_certs, ssl_ca_path, ssl_ca_data, ssl_certfile, ssl_keyfile,
+ssl_password, ssl_cert_reqs (required, optional, none), ssl_check_hostname, ssl_ciphers, ssl_min_version. An unknown
+option, or one without effect, is an error that names it.
 """
 
 from __future__ import annotations
@@ -25,52 +25,57 @@ _TLS_VERSIONS = {str(int(version)): version for version in (ssl.TLSVersion.TLSv1
     "TLSv1_2": ssl.TLSVersion.TLSv1_2,
     "TLSv1_3": ssl.TLSVersion.TLSv1_3,
 }
-# What redis-py would do with them, redismem does by its own settings, or always, or never.
+# Options of redis-py that redismem replaces by a setting of its own, or by a fixed behaviour.
 _INSTEAD = {
     "socket_timeout": "set REDISMEM_REPLY_TIMEOUT_S",
     "socket_connect_timeout": "set REDISMEM_REPLY_TIMEOUT_S",
     "timeout": "set REDISMEM_DEADLINE_S",
     "max_connections": "set REDISMEM_MAX_CONNECTIONS",
-    "retry_on_timeout": "calls are sent again for REDISMEM_DEADLINE_S",
-    "retry_on_error": "calls are sent again for REDISMEM_DEADLINE_S",
+    "retry_on_timeout": "calls are retried for REDISMEM_DEADLINE_S",
+    "retry_on_error": "calls are retried for REDISMEM_DEADLINE_S",
     "decode_responses": "messages are bytes",
     "encoding": "messages are bytes",
     "encoding_errors": "messages are bytes",
-    "health_check_interval": "a connection that stands still is found by its replies",
+    "health_check_interval": "a stalled connection is detected by its missing replies",
 }
-_ENCODE = "; a / ? # or @ within user or password is percent-encoded: %2F %3F %23 %40"
+_ENCODE = "; percent-encode / ? # and @ within user and password: %2F %3F %23 %40"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One Redis node. `path` is a unix socket's, and then there is no host."""
+    """One Redis node. `path` is the path of a unix socket, which has no host."""
 
     host: str = "localhost"
     port: int = 6379
     path: str | None = None
     tls: ssl.SSLContext | None = None
     greeting: tuple[Command, ...] = field(default=(), repr=False)
-    """What is said first on a connection, in one write. Holds the password."""
+    """The first commands on a connection, in one write. Holds the password."""
 
     @property
     def place(self) -> str:
-        """Host and port, or the path of the socket: fit for a log, there is no password in it."""
+        """Host and port, or the path of the socket. Holds no password, so it may be logged."""
         if self.path is not None:
             return self.path
         return place_at(self.host, self.port)
 
     @property
     def opening(self) -> tuple[Command, ...]:
-        """The greeting. Over TLS there is one: its answer shows that the server has taken the client's certificate."""
+        """The greeting. Over TLS it is at least a PING, whose reply shows that the server accepts the client's
+        certificate."""
         return self.greeting or ((("PING",),) if self.tls is not None else ())
 
     @classmethod
     def from_url(cls, url: str) -> Address:
-        """Raises InvalidSettings, which names the option but neither its value nor the URL."""
+        """Parse a URL.
+
+        Raises:
+            InvalidSettings: The URL cannot be used. Names the option, but neither its value nor the URL.
+        """
         try:
             return cls._from_url(url)
         except InvalidSettings as refused:
-            # Behind the place where user and password end there is none, but for one of theirs that was not encoded.
+            # An @ this late belongs to a user or password that was not percent-encoded.
             _, _, rest = url.partition("://")
             hint = _ENCODE if re.search("[/?#].*@", rest, re.DOTALL) else ""
             raise InvalidSettings(f"{refused}{hint}") from None
@@ -88,17 +93,17 @@ class Address:
         _flag(options, "socket_keepalive", True, only=True)
         tls = _tls(options) if secure else None
         if options:
-            raise _not_taken(parts, sorted(options), secure=secure)
+            raise _unknown_options(parts, sorted(options), secure=secure)
         return cls(**where, tls=tls, greeting=greeting)
 
 
 def place_at(host: str, port: int) -> str:
-    """Host and port as they are written in a URL."""
+    """Return host and port in the form of a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _where(parts: SplitResult) -> dict[str, Any]:
-    """Raises ValueError for what is no place."""
+    """Return the host and port, or the path. Raises ValueError if they are not valid."""
     if parts.scheme not in _SECURE or parts.fragment:
         raise ValueError
     if parts.scheme == "unix":
@@ -110,17 +115,17 @@ def _where(parts: SplitResult) -> dict[str, Any]:
 
 
 def _no_place(url: str) -> str:
-    """What is wrong with where a URL leads, without a word of it."""
+    """Return what is wrong with the host and port of a URL, without repeating any part of it."""
     hosts = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
     if "," in hosts:
-        return "it names several hosts, which redis+cluster:// and redis+sentinel:// take"
+        return "it names several hosts, which only redis+cluster:// and redis+sentinel:// accept"
     if ":" in hosts.rpartition("]")[2]:
-        return "its port is no number up to 65535"
-    return "its scheme, host or port is none"
+        return "its port is not a number up to 65535"
+    return "its scheme, host or port is not valid"
 
 
 def _options(parts: SplitResult) -> dict[str, str]:
-    """What stands behind the `?`, and what stands before it and could stand there. Raises InvalidSettings."""
+    """Return all options: after the `?`, and user, password and database before it. Raises InvalidSettings."""
     given = {"username": parts.username, "password": parts.password}
     options = {name: unquote(value) for name, value in given.items() if value}
     path = "" if parts.scheme == "unix" else unquote(parts.path).strip("/")
@@ -128,9 +133,9 @@ def _options(parts: SplitResult) -> dict[str, str]:
         options["db"] = path
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if re.fullmatch("[a-z_]{1,40}", name) is None:
-            raise InvalidSettings("the Redis URL has an option that cannot be one")
+            raise InvalidSettings("the Redis URL has an option whose name is not valid")
         if name in options:
-            raise InvalidSettings(f"the Redis URL says {name} twice")
+            raise InvalidSettings(f"the Redis URL sets {name} twice")
         if not value:
             raise InvalidSettings(f"the Redis URL's option {name} has no value")
         options[name] = value
@@ -139,55 +144,57 @@ def _options(parts: SplitResult) -> dict[str, str]:
     return options
 
 
-def _not_taken(parts: SplitResult, names: list[str], *, secure: bool) -> InvalidSettings:
-    """Names what is left, but for what may be a part of a password that was not percent-encoded."""
+def _unknown_options(parts: SplitResult, names: list[str], *, secure: bool) -> InvalidSettings:
+    """Return the error that names the remaining options, unless a name may be part of a password."""
     if "@" in parts.query:
-        return InvalidSettings("the Redis URL has an option that is not known")
+        return InvalidSettings("the Redis URL has an unknown option")
     why = {name: _INSTEAD[name] for name in names if name in _INSTEAD}
     if not secure:
         why |= {name: "it is for rediss:// and valkeys://" for name in names if name.startswith("ssl_")}
-    told = ", ".join(f"{name} ({why.get(name, 'it is not known')})" for name in names)
-    return InvalidSettings(f"the Redis URL has options that are not taken: {told}")
+    reasons = ", ".join(f"{name} ({why.get(name, 'unknown')})" for name in names)
+    return InvalidSettings(f"the Redis URL has options that cannot be used: {reasons}")
 
 
 def _flag(options: dict[str, str], name: str, default: bool, *, only: bool | None = None) -> bool:
-    """Takes the option out. `only`: the one value that it may have."""
+    """Remove the option, and return its value. `only` is its one allowed value."""
     text = options.pop(name, "true" if default else "false").lower()
     if text not in (*_TRUE, *_FALSE) or (only is not None and (text in _TRUE) != only):
-        raise InvalidSettings(f"the Redis URL's {name} is {'true or false' if only is None else str(only).lower()}")
+        raise InvalidSettings(
+            f"the Redis URL's {name} must be {'true or false' if only is None else str(only).lower()}"
+        )
     return text in _TRUE
 
 
 def _number(options: dict[str, str], name: str, default: int) -> int:
     text = options.pop(name, str(default))
     if re.fullmatch("[0-9]{1,9}", text) is None:
-        raise InvalidSettings(f"the Redis URL's {name} is a number")
+        raise InvalidSettings(f"the Redis URL's {name} must be a number")
     return int(text)
 
 
 def _greeting(options: dict[str, str]) -> tuple[Command, ...]:
-    """HELLO or AUTH, CLIENT SETNAME, SELECT: what of it is needed. Takes its options out."""
+    """Return the needed ones of HELLO or AUTH, CLIENT SETNAME, SELECT. Removes their options."""
     username, password = options.pop("username", None), options.pop("password", None)
     protocol, name, db = _number(options, "protocol", 2), options.pop("client_name", None), _number(options, "db", 0)
     if protocol not in (2, 3):
-        raise InvalidSettings(f"the Redis URL's protocol is 2 or 3, not {protocol}")
+        raise InvalidSettings(f"the Redis URL's protocol must be 2 or 3, not {protocol}")
     if username is not None and password is None:
-        password = ""  # of a user who needs none
-    said: list[Command] = []
+        password = ""  # a user without a password
+    greeting: list[Command] = []
     if protocol == 3:
         login = ("AUTH", username or "default", password) if password is not None else ()
-        said.append(("HELLO", "3", *login))
+        greeting.append(("HELLO", "3", *login))
     elif password is not None:
-        said.append(("AUTH", username, password) if username else ("AUTH", password))
+        greeting.append(("AUTH", username, password) if username else ("AUTH", password))
     if name is not None:
-        said.append(("CLIENT", "SETNAME", name))
+        greeting.append(("CLIENT", "SETNAME", name))
     if db:
-        said.append(("SELECT", db))
-    return tuple(said)
+        greeting.append(("SELECT", db))
+    return tuple(greeting)
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext:
-    """Checks certificate and host name unless the URL says otherwise. Takes its options out."""
+    """Return a context that checks certificate and host name unless the URL says otherwise. Removes its options."""
 
     def take(name: str, default: Any = None) -> Any:
         return options.pop(f"ssl_{name}", default)
@@ -197,9 +204,9 @@ def _tls(options: dict[str, str]) -> ssl.SSLContext:
     required, check_hostname = take("cert_reqs", "required"), _flag(options, "ssl_check_hostname", True)
     ciphers, oldest = take("ciphers"), take("min_version")
     if required not in _VERIFY:
-        raise InvalidSettings("the Redis URL's ssl_cert_reqs is required, optional or none")
+        raise InvalidSettings("the Redis URL's ssl_cert_reqs must be required, optional or none")
     if oldest is not None and oldest not in _TLS_VERSIONS:
-        raise InvalidSettings(f"the Redis URL's ssl_min_version is one of {', '.join(_TLS_VERSIONS)}")
+        raise InvalidSettings(f"the Redis URL's ssl_min_version must be one of {', '.join(_TLS_VERSIONS)}")
     if certificate is None and (key or password):
         raise InvalidSettings("the Redis URL has ssl_keyfile or ssl_password without ssl_certfile")
     try:
@@ -213,5 +220,5 @@ def _tls(options: dict[str, str]) -> ssl.SSLContext:
         if certificate:
             context.load_cert_chain(certificate, key, password)
     except OSError as refused:
-        raise InvalidSettings(f"the certificates that the Redis URL names cannot be used: {refused}") from None
+        raise InvalidSettings(f"the certificates in the Redis URL cannot be used: {refused}") from None
     return context

@@ -60,7 +60,7 @@ class Eviction:
 
         Raises StoreUnavailable.
         """
-        return await self._store.told(Op.ENFORCE, self._enforce())
+        return await self._store.observe(Op.ENFORCE, self._enforce())
 
     async def enforce_limit(self) -> int:
         """Call `enforce` if the namespace is over its limit; the check costs one command per shard."""
@@ -213,7 +213,7 @@ class Eviction:
             try:
                 if self._stopping:
                     return False
-                return await self._store.told(Op.EVICTION, self.evict(session_id), session_id)
+                return await self._store.observe(Op.EVICTION, self.evict(session_id), session_id)
             except Exception as error:  # the caller's on_evict may raise anything; the session stays and is retried
                 session = session_hash(session_id)
                 log_failure(f"session {session}: not evicted", error, facts(op="eviction", session=session))
@@ -242,7 +242,7 @@ class Eviction:
 
     async def sweep(self) -> tuple[int, int]:
         """Check the next few sessions of every shard and return (index entries removed, sessions repaired)."""
-        return await self._store.told(Op.SWEEP_ROUND, self._sweep())
+        return await self._store.observe(Op.SWEEP_ROUND, self._sweep())
 
     async def _sweep(self) -> tuple[int, int]:
         keys = self._store.keys

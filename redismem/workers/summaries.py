@@ -85,7 +85,7 @@ class Worker:
 
         A failure of one session is logged and does not affect other sessions. Raises StoreUnavailable.
         """
-        return await self._store.told(Op.DRAIN, self._drain())
+        return await self._store.observe(Op.DRAIN, self._drain())
 
     async def _drain(self) -> int:
         committed, leases = 0, None
@@ -169,7 +169,7 @@ class Worker:
                     return SummaryOutcome.STOPPING
                 if by is None and self._provider.is_paused:
                     return SummaryOutcome.PAUSED
-                outcome = await self._store.told(Op.SUMMARY, self.summarise(session_id, by), session_id)
+                outcome = await self._store.observe(Op.SUMMARY, self.summarise(session_id, by), session_id)
         except Exception as error:  # of one session: the others continue; its lease, if it has one, expires
             session = session_hash(session_id)
             if not self._other_layouts.is_named(session, error):

@@ -86,7 +86,7 @@ class VectorWriter:
     async def _embed_logged(self, embedder: Embeds, session_id: str) -> None:
         self._waiting.pop(session_id, None)
         try:
-            await self._store.told(Op.EMBEDDING, self._embed_session(embedder, session_id), session_id)
+            await self._store.observe(Op.EMBEDDING, self._embed_session(embedder, session_id), session_id)
         except ProviderUnavailable:  # the embedder is paused, and has logged it
             self._waiting.setdefault(session_id)
         except Exception as error:  # of one session: recall by words still works

@@ -106,7 +106,7 @@ def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path, monkeypatch: p
     (tmp_path / "empty").write_text("# nothing\n")
     (tmp_path / "wrong").write_text("shop-app shop read nonsense\n")
     said = {
-        ("--url", "nonsense://x"): "the Redis URL begins with none of redis://",
+        ("--url", "nonsense://x"): "the Redis URL must begin with one of redis://",
         ("--url", ""): "the Redis URL is empty",
         ("--url", "redis://127.0.0.1:1/0"): "redis://127.0.0.1:1/0",
         ("--keys-file", tmp_path / "none"): "cannot read",
@@ -185,7 +185,7 @@ def test_an_origin_is_one_that_a_browser_sends(command: Any, origin: str, is_one
 
 async def test_a_command_that_ends_says_nothing_of_later_calls() -> None:
     memory = redismem.Memory.connect("redis://127.0.0.1:1/0")
-    error = memory.store.away(memory.store.breaker, None)
+    error = memory.store.away_error(memory.store.breaker, None)
     await memory.aclose()
     assert "calls are refused until it does" in str(error)
     assert str(stop_for("place", error)) == "place: Redis at 127.0.0.1:1 has not answered for 0.0 s: "

@@ -12,7 +12,7 @@ from support.cluster_servers import ClusterServers
 from support.sentinel_servers import SentinelServers
 
 from redismem.transport.nodes.cluster import Cluster
-from redismem.transport.nodes.seeds import cluster
+from redismem.transport.nodes.seeds import parse_cluster
 from redismem.transport.nodes.sides import LoopSide, ThreadSide
 from redismem.transport.nodes.slots import slot_of
 from redismem.transport.replicas import Wanted
@@ -54,7 +54,7 @@ async def test_what_is_about_to_have_the_slot_confirms(
 ) -> None:
     key, wanted = f"{{{namespace}}}:list".encode(), Wanted(1, 30)
     side = LoopSide(60) if kind == "asyncio" else ThreadSide(16)
-    lanes = Cluster(cluster(cluster_servers.url), side, reply_timeout_s=60)
+    lanes = Cluster(parse_cluster(cluster_servers.url), side, reply_timeout_s=60)
     source = cluster_servers.owner(slot_of(key))
     target = next(node for node in cluster_servers.primaries() if node is not source)
     cluster_servers.begin_move(slot_of(key), source, target)
@@ -73,7 +73,7 @@ async def test_a_look_at_the_topology_cuts_off_nothing_that_waits_for_replicas(
 ) -> None:
     """The node that is about to have the slot has none yet: who looks sees nobody who would need it."""
     key = f"{{{namespace}}}:list".encode()
-    lanes = Cluster(cluster(cluster_servers.url), LoopSide(60), reply_timeout_s=60)
+    lanes = Cluster(parse_cluster(cluster_servers.url), LoopSide(60), reply_timeout_s=60)
     source = cluster_servers.owner(slot_of(key))
     new = await asyncio.to_thread(cluster_servers.new_node)
 

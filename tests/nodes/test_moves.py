@@ -15,7 +15,7 @@ from redismem.inspection.check import check
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ServerError
 from redismem.transport.nodes.cluster import Cluster
-from redismem.transport.nodes.seeds import cluster
+from redismem.transport.nodes.seeds import parse_cluster
 from redismem.transport.nodes.sides import LoopSide, ThreadSide
 from redismem.transport.nodes.slots import slot_of
 
@@ -33,7 +33,7 @@ async def caller(
 
 def transport(kind: str, servers: ClusterServers) -> Cluster:
     side = LoopSide(60) if kind == "asyncio" else ThreadSide(16)
-    return Cluster(cluster(servers.url), side, reply_timeout_s=60)
+    return Cluster(parse_cluster(servers.url), side, reply_timeout_s=60)
 
 
 def refusals(node: ClusterNode, word: str) -> int:

@@ -124,7 +124,7 @@ async def test_a_confirmed_append_has_sentinels_asked_now_and_then_too(
     async with calling(kind, servers.url, namespace) as caller:
         await caller.append_confirmed("user-42", "a")
         asked: list[bool] = []
-        monkeypatch.setattr(Sentinels, "is_time_to_look", lambda _: asked.append(True))
+        monkeypatch.setattr(Sentinels, "is_check_due", lambda _: asked.append(True))
         await caller.append_confirmed("user-42", "b")
         assert asked
 
@@ -143,7 +143,7 @@ async def test_a_service_that_they_do_not_know(servers: SentinelServers, namespa
     memory = Memory.connect(url, namespace=namespace, settings=PATIENT)
     try:
         error = await unavailable(memory.ping())
-        assert "the sentinels know no service of the name that the URL has" in str(error)
+        assert "the sentinels monitor no service with the name in the URL" in str(error)
     finally:
         await memory.aclose()
 

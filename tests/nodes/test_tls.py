@@ -77,9 +77,9 @@ async def check_refused(url: str, strangers: Path) -> None:
     certificate = re.compile(r"ssl_certfile=([^&]*)/pod.crt&ssl_keyfile=[^&]*/pod.key")
     foreign = f"ssl_certfile={strangers}/pod.crt&ssl_keyfile={strangers}/pod.key"
     for wrong, why in (
-        (certificate.sub("", url).rstrip("&"), "it does not let this client in: .*certificate required"),
-        (certificate.sub(foreign, url), "it does not let this client in: .*unknown ca"),
-        (re.sub("ssl_ca_certs=[^&]*", f"ssl_ca_certs={strangers}/ca.crt", url), "the certificate does not hold"),
+        (certificate.sub("", url).rstrip("&"), "it rejects this client: .*certificate required"),
+        (certificate.sub(foreign, url), "it rejects this client: .*unknown ca"),
+        (re.sub("ssl_ca_certs=[^&]*", f"ssl_ca_certs={strangers}/ca.crt", url), "the server certificate is not valid"),
     ):
         memory = Memory.connect(wrong, settings=SETTINGS)
         twin = blocking.Memory.connect(wrong, settings=SETTINGS)

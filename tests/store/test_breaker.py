@@ -37,7 +37,7 @@ def clock() -> Clock:
 
 def test_one_probe_at_a_time_with_growing_pauses_that_are_bounded(clock: Clock) -> None:
     breaker = Breaker(clock)
-    assert breaker.unanswered(95.0, "TimeoutError")
+    assert breaker.trip(95.0, "TimeoutError")
     assert (breaker.state, breaker.is_closed, breaker.away_s()) == (BreakerState.OPEN, False, 5.0)
     pauses = []
     for _ in range(12):
@@ -46,15 +46,15 @@ def test_one_probe_at_a_time_with_growing_pauses_that_are_bounded(clock: Clock) 
         assert breaker.state is BreakerState.HALF_OPEN
         assert not breaker.begin_probe(), "one at a time"
         assert not breaker.begin_probe(at_once=True), "one at a time"
-        breaker.missed("TimeoutError")
+        breaker.fail_probe("TimeoutError")
         pauses.append(breaker.probe_in_s())
         assert not breaker.begin_probe(), "not yet"
     assert pauses[0] < 0.06
     assert max(pauses) <= LONGEST_PAUSE_S
     assert min(pauses[-3:]) >= LONGEST_PAUSE_S / 2
     assert breaker.begin_probe(at_once=True)
-    breaker.found()
-    breaker.missed("")
+    breaker.close()
+    breaker.fail_probe("")
     assert (breaker.state, breaker.is_closed, breaker.away_s(), breaker.reason) == (BreakerState.CLOSED, True, 0.0, "")
     assert not breaker.begin_probe()
 
@@ -62,10 +62,10 @@ def test_one_probe_at_a_time_with_growing_pauses_that_are_bounded(clock: Clock) 
 def test_a_call_that_later_ones_overtook_opens_nothing(clock: Clock) -> None:
     breaker = Breaker(clock)
     breaker.answered_s = 96.0
-    assert not breaker.unanswered(95.0, "TimeoutError")
+    assert not breaker.trip(95.0, "TimeoutError")
     assert breaker.is_closed
-    assert breaker.unanswered(97.0, "TimeoutError")
-    assert not breaker.unanswered(97.0, "TimeoutError"), "it is open already"
+    assert breaker.trip(97.0, "TimeoutError")
+    assert not breaker.trip(97.0, "TimeoutError"), "it is open already"
 
 
 async def test_while_it_is_open_calls_fail_at_once_and_nothing_is_sent(faulty: Faulty, namespace: str) -> None:

@@ -98,11 +98,11 @@ def test_a_child_that_was_forked_while_a_probe_was_on_its_way_finds_redis(
 
 def test_a_child_needs_no_lock_and_no_probe_of_another_process() -> None:
     breaker = Breaker()
-    assert breaker.unanswered(time.monotonic(), "TimeoutError")
+    assert breaker.trip(time.monotonic(), "TimeoutError")
     with breaker._lock:  # as a thread has it that the child has not
         assert status_of_child(breaker.begin_probe) == 0
     assert breaker.begin_probe(), "nobody in this process has begun one"
     assert status_of_child(breaker.begin_probe) == 0
     assert not breaker.begin_probe(), "this process is at it"
-    breaker.found()
+    breaker.close()
     assert status_of_child(lambda: breaker.is_closed and not breaker.begin_probe()) == 0

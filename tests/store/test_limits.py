@@ -18,7 +18,7 @@ from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.protocol.keys import Keys
 from redismem.settings.environment import MOST_SESSIONS
-from redismem.store.limits import session_limit, to_record
+from redismem.store.limits import limit_to_record, session_limit
 from redismem.workers.eviction import Eviction
 
 DAY_S = 86_400
@@ -127,14 +127,14 @@ async def test_it_is_recorded_again_after_a_flush(store: Store, raw: Any, namesp
 def test_who_keeps_to_what(given: dict[str, Any], recorded: int, enforced: int, noted: int) -> None:
     settings = Settings(**given)
     assert session_limit(settings, recorded) == enforced
-    assert to_record(settings, recorded) == noted
+    assert limit_to_record(settings, recorded) == noted
 
 
 def test_what_stands_for_an_unusable_variable_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
     settings = Settings()
     assert session_limit(settings, 2_000) == MOST_SESSIONS
-    assert to_record(settings, 2_000) == 0
+    assert limit_to_record(settings, 2_000) == 0
 
 
 async def test_a_process_whose_user_may_not_write_it_works_on(
@@ -152,7 +152,7 @@ async def test_a_process_whose_user_may_not_write_it_works_on(
         finally:
             await admin.execute_command("ACL", "DELUSER", namespace)
     (told,) = warnings(caplog)
-    assert told.startswith("max_sessions is not recorded (NOPERM ")
+    assert told.startswith("max_sessions could not be recorded (NOPERM ")
 
 
 async def test_a_reply_that_is_lost_fails_no_call(proxy: Proxy, near: Memory) -> None:

@@ -23,7 +23,7 @@ async def test_what_fits_is_served_and_the_rest_is_refused(redis_server: RedisSe
         assert found == {bool: MOST, StoreUnavailable: 3_000}
         refused = next(answer for answer in answers if isinstance(answer, StoreUnavailable))
         assert refused.reason == "TooManyCalls"
-        assert "calls of this process wait for it already" in refused.text
+        assert "calls of this process are already waiting for it" in refused.text
         assert memory.health().state == "closed", "a server that answered all that it was asked is there"
         assert await asyncio.gather(*(handle.exists() for handle in handles[:100])) == [False] * 100, (
             "there is room again"

@@ -14,7 +14,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.lane import connection as connection_module
-from redismem.transport.lane.connection import Connection, Waiting
+from redismem.transport.lane.connection import Connection, PendingCall
 
 CONVERSATION: list[tuple[list[Command], bytes, Any]] = [
     ([("GET", "a")], b"$5\r\n\r\n+OK\r\n", [b"\r\n+OK"]),
@@ -42,9 +42,9 @@ def feed(loop: asyncio.AbstractEventLoop, pieces: list[bytes]) -> tuple[list[Any
     calls = []
     for commands, _, _ in CONVERSATION:
         several = len(commands) > 1
-        content = resp.transaction(commands) if several else resp.independent(commands)
+        content = resp.encode_transaction(commands) if several else resp.encode_independent(commands)
         count = len(commands) + 2 * several
-        call = Waiting(content, count, several, loop.create_future(), 0, 0)
+        call = PendingCall(content, count, several, loop.create_future(), 0, 0)
         connection.send(call, 0)
         calls.append(call)
     for piece in pieces:
@@ -88,8 +88,8 @@ def test_what_is_packed_once_for_many_calls_is_what_hiredis_packs(
     commands = [script, *reads]
     packed = [hiredis.pack_command(command) for command in [("MULTI",), *commands, ("EXEC",)]]  # type: ignore[arg-type]
     for _ in range(2):
-        assert resp.transaction(commands) == b"".join(packed)
-        assert resp.independent(commands) == b"".join(packed[1:-1])
+        assert resp.encode_transaction(commands) == b"".join(packed)
+        assert resp.encode_independent(commands) == b"".join(packed[1:-1])
 
 
 async def test_an_answer_that_ends_too_early_is_given_to_nobody() -> None:
@@ -115,7 +115,7 @@ async def test_a_transaction_out_of_step_ends_the_connection(shift: bytes) -> No
     assert isinstance(found[1], ConnectionLost)
 
 
-@pytest.mark.parametrize("send", [resp.answers, resp.transaction_answers])
+@pytest.mark.parametrize("send", [resp.check_replies, resp.unpack_transaction])
 def test_a_crowded_server_has_run_nothing(send: Any) -> None:
     crowded = resp.server_error("ERR max number of clients reached")
     outcome = send([crowded])
@@ -133,7 +133,7 @@ def test_a_crowded_server_has_run_nothing(send: Any) -> None:
     ],
 )
 def test_what_stopped_a_transaction_is_its_error(texts: list[str], word: str) -> None:
-    outcome = resp.transaction_answers([b"OK", b"QUEUED", *map(resp.server_error, texts)])
+    outcome = resp.unpack_transaction([b"OK", b"QUEUED", *map(resp.server_error, texts)])
     assert isinstance(outcome, ServerError)
     assert outcome.word == word
     assert "my" not in outcome.text
@@ -151,7 +151,7 @@ def test_what_stopped_a_transaction_is_its_error(texts: list[str], word: str) ->
 )
 def test_an_answer_that_is_not_to_this_transaction_is_noticed(replies: list[Any]) -> None:
     with pytest.raises(resp.OutOfStep):
-        resp.transaction_answers(replies)
+        resp.unpack_transaction(replies)
 
 
 class Recorder(asyncio.Transport):
@@ -172,7 +172,7 @@ async def test_a_crowd_of_calls_is_written_in_order_in_pieces_while_it_comes(siz
     connection.connection_made(socket)
     contents = [bytes([97 + number]) * size for number in range(20)]
     for content in contents:
-        connection.send(Waiting(content, 1, False, loop.create_future(), 0, 0), 0)
+        connection.send(PendingCall(content, 1, False, loop.create_future(), 0, 0), 0)
     at_once = list(socket.pieces)
     assert at_once[0] == contents[0], "the first need not wait for others"
     assert all(8_192 <= len(piece) < 8_192 + size for piece in at_once[1:])

@@ -1,4 +1,4 @@
-"""A server whose certificate does not hold: said at once, with what is wrong with it."""
+"""A server with an invalid certificate: the error comes at once and says what is wrong."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ async def test_an_authority_that_nobody_knows(tls_server: TlsServer, certificate
             pass
     assert refused.value.reason == "SSLCertVerificationError"
     assert f"Redis at 127.0.0.1:{tls_server.tls_port} cannot be called" in refused.value.text
-    assert "the certificate does not hold: self-signed certificate" in refused.value.text
+    assert "the server certificate is not valid: self-signed certificate" in refused.value.text

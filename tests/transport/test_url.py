@@ -99,22 +99,22 @@ def test_a_url_that_cannot_be_used_is_refused_without_repeating_it(url: str) -> 
         ("redis://h?socket_timeout=5", "socket_timeout (set REDISMEM_REPLY_TIMEOUT_S)"),
         ("redis://h?max_connections=5", "max_connections (set REDISMEM_MAX_CONNECTIONS)"),
         ("redis://h?decode_responses=false&health_check_interval=3", "decode_responses (messages are bytes), health_"),
-        ("valkey://h?lib_name=x", "lib_name (it is not known)"),
-        ("redis://h?dbb=1", "dbb (it is not known)"),
+        ("valkey://h?lib_name=x", "lib_name (unknown)"),
+        ("redis://h?dbb=1", "dbb (unknown)"),
         ("redis://h?ssl_ca_certs=x", "ssl_ca_certs (it is for rediss:// and valkeys://)"),
-        ("redis://h?host=other", "host (it is not known)"),
+        ("redis://h?host=other", "host (unknown)"),
         ("redis://h?db=", "option db has no value"),
         ("redis://h?db", "option db has no value"),
-        ("redis://h?db=1&db=2", "says db twice"),
-        ("redis://h/1?db=1", "says db twice"),
-        ("redis://u:p@h?password=p", "says password twice"),
-        ("redis://h/one", "db is a number"),
-        ("redis://h/1/2", "db is a number"),
-        ("redis://h?db=-1", "db is a number"),
-        ("redis://h?protocol=three", "protocol is a number"),
-        ("redis://h?socket_keepalive=no", "socket_keepalive is true"),
-        ("rediss://h?ssl_check_hostname=never", "ssl_check_hostname is true or false"),
-        ("rediss://h?ssl_min_version=TLSv1", "ssl_min_version is one of"),
+        ("redis://h?db=1&db=2", "sets db twice"),
+        ("redis://h/1?db=1", "sets db twice"),
+        ("redis://u:p@h?password=p", "sets password twice"),
+        ("redis://h/one", "db must be a number"),
+        ("redis://h/1/2", "db must be a number"),
+        ("redis://h?db=-1", "db must be a number"),
+        ("redis://h?protocol=three", "protocol must be a number"),
+        ("redis://h?socket_keepalive=no", "socket_keepalive must be true"),
+        ("rediss://h?ssl_check_hostname=never", "ssl_check_hostname must be true or false"),
+        ("rediss://h?ssl_min_version=TLSv1", "ssl_min_version must be one of"),
         ("rediss://h?ssl_keyfile=x", "without ssl_certfile"),
         ("rediss://h?ssl_ciphers=none-such", "cannot be used"),
         ("redis://h/0#1", "scheme, host or port"),
@@ -207,7 +207,7 @@ def tls_url(server: TlsServer, host: str = "127.0.0.1", **options: str | Path) -
     ],
 )
 def test_a_password_that_was_not_encoded_is_hinted_at(url: str) -> None:
-    with pytest.raises(InvalidSettings, match="is percent-encoded: %2F %3F %23 %40") as refused:
+    with pytest.raises(InvalidSettings, match=r"percent-encode .* %2F %3F %23 %40") as refused:
         Address.from_url(url)
     assert "CANARY" not in str(refused.value)
 
@@ -216,7 +216,7 @@ def test_a_password_that_was_not_encoded_is_hinted_at(url: str) -> None:
 def test_other_mistakes_are_no_matter_of_encoding(url: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         Address.from_url(url)
-    assert "percent-encoded" not in str(refused.value)
+    assert "percent-encode" not in str(refused.value)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""What this process has accepted while Redis was away, and Redis has not taken yet: in order a session, and bounded."""
+"""The backlog: appends that this process accepted while Redis was down and has not replayed. In order per session,
+bounded."""
 
 from __future__ import annotations
 
@@ -15,59 +16,60 @@ from redismem.protocol.session.append import Append
 from redismem.settings.settings import Settings
 from redismem.store.fallback.session_view import View
 
-# Beside what an entry would store.
+# Memory of an entry, without the data that it would store.
 _ENTRY_BYTES = 512
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """An append, or a change of the state alone."""
+    """An append or a state change that waits for its replay."""
 
     call: Call[Any]
     append: Append
     receipt: Receipt
-    """What the caller was told."""
+    """The receipt that the caller got."""
     sent_s: float | None
-    """When it was first sent, by the monotonic clock, if its reply was lost: Redis may have made it. None: it was not
-    sent."""
+    """Time on the monotonic clock at which it was first sent, if its reply was lost: Redis may have made it. `None`
+    if it was never sent."""
     known_seq: int | None
-    """The last seq that was known before it was sent: it stands behind that one, if it was made. None: nothing was."""
+    """Last seq known before it was sent: if Redis made it, its messages come after this seq. `None` if no seq was
+    known."""
 
     @property
     def count(self) -> int:
-        """How many messages it has; a change of the state alone counts as one."""
+        """Number of messages; a state change alone counts as one."""
         return max(1, len(self.append.elements))
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, in bytes, about."""
+        """Approximate size in memory."""
         return self.append.size_bytes + _ENTRY_BYTES
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A session with something to replay."""
+    """A session with entries to replay."""
 
     session_id: str
     view: View
     entries: deque[Entry] = field(default_factory=deque)
     last_seq: int | None = None
-    """The last seq that Redis is known to have; None if nothing is known."""
+    """Last seq that Redis is known to have; `None` if unknown."""
     taken: set[int] = field(default_factory=set)
-    """Seqs that were found to be those of entries whose reply was lost."""
+    """Seqs already matched to entries whose reply was lost."""
     refused: str = ""
-    """Why Redis does not take the first of them."""
+    """Type of the error with which Redis refuses the first entry; empty if there is none."""
     is_replaying: bool = False
-    """Whether the first of them is on its way."""
+    """True while the first entry is on its way to Redis."""
 
-    def known(self, append: Append) -> tuple[int, int] | None:
-        """The first and last seq of what was accepted, or made before, of the same token."""
-        found = next((entry.receipt for entry in self.entries if entry.append.token == append.token), None)
-        return self.view.known(append) if found is None else (found.first_seq, found.last_seq)
+    def find_seqs(self, append: Append) -> tuple[int, int] | None:
+        """Return the first and last seq of an earlier append with this token; `None` if there is none."""
+        receipt = next((entry.receipt for entry in self.entries if entry.append.token == append.token), None)
+        return self.view.find_seqs(append) if receipt is None else (receipt.first_seq, receipt.last_seq)
 
 
 class Backlog:
-    """Guarded by whoever uses it: `Fallback` holds one lock around each change."""
+    """All sessions with entries to replay. The caller must hold the lock of `Fallback` around each change."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -84,31 +86,36 @@ class Backlog:
 
     @property
     def refused_count(self) -> int:
-        """Sessions whose replay Redis refuses."""
+        """Number of sessions whose replay Redis refuses."""
         return sum(held.refused != "" for held in self)
 
     def check_room(self, append: Append, session_id: str) -> None:
-        """Raises FallbackFull."""
+        """Check that the backlog has room for one more append.
+
+        Raises:
+            FallbackFull: The append would exceed the backlog's limit of messages or bytes.
+        """
         settings = self._settings
         count = self.message_count + max(1, len(append.elements))
         size_bytes = self.size_bytes + append.size_bytes + _ENTRY_BYTES
         if count > settings.max_backlog_count or size_bytes > settings.max_backlog_bytes:
             raise FallbackFull(
-                f"Redis is away, and this process holds {self.message_count} messages of {self.size_bytes} bytes for "
-                f"it: it takes {settings.max_backlog_count} and {settings.max_backlog_bytes}",
+                f"Redis is down, and the backlog of this process is full: it holds {self.message_count} messages "
+                f"({self.size_bytes} bytes), its limits are {settings.max_backlog_count} messages and "
+                f"{settings.max_backlog_bytes} bytes",
                 session_id,
                 "FallbackFull",
             )
 
     def add(self, held: Held, entry: Entry) -> None:
-        """Puts it behind the session's others."""
+        """Add an entry behind the others of the session."""
         self.held[held.session_id] = held
         held.entries.append(entry)
         self.message_count += entry.count
         self.size_bytes += entry.size_bytes
 
-    def done(self, held: Held) -> None:
-        """Redis has taken the session's first entry."""
+    def remove_first(self, held: Held) -> None:
+        """Remove the session's first entry, which Redis has taken."""
         entry = held.entries.popleft()
         self.message_count -= entry.count
         self.size_bytes -= entry.size_bytes
@@ -117,24 +124,25 @@ class Backlog:
             del self.held[held.session_id]
 
     def is_clearing(self, session_id: str) -> bool:
-        """Whether a clear of the session is under way: nothing is replayed into it until that has ended."""
+        """True while a clear of the session is under way: nothing is replayed into it until the clear ends."""
         return self._clears_count[session_id] > 0
 
     def is_replaying(self, session_id: str) -> bool:
-        """Whether something of the session is on its way to Redis."""
+        """True while an entry of the session is on its way to Redis."""
         held = self.held.get(session_id)
         return held is not None and held.is_replaying
 
     def begin_clear(self, session_id: str) -> frozenset[Entry]:
-        """A clear is to come. Gives what goes with the session then."""
+        """Note that a clear begins, and return the entries that it removes with the session."""
         self._clears_count[session_id] += 1
         held = self.held.get(session_id)
         return frozenset(() if held is None else held.entries)
 
     def end_clear(self, session_id: str, gone: frozenset[Entry], *, is_cleared: bool) -> None:
-        """If the session was cleared, `gone` goes with it, and what was accepted since stays. Else all waits on."""
+        """Note that a clear has ended. If it succeeded, drop the entries in `gone` and keep later ones; else keep
+        all."""
         self._clears_count[session_id] -= 1
-        self._clears_count += Counter()  # without those that are zero
+        self._clears_count += Counter()  # drops counts of zero
         held = self.held.pop(session_id, None) if is_cleared else None
         if held is None:
             return
@@ -144,7 +152,7 @@ class Backlog:
                 self.message_count -= entry.count
                 self.size_bytes -= entry.size_bytes
             else:
-                entry.known_seq = None  # it was one of the session that is gone
+                entry.known_seq = None  # a seq of the cleared session
                 left.view.append(entry.append, now_ms())
                 left.entries.append(entry)
         if left.entries:

@@ -1,4 +1,4 @@
-"""A clear of a session of which something waits for its replay: that goes with it, once Redis has cleared it."""
+"""Clear a session that has a backlog: its entries are dropped once Redis has cleared it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def clearing(
     sleep: Callable[[float], Awaitable[None]],
     patience_s: float,
 ) -> AsyncIterator[None]:
-    """The clear is made within: if that raises, all waits on, as the session may stand.
+    """Hold back the replay of a session while the body of the `with` block clears it.
 
-    Nothing is replayed into the session meanwhile. What is on its way is waited for, as long as `patience_s`: it would
-    come back behind the clear. `lock` guards the backlog.
+    An entry on its way to Redis would arrive after the clear, so wait for it first, for at most `patience_s`. If the
+    body raises, all entries are kept, because the session may still exist. `lock` guards the backlog.
     """
     with lock:
         waiting = backlog.begin_clear(session_id)

@@ -1,6 +1,6 @@
-"""The last context that this process has seen of each session, for when Redis is away: bounded in sessions and bytes.
+"""Cache the last context of each session for outages, bounded in sessions and bytes.
 
-Kept as it came from Redis, and what was appended since as it was sent: nothing is decoded until it is needed.
+The cache holds raw replies, and the raw commands of later appends: nothing is decoded until it is needed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from redismem.protocol.session.append import REQUEST_PLACE, parse_append
 from redismem.settings.settings import Settings
 from redismem.store.fallback.session_view import View
 
-# What a list or dict takes for each of its members, about.
+# Approximate memory of each member of a list or dict.
 _MEMBER_BYTES = 64
-# More appends without a read are put into the context they follow.
+# A longer list of later appends is merged into the context.
 _LATER_COUNT = 32
 
 
@@ -32,15 +32,15 @@ class _Seen:
     elements: list[bytes]
     epoch: str
     last_seq: int
-    """The last seq that this process knows of, if others have written since the context as well."""
+    """Last known seq. It may be beyond the context if other processes have written since."""
     noted_s: float
     size_bytes: int
     later: list[tuple[Command, float]] = field(default_factory=list)
-    """Appends and changes of the state since then, and when."""
+    """Appends and state changes since the context, each with its time."""
 
 
 class SeenContexts:
-    """Fit for any number of threads. All of it that is on the path of a turn is plain and quick."""
+    """An LRU cache of contexts, safe for threads. A turn only stores raw bytes here, which is cheap."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_count = settings.max_cached_sessions
@@ -55,12 +55,12 @@ class SeenContexts:
         return len(self._seen)
 
     def last_seq(self, session_id: str) -> int | None:
-        """The last seq of the session that this process has heard of; None if of none."""
+        """Return the last seq that this process knows of the session; `None` if it knows none."""
         seen = self._seen.get(session_id)
         return None if seen is None else seen.last_seq
 
     def note(self, session_id: str, stored: Any, elements: list[bytes], context: Context) -> None:
-        """A context has come from Redis, made of these replies."""
+        """Store a context that Redis has just returned, with the raw replies it was decoded from."""
         size_bytes = sum(map(len, elements)) + _MEMBER_BYTES * (len(elements) + len(stored) + 4)
         with self._lock:
             seen = self._seen.get(session_id)
@@ -70,7 +70,7 @@ class SeenContexts:
                 self.size_bytes += size_bytes
             else:
                 if seen.epoch == context.epoch and context.last_seq < seen.last_seq:
-                    return  # another thread's is newer
+                    return  # the context of another thread is newer
                 self.size_bytes += size_bytes - seen.size_bytes
                 seen.stored, seen.elements, seen.epoch, seen.last_seq = (
                     stored,
@@ -86,13 +86,13 @@ class SeenContexts:
                 self._shrink()
 
     def extend(self, session_id: str, command: Command, receipt: Receipt) -> None:
-        """An append or a change of the state was made behind the context."""
+        """Add an append or state change that Redis has just made to the session's context."""
         with self._lock:
             seen = self._seen.get(session_id)
             if seen is None:
                 if not receipt.created:
                     return
-                self._seen[session_id] = seen = _Seen({layout.EPOCH: b""}, [], "", 0, 0.0, 0)  # nothing came before it
+                self._seen[session_id] = seen = _Seen({layout.EPOCH: b""}, [], "", 0, 0.0, 0)  # a new session
             elif receipt.duplicate:
                 return
             parts = command[REQUEST_PLACE + 2 :]
@@ -110,13 +110,14 @@ class SeenContexts:
                 self._shrink()
 
     def forget(self, session_id: str) -> None:
-        """What this process knows of the session is true no more."""
+        """Drop the session's context, because it is out of date."""
         with self._lock:
             seen = self._seen.pop(session_id, None)
             self.size_bytes -= 0 if seen is None else seen.size_bytes
 
     def view(self, session_id: str) -> View:
-        """A view of the session, of one's own to change; an unknown one if nothing is known, or not for too long."""
+        """Return a view of the session for the caller to change. It is unknown if there is no context, or an idle
+        one."""
         with self._lock:
             seen = self._seen.get(session_id)
             if seen is None or self._clock() - seen.noted_s > self._idle_timeout_s:
@@ -124,7 +125,7 @@ class SeenContexts:
             return self._view(seen)
 
     def put_back(self, session_id: str, view: View) -> None:
-        """All of what the view was given is in Redis by now."""
+        """Store a view whose entries are all in Redis now."""
         context = replies.context(session_id, 1, view.fields, view.elements)
         self.note(session_id, view.fields, view.elements, context)
 

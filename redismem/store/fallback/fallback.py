@@ -1,6 +1,6 @@
-"""Serve turns from this process while Redis is down, and replay them. A store without the fallback has none of this.
+"""Serve turns from this process while Redis is down, and replay them afterwards.
 
-While a session has something to replay, all of its appends go behind it, so nothing overtakes.
+While a session has entries to replay, its new appends queue behind them, so no append overtakes another.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Fallback:
     """Serves appends and reads from this process while Redis is down, and replays the appends afterwards."""
 
     def __init__(self, store: Store, background: Background) -> None:
-        """No I/O. `background` is where the replay runs."""
+        """Start without I/O. The replay runs in `background`."""
         self._store = store
         self._settings = store.settings
         self._patience_s = min(self._settings.fallback_after_s, self._settings.deadline_s)
@@ -56,31 +56,31 @@ class Fallback:
         self._seen = SeenContexts(self._settings)
         self._background = background
         self._backlog = Backlog(self._settings)
-        self._unclosed = weakref.finalize(self, _say_lost, self._backlog, self._store.keys.namespace)
-        self._replay = Replay(self._store, self._backlog, background, self._lock, self._caught_up)
+        self._unclosed = weakref.finalize(self, _log_lost, self._backlog, self._store.keys.namespace)
+        self._replay = Replay(self._store, self._backlog, background, self._lock, self._finish_session)
 
     def begin_again(self) -> None:
-        """In a process that was forked off: nothing is to be replayed. What a process accepts, it replays itself."""
+        """Start with an empty backlog in a forked process: each process replays only what it accepted itself."""
         self._unclosed.detach()
         self._begin(type(self._background)())
 
     def begin_without_redis(self) -> None:
         """Log that this process begins while Redis is down."""
         known = facts(op="breaker", outcome="degraded", namespace=self._store.keys.namespace)
-        log.warning("Redis is away: this process begins without it, and serves what it is told", extra=known)
+        log.warning("Redis is down: this process starts without it, and serves what it receives", extra=known)
 
     async def aclose(self) -> None:
         """Replay the backlog, within `deadline_s`, and log what is lost."""
         await self._replay.end(self._settings.deadline_s)
         self._unclosed()
 
-    def opened(self) -> None:
+    def start_probing(self) -> None:
         """Begin to look for Redis: a breaker has opened."""
         self._replay.start()
 
     @property
     def is_away(self) -> bool:
-        """True if Redis is known to be down. The replay looks for it, beside the calls."""
+        """True if Redis is known to be down. The replay probes it in the background."""
         breakers = self._store.breakers
         return not self._store.breaker.is_closed if breakers is None else breakers.is_all_away()
 
@@ -99,7 +99,9 @@ class Fallback:
     async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """Send a call to Redis; while Redis is down, serve it from this process.
 
-        Raises FallbackFull, and what `Store.send` raises.
+        Raises:
+            FallbackFull: The backlog is full.
+            RedismemError: Any error of `Store.send`.
         """
         session_id = call.session_id
         if call.confirm:
@@ -110,20 +112,20 @@ class Fallback:
         breaker = self._store.breaker_of(call)
         is_there = (breaker.is_closed and self._store.is_agreed) or await self._is_there(breaker)
         if is_there and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
-            call.decode, tried_s = partial(self._noted, call, decode), monotonic()
+            call.decode, tried_s = partial(self._decode_and_cache, call, decode), monotonic()
             try:
                 return await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
             except StoreUnavailable as refused:
-                # The node that did not answer, the one that has the session by now, or the one with the record.
+                # Down may be the node that was asked, the node that owns the session now, or the node with the record.
                 if breaker.is_closed and self._store.breaker_of(call).is_closed and not self._cannot_agree():
                     raise
-                # A client of the caller's own may have sent it before the attempt that failed.
+                # A client that the caller provided may have retried by itself.
                 sent_s = tried_s if refused.may_be_done or self._store.transport.repeats else None
         self._replay.start()
-        await self._store.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
+        await self._store.transport.sleep(0)  # a caller in a tight loop must not starve the replay
         try:
             with self._lock:
-                return self._served(replace(call, decode=decode), session_id, known_seq, sent_s)
+                return self._serve(replace(call, decode=decode), session_id, known_seq, sent_s)
         except StoreUnavailable as refused:
             refused.may_be_done = sent_s is not None
             raise
@@ -132,24 +134,24 @@ class Fallback:
         return await self._replay.look(breaker) and not self._cannot_agree()
 
     def _cannot_agree(self) -> bool:
-        """Whether this process began while the node with the namespace's record was away."""
+        """True if this process started while the node with the namespace's record was down."""
         store = self._store
         return not store.is_agreed and not store.breaker_of(namespace_calls.read_record(store.keys)).is_closed
 
     async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
-        """What replicas are to confirm: nobody else can say that it is safe."""
+        """Run an append with `confirm`: the fallback cannot accept it, because only replicas can confirm it."""
         assert call.session_id is not None
         breaker = self._store.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
             await self._store.transport.sleep(0)
-            raise self._refusal(call, "what replicas are to confirm cannot be accepted without it")
+            raise self._refusal(call, "an append with confirm cannot be accepted without it")
         if self._backlog.held and not await self._may_overtake(call.session_id, breaker):
-            raise self._refusal(call, "what replicas are to confirm comes behind it")
-        call.decode = partial(self._noted, call, call.decode)
+            raise self._refusal(call, "an append with confirm must wait for the replay")
+        call.decode = partial(self._decode_and_cache, call, call.decode)
         return await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
 
     async def _run_beside(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
-        """What cannot be served without Redis."""
+        """Run a call that the fallback cannot serve."""
         session_id = call.session_id
         breaker = self._store.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
@@ -160,7 +162,7 @@ class Fallback:
             if call.op.outage is Outage.WAITS:
                 await self._may_overtake(session_id, breaker)
             elif call.op is Op.POP and session_id in self._backlog.held:
-                raise self._refusal(call, "the newest message comes with it")
+                raise self._refusal(call, "pop must wait for the replay")
         around: AbstractAsyncContextManager[None] = nullcontext()
         if session_id is not None and call.op is Op.CLEAR:
             around = clearing(self._backlog, self._lock, session_id, self._store.transport.sleep, self._patience_s)
@@ -174,23 +176,23 @@ class Fallback:
         self._replay.start()
         held, breaker = self._backlog.held.get(call.session_id or ""), self._store.breaker_of(call)
         if held is not None and breaker.is_closed:
-            text = "Redis answers, and what was accepted without it is still to be replayed"
+            text = "Redis answers, but the session's backlog is not replayed yet"
             return StoreUnavailable(f"{text}; {why}", call.session_id, held.refused)
-        return StoreUnavailable(f"{self._store.away(breaker, None).text}; {why}", call.session_id, breaker.reason)
+        return StoreUnavailable(f"{self._store.away_error(breaker, None).text}; {why}", call.session_id, breaker.reason)
 
     async def _may_overtake(self, session_id: str, breaker: Breaker) -> bool:
-        """Waits while the session is replayed. False if that takes long, or Redis is away again."""
+        """Wait while the session is replayed. Return False if that takes too long, or if Redis is down again."""
         self._replay.start()
         until_s, look_s = monotonic() + self._patience_s, _LOOK_S
-        while (held := self._backlog.held.get(session_id)) is not None or self._replay.is_in_haste():
+        while (held := self._backlog.held.get(session_id)) is not None or self._replay.depends_on_calls():
             if (held is not None and held.refused) or not breaker.is_closed or monotonic() >= until_s:
                 return held is None
             await self._store.transport.sleep(look_s)
             look_s = min(_LONGEST_LOOK_S, look_s * 2)
         return True
 
-    def _noted(self, call: Call[Any], decode: Any, *answers: Any) -> Any:
-        """The value of a call that Redis has answered; what it says of the session is kept."""
+    def _decode_and_cache(self, call: Call[Any], decode: Any, *answers: Any) -> Any:
+        """Decode the replies of Redis to a call, and cache what they say of the session."""
         value, op, session_id = decode(*answers), call.op, call.session_id
         assert session_id is not None
         if op is Op.APPEND_AND_READ:
@@ -201,32 +203,40 @@ class Fallback:
             self._seen.note(session_id, answers[0], answers[1], value)
         return value
 
-    def _served(self, call: Call[T], session_id: str, known_seq: int | None, sent_s: float | None) -> T:
-        """The value, without Redis. Raises StoreUnavailable, FallbackFull, TooLarge."""
+    def _serve(self, call: Call[T], session_id: str, known_seq: int | None, sent_s: float | None) -> T:
+        """Return the value of a call without Redis.
+
+        Raises:
+            StoreUnavailable: The call cannot be served without Redis.
+            FallbackFull: The backlog is full.
+            TooLarge: The append exceeds a limit.
+        """
         held = self._backlog.held.get(session_id)
         if call.op.outage is Outage.ACCEPTED:
             if held is None:
                 held = Held(session_id, self._seen.view(session_id), last_seq=known_seq)
-            return self._accepted(call, held, known_seq, sent_s)
+            return self._accept(call, held, known_seq, sent_s)
         view = self._seen.view(session_id) if held is None else held.view
         command = call.commands[0]
         match call.op:
             case Op.READ if command[0] == "HGETALL":
-                return _marked(call.decode(*view.read(None if (first := call.commands[1][2]) == 0 else _limit(first))))
+                return _mark_degraded(
+                    call.decode(*view.read(None if (first := call.commands[1][2]) == 0 else _limit(first)))
+                )
             case Op.STATE:
-                return _marked(call.decode(view.fields if layout.COUNTERS in view.fields else {}))
+                return _mark_degraded(call.decode(view.fields if layout.COUNTERS in view.fields else {}))
             case Op.INFO if layout.COUNTERS in view.fields:
-                return _marked(call.decode(view.fields))
+                return _mark_degraded(call.decode(view.fields))
             case Op.MESSAGES if layout.COUNTERS in view.fields and command[-2] == 0:
                 before, limit = command[-4:-2]
                 return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
         raise self._refusal(call, f"this {call.op} cannot be served without it")
 
-    def _accepted(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
+    def _accept(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
         append = parse_append(call.commands[0])
         if append.has_expect:
-            raise self._refusal(call, "whether `expect` holds, only Redis can say")
-        before = held.known(append)
+            raise self._refusal(call, "only Redis can check `expect`")
+        before = held.find_seqs(append)
         if before is not None:
             counters: Any = held.view.duplicate(*before)
         else:
@@ -239,9 +249,11 @@ class Fallback:
             receipt = Receipt(last_seq - len(append.elements) + 1, last_seq, last_seq, False, False)
             self._backlog.add(held, Entry(call, append, receipt, sent_s, None if sent_s is None else known_seq))
             self._replay.start()
-        return _marked(call.decode(*((counters, *held.view.read(None)) if len(call.commands) > 1 else (counters,))))
+        return _mark_degraded(
+            call.decode(*((counters, *held.view.read(None)) if len(call.commands) > 1 else (counters,)))
+        )
 
-    def _caught_up(self, held: Held) -> None:
+    def _finish_session(self, held: Held) -> None:
         if held.last_seq is not None and held.last_seq >= len(held.view.elements):
             held.view.move_on(held.last_seq)
             self._seen.put_back(held.session_id, held.view)
@@ -249,8 +261,9 @@ class Fallback:
             self._seen.forget(held.session_id)
 
 
-def _say_lost(backlog: Backlog, namespace: str) -> None:
-    """When the memory is closed, or goes without: at the end of the process at the latest."""
+def _log_lost(backlog: Backlog, namespace: str) -> None:
+    """Log the entries that are lost, when the memory is closed or collected, or at the latest when the process
+    exits."""
     if backlog.held:
         known = facts(op="replay", outcome="lost", namespace=namespace)
         known["message_count"], known["session_count"] = backlog.message_count, len(backlog.held)
@@ -259,12 +272,12 @@ def _say_lost(backlog: Backlog, namespace: str) -> None:
 
 
 def _limit(first: Any) -> int:
-    """The `limit` of a read by the first index of its range."""
+    """Return the `limit` of a read from the first index of its range."""
     return max(0, -int(first))
 
 
-def _marked(value: T) -> T:
-    """The value, with `degraded`."""
+def _mark_degraded(value: T) -> T:
+    """Return the value with its `degraded` set."""
     match value:
         case Context():
             value.degraded = value.state.degraded = True

@@ -1,8 +1,8 @@
-"""Looks in Redis for an append whose reply was lost, so that it is made again only if it is not there.
+"""Search Redis for an append whose reply was lost, so that it is repeated only if Redis did not make it.
 
-The session remembers its last appends by their tokens. What it has forgotten is looked for among its messages: by what
-they hold, by the seqs behind which it must stand, and by when Redis took them, as an older one may say the same. What
-cannot be decided counts as not there: a message that is there twice is better than none.
+The session remembers the tokens of its last appends. An older append is searched among the messages: by content, by the
+seqs after which it must stand, and by the time Redis took it, because an older message may have the same content. In
+doubt the append counts as not made: a message stored twice is better than one lost.
 """
 
 from __future__ import annotations
@@ -25,97 +25,105 @@ from redismem.store.fallback.backlog import Entry, Held
 from redismem.store.store import Store
 
 _PAGE_COUNT = 500
-# Two clocks may part by so much of the time that has gone by; 1 ms, as each is read in whole ones.
+# Two clocks may drift apart by this share of the elapsed time, plus 1 ms because each is read in whole milliseconds.
 _DRIFT = 0.001
 _ROUNDING_MS = 1
 _NEVER_MS = 1 << 64
 
 
-class _Found(NamedTuple):
-    """A message that is stored."""
+class _StoredMessage(NamedTuple):
+    """A stored message with its time."""
 
     stored_ms: int
     content: bytes
-    """What its element holds without the stamp."""
+    """The bytes of its element, without the stamp."""
 
 
-async def place_of_lost(store: Store, entry: Entry, held: Held) -> tuple[Sequence[int], int]:
-    """The seqs of an append that may be there, none if it is not; and the session's last seq.
+async def find_lost_append(store: Store, entry: Entry, held: Held) -> tuple[Sequence[int], int]:
+    """Return the seqs of an append that Redis may have made, and the session's last seq. No seqs: it was not made.
 
-    Raises ServerError, ConnectionLost, and what the replies mean.
+    Raises:
+        ServerError: Redis replied with an error.
+        ConnectionLost: Redis did not reply.
+        RedismemError: Stored bytes cannot be read.
     """
     assert entry.sent_s is not None
     calls = store.session_calls(held.session_id)
-    known = await store.once(last_appends(calls.keys))
-    if known is None:
+    ids = await store.once(last_appends(calls.keys))
+    if ids is None:
         return (), 0
-    place: Sequence[int] = known.place(entry.append.token)
+    place: Sequence[int] = ids.place(entry.append.token)
     first_seq = (entry.known_seq or 0) + 1
-    if not place and first_seq <= known.forgotten_seq and (times := _taken_within(entry, entry.sent_s, known)):
-        messages = await _messages(store, calls, known, first_seq, times)
-        place = _place(messages, entry, held, known.forgotten_seq - len(messages) + 1, times)
-    return place, known.last_seq
+    if not place and first_seq <= ids.forgotten_seq and (times := _possible_stamps(entry, entry.sent_s, ids)):
+        messages = await _load_messages(store, calls, ids, first_seq, times)
+        place = _match(messages, entry, held, ids.forgotten_seq - len(messages) + 1, times)
+    return place, ids.last_seq
 
 
-def _taken_within(entry: Entry, sent_s: float, known: LastAppends) -> range | None:
-    """The stamps that the append can have; None if nothing tells."""
+def _possible_stamps(entry: Entry, sent_s: float, ids: LastAppends) -> range | None:
+    """Return the range of stamps that the append can have; `None` if the server's time is unknown."""
     if (given_ms := entry.append.now_ms) is not None:
         return range(given_ms, given_ms + 1)
-    if known.server_ms is None:
+    if ids.server_ms is None:
         return None
     since_ms = (monotonic() - sent_s) * 1000 * (1 + _DRIFT)
-    return range(known.server_ms - int(since_ms) - _ROUNDING_MS, _NEVER_MS)
+    return range(ids.server_ms - int(since_ms) - _ROUNDING_MS, _NEVER_MS)
 
 
-async def _messages(
-    store: Store, calls: SessionCalls, known: LastAppends, first_seq: int, times: range
-) -> list[_Found | None]:
-    """The messages up to the last forgotten seq, from this one on at the earliest; None for one that cannot be read.
+async def _load_messages(
+    store: Store, calls: SessionCalls, ids: LastAppends, first_seq: int, times: range
+) -> list[_StoredMessage | None]:
+    """Return the messages from `first_seq` to the last forgotten seq, or fewer; `None` stands for an unreadable one.
 
-    It ends: each page but the last is whole, and begins at a lower seq than the one before it.
+    The loop ends: each page but the last is full, and begins at a lower seq than the page before it.
     """
-    pages: list[list[_Found | None]] = []
-    start_seq = known.forgotten_seq + 1
+    pages: list[list[_StoredMessage | None]] = []
+    start_seq = ids.forgotten_seq + 1
     while start_seq > first_seq:
         page = await store.once(calls.page(_PAGE_COUNT, start_seq, include_originals=True))
-        if page is None or page.epoch.encode() != known.epoch or page.start_seq + page.count != start_seq:
+        if page is None or page.epoch.encode() != ids.epoch or page.start_seq + page.count != start_seq:
             break
         page.dictionaries = await load_dictionaries(store, (block.stored for block in page.blocks))
-        messages = await apart(store.transport, partial(_of_page, page), is_much=page.unpacked_bytes > LARGE_BYTES)
+        messages = await apart(store.transport, partial(_decode_page, page), is_much=page.unpacked_bytes > LARGE_BYTES)
         pages.append(messages)
         oldest = next((message for message in messages if message is not None), None)
         if page.count < _PAGE_COUNT or (oldest is not None and oldest.stored_ms < times.start):
             break
         start_seq = page.start_seq
     found = list(chain.from_iterable(reversed(pages)))
-    return found[max(0, len(found) - (known.forgotten_seq - first_seq + 1)) :]
+    return found[max(0, len(found) - (ids.forgotten_seq - first_seq + 1)) :]
 
 
-def _of_page(page: Page) -> list[_Found | None]:
-    found: list[_Found | None] = [None] * page.count
+def _decode_page(page: Page) -> list[_StoredMessage | None]:
+    found: list[_StoredMessage | None] = [None] * page.count
     for first_seq, elements in page.element_groups():
         at = first_seq - page.start_seq
-        found[at : at + len(elements)] = [_stored(element) for element in elements]
+        found[at : at + len(elements)] = [_decode_stored(element) for element in elements]
     return found
 
 
-def _stored(element: bytes) -> _Found | None:
+def _decode_stored(element: bytes) -> _StoredMessage | None:
     try:
         whole = expand_element(element)
     except Undecodable:
         return None
-    return _Found(int.from_bytes(whole[1 - len(STAMP) :]), whole[: -len(STAMP)])
+    return _StoredMessage(int.from_bytes(whole[1 - len(STAMP) :]), whole[: -len(STAMP)])
 
 
-def _place(messages: Sequence[_Found | None], entry: Entry, held: Held, first_seq: int, times: range) -> Sequence[int]:
-    """The seqs of the first messages that can be those of the append, and of no other. `first_seq`: of the first."""
-    wanted = [expand_element(element + STAMP)[: -len(STAMP)] for element in entry.append.elements]
-    for at in range(len(messages) - len(wanted) + 1):
-        some = [message for message in messages[at : at + len(wanted)] if message is not None]
+def _match(
+    messages: Sequence[_StoredMessage | None], entry: Entry, held: Held, first_seq: int, times: range
+) -> Sequence[int]:
+    """Return the seqs of the first run of messages that matches the append and no other one.
+
+    `first_seq` is the seq of the first message.
+    """
+    contents = [expand_element(element + STAMP)[: -len(STAMP)] for element in entry.append.elements]
+    for at in range(len(messages) - len(contents) + 1):
+        some = [message for message in messages[at : at + len(contents)] if message is not None]
         stamps = {message.stored_ms for message in some}
-        seqs = range(first_seq + at, first_seq + at + len(wanted))
-        # One append has one stamp.
-        is_like = [message.content for message in some] == wanted and len(stamps) == 1
+        seqs = range(first_seq + at, first_seq + at + len(contents))
+        # All messages of one append have the same stamp.
+        is_like = [message.content for message in some] == contents and len(stamps) == 1
         if is_like and stamps.pop() in times and held.taken.isdisjoint(seqs):
             return seqs
     return ()

@@ -1,6 +1,6 @@
-"""Looks for Redis while it is away, and brings it what was accepted meanwhile: in order a session, once for each token.
+"""Probe Redis while it is down, and replay the backlog once it is back: in order per session, each token once.
 
-What was sent and has lost its reply, when Redis went away or in the middle of a replay, is looked for first.
+An entry whose reply was lost is first searched in Redis.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.append import replay_call
 from redismem.store.breaker import Breaker
 from redismem.store.fallback.backlog import Backlog, Entry, Held
-from redismem.store.fallback.lost_replies import place_of_lost
+from redismem.store.fallback.lost_replies import find_lost_append
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
@@ -33,7 +33,7 @@ _PROGRESS_S = 5.0
 
 
 class Replay:
-    """One for a store: it works in the background while Redis is away, and until the backlog is empty."""
+    """The replay of one store: a background task that runs while Redis is down and until the backlog is empty."""
 
     def __init__(
         self,
@@ -41,36 +41,39 @@ class Replay:
         backlog: Backlog,
         background: Background,
         lock: AbstractContextManager[Any],
-        caught_up: Callable[[Held], None],
+        on_caught_up: Callable[[Held], None],
     ) -> None:
-        """`lock` guards the backlog. `caught_up` is called within it for a session of which all is replayed."""
+        """Start without I/O. `lock` guards the backlog; `on_caught_up` is called under it once a session is
+        replayed."""
         self._store = store
         self._backlog = backlog
         self._background = background
         self._lock = lock
-        self._caught_up = caught_up
+        self._on_caught_up = on_caught_up
         self._ongoing = Ongoing(background, self._work)
-        self._hurries = self._is_ending = self._is_hindered = False
+        self._is_hurried = self._is_ending = self._is_hindered = False
         self._replayed_count = 0
-        self._say_at_s = 0.0
+        self._progress_at_s = 0.0
 
     def start(self) -> None:
-        """Begins to look for Redis, if that is not under way. What keeps it from that is logged; a later call tries."""
+        """Start to probe Redis, unless that is under way. A failure to start is logged, and the next call tries
+        again."""
         if self._is_ending:
             return
         try:
             self._ongoing.start()
-        except RuntimeError as refused:  # the system has no thread to give, as when it has given all that it may
+        except RuntimeError as refused:  # the system refuses another thread
             if not self._is_hindered:
                 known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error="RuntimeError")
-                text = "nobody looks for Redis yet, and the next call tries again: %s"
+                text = "the replay could not start, and the next call tries again: %s"
                 log.error(text, "RuntimeError", exc_info=unquoted(refused), extra=known)
             self._is_hindered = True
         else:
             self._is_hindered = False
 
     async def look(self, breaker: Breaker) -> bool:
-        """Whether this breaker is closed. The call looks for Redis by itself if what looks beside it ends with it."""
+        """Return True if this breaker is closed. Probes Redis within the call if the background task ends with the
+        call."""
         if away := self._store.away_breakers():
             self.start()
             if self._ongoing.is_cut_off:
@@ -78,14 +81,14 @@ class Replay:
                 self._background.wake()
         return breaker.is_closed
 
-    def is_in_haste(self) -> bool:
-        """Whether it has something to bring, and may have no more time for it than a call gives it."""
+    def depends_on_calls(self) -> bool:
+        """True if there are entries to replay, but the background task may only run as long as a call does."""
         return self._ongoing.is_cut_off and bool(self._reachable())
 
     async def end(self, timeout_s: float) -> None:
-        """Replays what there is, for so long at most; then nothing more."""
+        """Replay the backlog for at most `timeout_s`, then stop for good."""
         until_s = monotonic() + timeout_s
-        self._hurries = True
+        self._is_hurried = True
         if self._backlog.held:
             self.start()
         self._background.wake()
@@ -99,14 +102,14 @@ class Replay:
         try:
             await self._look_and_replay()
         except Exception as failure:
-            if not self._is_ending:  # else a thread that still looked for Redis when its transport was closed
+            if not self._is_ending:  # a thread may still be probing when its transport is closed
                 kind = type(failure).__name__
                 known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error=kind)
-                text = "the replay stopped, and goes on with the next append: %s"
+                text = "the replay failed, and resumes with the next append: %s"
                 log.error(text, kind, exc_info=unquoted(failure), extra=known)
 
     def _is_done(self) -> bool:
-        """Nothing is left to do: the next outage starts it again."""
+        """True if nothing is left to do. The next outage starts the replay again."""
         return self._is_ending or not (self._backlog.held or self._store.away_breakers())
 
     async def _look_and_replay(self) -> None:
@@ -121,19 +124,19 @@ class Replay:
                     continue
             if begun_s is None:
                 begun_s, self._replayed_count = monotonic(), 0
-                self._say_at_s = begun_s + _PROGRESS_S
+                self._progress_at_s = begun_s + _PROGRESS_S
             replayed_before = self._replayed_count
-            await self._round()
+            await self._replay_round()
             self._ongoing.is_cut_off = False
             if self._backlog.held:
                 is_moving = self._replayed_count > replayed_before
                 pause_s = _FIRST_PAUSE_S if is_moving else min(_LONGEST_PAUSE_S, pause_s * 2)
                 await self._background.pause(pause_s)
         if begun_s is not None:
-            self._say("replayed", logging.WARNING, monotonic() - begun_s)
+            self._log_progress("replayed", logging.WARNING, monotonic() - begun_s)
 
-    def _say(self, what: str, level: int, took_s: float = 0.0) -> None:
-        self._say_at_s = monotonic() + _PROGRESS_S
+    def _log_progress(self, what: str, level: int, took_s: float = 0.0) -> None:
+        self._progress_at_s = monotonic() + _PROGRESS_S
         backlog, namespace = self._backlog, self._store.keys.namespace
         known = facts(op="replay", outcome=what, namespace=namespace, duration_ms=int(took_s * 1000))
         known["message_count"] = backlog.message_count
@@ -143,67 +146,67 @@ class Replay:
         log.log(level, text, what, self._replayed_count, took_s, *left, extra=known)
 
     async def _probe(self, away: Sequence[Breaker]) -> None:
-        probe = partial(self._store.probe, at_once=self._hurries)
+        probe = partial(self._store.probe, at_once=self._is_hurried)
         await self._background.each([partial(probe, breaker) for breaker in away])
 
     def _reachable(self) -> list[Held]:
-        """The sessions that have something to replay, and whose node answers."""
-        return [held for held in self._backlog if self._store.breaker_of(self._asking(held)).is_closed]
+        """Return the sessions with entries to replay whose node answers."""
+        return [held for held in self._backlog if self._store.breaker_of(self._any_call(held)).is_closed]
 
-    def _asking(self, held: Held) -> Call[Any]:
+    def _any_call(self, held: Held) -> Call[Any]:
         return self._store.session_calls(held.session_id).exists()
 
-    async def _round(self) -> None:
-        """Replays each session as far as it goes."""
+    async def _replay_round(self) -> None:
+        """Replay each session as far as possible."""
         try:
-            await self._store.agree()  # it may have come back empty, or another
+            await self._store.agree()  # Redis may have returned empty, or another Redis in its place
         except RedismemError as refused:
             kind = type(refused).__name__
-            # The node with the record may be away while others, which hold sessions, are back.
+            # The node with the record may be down while other nodes, which hold sessions, are back.
             is_away = isinstance(refused, StoreUnavailable) and self._store.breakers
             if not is_away:
                 known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
-                log.error("the replay cannot begin, and is tried again: %s: %s", kind, refused.text, extra=known)
+                log.error("the replay cannot begin, and is retried: %s: %s", kind, refused.text, extra=known)
             if not (is_away and self._store.is_agreed):
                 return
-        await self._background.each([partial(self._session, held) for held in self._reachable()])
+        await self._background.each([partial(self._replay_session, held) for held in self._reachable()])
 
     def _is_due(self, held: Held) -> bool:
-        """Whether the session may be replayed: it was not cleared, and is not about to be."""
+        """True if the session may be replayed: it was not cleared, and no clear is under way."""
         backlog, session_id = self._backlog, held.session_id
         return backlog.held.get(session_id) is held and not backlog.is_clearing(session_id) and not self._is_ending
 
-    async def _session(self, held: Held) -> None:
+    async def _replay_session(self, held: Held) -> None:
         while held.entries and self._is_due(held):
             begun_s = monotonic()
             held.is_replaying = True
             try:
-                made = await self._made(held, held.entries[0])
+                made = await self._replay_entry(held, held.entries[0])
             except ConnectionLost as lost:
-                self._store.unanswered(begun_s, lost)
+                self._store.note_unanswered(begun_s, lost)
                 return
             except (ServerError, RedismemError) as failure:
-                if not await self._mended(held, failure):
+                if not await self._recover(held, failure):
                     return
                 continue
-            except Exception as defect:  # of this session: the others go on
+            except Exception as defect:  # this session only: the others continue
                 self._refuse(held, type(defect).__name__, "a defect", exc_info=unquoted(defect))
                 return
             finally:
                 held.is_replaying = False
             with self._lock:
-                if self._backlog.held.get(held.session_id) is held:  # else it was cleared meanwhile
+                if self._backlog.held.get(held.session_id) is held:  # else a clear removed it meanwhile
                     held.last_seq = made[1]
                     held.taken.update(made[0])
-                    self._backlog.done(held)
+                    self._backlog.remove_first(held)
                     self._replayed_count += 1
                     if not held.entries:
-                        self._caught_up(held)
-            if monotonic() >= self._say_at_s:
-                self._say("replaying", logging.INFO)
+                        self._on_caught_up(held)
+            if monotonic() >= self._progress_at_s:
+                self._log_progress("replaying", logging.INFO)
 
-    async def _mended(self, held: Held, failure: ServerError | RedismemError) -> bool:
-        """Whether it is of use to go on with the session at once."""
+    async def _recover(self, held: Held, failure: ServerError | RedismemError) -> bool:
+        """Return True if the session's replay can continue at once."""
         refused = replies.refusal(failure, held.session_id) if isinstance(failure, ServerError) else failure
         if isinstance(refused, CorruptSession):
             try:
@@ -217,26 +220,29 @@ class Replay:
         return False
 
     def _refuse(self, held: Held, kind: str, why: str, exc_info: Exception | None = None) -> None:
-        """Says once why a session is not replayed now; it is tried again with the next round."""
+        """Log once why a session is not replayed; the next round retries it."""
         if held.refused == kind:
             return
         held.refused = kind
         known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
         known["session"] = session_hash(held.session_id)
         known["message_count"] = sum(entry.count for entry in held.entries)
-        text = "session %s: its replay is refused, and tried again; %d messages wait: %s: %s"
+        text = "session %s: its replay is refused, and retried; %d messages wait: %s: %s"
         log.error(text, known["session"], known["message_count"], kind, why, exc_info=exc_info, extra=known)
 
-    async def _made(self, held: Held, entry: Entry) -> tuple[Sequence[int], int]:
-        """Makes the append, unless it was. Gives its seqs and the session's last one.
+    async def _replay_entry(self, held: Held, entry: Entry) -> tuple[Sequence[int], int]:
+        """Replay an entry, unless Redis made it before. Return its seqs and the session's last seq.
 
-        Raises ServerError, ConnectionLost, and what the replies mean.
+        Raises:
+            ServerError: Redis replied with an error.
+            ConnectionLost: Redis did not reply.
+            RedismemError: The reply cannot be read.
         """
         last_seq = held.last_seq
-        # A client of the caller's own may send it more than once by itself.
+        # A client that the caller provided may retry by itself.
         may_be_there = entry.sent_s is not None or self._store.transport.repeats
         if entry.sent_s is not None and entry.append.elements:
-            found, last_seq = await place_of_lost(self._store, entry, held)
+            found, last_seq = await find_lost_append(self._store, entry, held)
             if found:
                 return found, last_seq
         if entry.sent_s is None:

@@ -1,6 +1,6 @@
-"""A session as this process knows it while Redis is away: what was read last, and what was accepted since. No I/O.
+"""A session as this process knows it while Redis is down: the last read, plus the appends accepted since. No I/O.
 
-It answers as the scripts would, so the same decoding makes contexts and receipts of it. Nothing is summarised.
+It returns replies in the form of the scripts' replies, so the usual code decodes them. Nothing is summarised.
 """
 
 from __future__ import annotations
@@ -20,25 +20,30 @@ _STAMP = b"\xcf"
 
 
 class View:
-    """The state's fields and the window's elements; changed in place."""
+    """The fields of the state and the elements of the window; changed in place."""
 
     __slots__ = ("_counters", "elements", "fields", "is_known")
 
     def __init__(self, stored: Mapping[bytes, bytes] | None, elements: list[bytes]) -> None:
-        """`stored` None: of this session nothing is known. Raises Undecodable, UnsupportedFormat."""
+        """Decode the counters. `stored` is `None` if nothing is known of the session.
+
+        Raises:
+            Undecodable: The counters cannot be read.
+            UnsupportedFormat: A newer release wrote them.
+        """
         self.is_known = stored is not None
         self.fields = dict(stored or {layout.EPOCH: b""})
         self.elements = elements
         self._counters = layout.counters(self.fields.get(layout.COUNTERS, layout.NO_COUNTERS))
         try:
             append_ids.decode_appends(self.fields)
-        except Undecodable:  # `redismem check` tells of it; a context is made without it
+        except Undecodable:  # `redismem check` reports it; a context does not need the ids
             for name in (layout.NEWEST_IDS, *layout.OLDER_IDS):
                 self.fields.pop(name, None)
 
     @property
     def last_seq(self) -> int:
-        """The last seq, as far as this process knows."""
+        """The last known seq."""
         return self._counters.message_count
 
     @property
@@ -47,7 +52,7 @@ class View:
         return self._counters.first_seq
 
     def refusal(self, append: Append, settings: Settings, session_id: str) -> RedismemError | None:
-        """Why append.lua would refuse it, as far as this process can tell."""
+        """Return the error with which append.lua would refuse the append; `None` if this process knows of none."""
         if append.pins:
             (count, size), (more_count, more_bytes, count_limit, bytes_limit) = self._pins(), append.pins
             if count + more_count > count_limit or size + more_bytes > bytes_limit:
@@ -65,7 +70,7 @@ class View:
         return None
 
     def append(self, append: Append, now_ms: int) -> bytes:
-        """Adds it behind the others. Gives what append.lua answers: the counters."""
+        """Add the append to the view. Return the reply of append.lua: the counters."""
         stamp = _STAMP + now_ms.to_bytes(8, "big")
         self.elements.extend(element + stamp for element in append.elements)
         self.fields.update(zip(append.sets[::2], append.sets[1::2], strict=True))
@@ -84,7 +89,7 @@ class View:
         return layout.pins(self.fields.get(layout.PINS, b"0 0"))
 
     def move_on(self, last_seq: int) -> None:
-        """The last message has this seq by now, for others have written too; their messages are not known here."""
+        """Set the last seq after other processes have written; their messages are not in this view."""
         _, _, tokens, active_ms, *_ = self._counters
         self._count(last_seq - len(self.elements) + 1, last_seq, tokens, active_ms)
 
@@ -94,8 +99,8 @@ class View:
         )
         self.fields[layout.COUNTERS] = layout.encode_counters(self._counters)
 
-    def known(self, append: Append) -> tuple[int, int] | None:
-        """The first and last seq of an append that was made before; None if it is none of the last ones."""
+    def find_seqs(self, append: Append) -> tuple[int, int] | None:
+        """Return the first and last seq of an earlier append with this token; `None` if the session remembers none."""
         last_seq = self.last_seq
         for name, message_count in reversed(append_ids.decode_appends(self.fields)):
             if name == append.token:
@@ -104,18 +109,18 @@ class View:
         return None
 
     def duplicate(self, first_seq: int, last_seq: int) -> list[Any]:
-        """What append.lua answers if the append was made before."""
+        """Return the reply of append.lua to an append that was made before."""
         return [self.fields.get(layout.COUNTERS, layout.NO_COUNTERS), first_seq, last_seq, 0, 1]
 
     def read(self, limit: int | None) -> tuple[dict[bytes, bytes], list[bytes]]:
-        """What the reads of a context answer."""
+        """Return the replies to the read of a context."""
         if not self.elements and layout.COUNTERS not in self.fields:
             return {}, []
         elements = self.elements if limit is None else self.elements[max(0, len(self.elements) - limit) :]
         return self.fields, elements
 
     def page(self, limit: int, before_seq: int | None) -> list[Any]:
-        """What page.lua answers: the newest `limit` messages of the window before a seq."""
+        """Return the reply of page.lua: the newest `limit` messages of the window before a seq."""
         first_seq = self.first_seq
         stop = len(self.elements) if before_seq is None else max(0, min(len(self.elements), before_seq - first_seq))
         start = max(0, stop - limit)

@@ -1,4 +1,4 @@
-"""The lane's twin for blocking callers: one call at a time on a socket, and as many sockets as threads call at once."""
+"""The lane for blocking callers: one call at a time per socket, one socket per thread in a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent
-from redismem.transport.replicas import Content, Wanted, confirmed, waiting
+from redismem.transport.replicas import Content, Wanted, add_replicas, encode_wait
 from redismem.transport.url import Address
 
 _READ_BYTES = 64 * 1024
@@ -26,10 +26,16 @@ _LOST = (OSError, EOFError, UnicodeError, resp.OutOfStep, hiredis.HiredisError)
 
 
 class Socket:
-    """A connection that the server has let in. Of no more use once `exchange` has raised anything."""
+    """A connection that the server has accepted. Must be closed after any error of `exchange`."""
 
     def __init__(self, address: Address, until: float) -> None:
-        """Raises ServerError, ConnectionLost, OSError."""
+        """Connect, and send the greeting.
+
+        Raises:
+            ServerError: The server refused the connection.
+            ConnectionLost: TLS failed.
+            OSError: The connection failed.
+        """
         self.pid = os.getpid()
         self.place = address.place
         self._reader = resp.reader()
@@ -39,7 +45,7 @@ class Socket:
             self._held = forks.hold(self._socket.fileno())
             self._open(address.opening, until)
         except _LOST as failure:
-            lasting = tls.why(address, failure, until - time.monotonic())
+            lasting = tls.find_lasting_failure(address, failure, until - time.monotonic())
             if lasting is None:
                 raise
             raise lasting from None
@@ -47,13 +53,23 @@ class Socket:
     def _open(self, opening: tuple[Command, ...], until: float) -> None:
         try:
             if opening:
-                resp.let_in(resp.answers(self.exchange(resp.independent(opening), len(opening), until)))
+                resp.check_greeting(
+                    resp.check_replies(self.exchange(resp.encode_independent(opening), len(opening), until))
+                )
         except BaseException:
             self.close()
             raise
 
     def exchange(self, content: bytes, reply_count: int, until: float) -> list[Any]:
-        """The replies. Raises ConnectionLost, OSError, TimeoutError, EOFError, HiredisError."""
+        """Send a call, and return its replies.
+
+        Raises:
+            ConnectionLost: The server is not a Redis.
+            OSError: The connection failed, or the time is over (TimeoutError).
+            EOFError: The server closed the connection.
+            HiredisError: The replies are malformed.
+            OutOfStep: There are more replies than expected.
+        """
         self._socket.settimeout(_left_s(until))
         self._socket.sendall(content)
         replies: list[Any] = []
@@ -68,11 +84,11 @@ class Socket:
             if not received:
                 raise EOFError
             if self._is_new and resp.is_foreign(received):
-                raise resp.foreign()
+                raise resp.foreign_server()
             self._is_new = False
             self._reader.feed(received)
         if len(replies) > reply_count or self._reader.has_data():
-            raise resp.OutOfStep("a reply that nobody asked for")
+            raise resp.OutOfStep("a reply without a call")
         return replies
 
     def close(self) -> None:
@@ -80,20 +96,20 @@ class Socket:
         self._socket.close()
 
     def give_up(self) -> None:
-        """Closes while a call is on its way."""
+        """Close while a call is pending."""
         discard_unsent(self._socket)
         self.close()
 
 
-def _given(outcome: resp.Outcome) -> list[Any]:
-    """Raises the outcome if it is no list of replies."""
+def _replies_or_raise(outcome: resp.Outcome) -> list[Any]:
+    """Return the replies, or raise the error in their place."""
     if isinstance(outcome, list):
         return outcome
     raise outcome
 
 
 def _left_s(until: float) -> float:
-    """Raises TimeoutError if nothing is left."""
+    """Return the seconds left. Raises TimeoutError if there are none."""
     left_s = until - time.monotonic()
     if left_s <= 0:
         raise TimeoutError
@@ -126,9 +142,9 @@ def _dial(address: Address, until: float) -> socket.socket:
 
 
 class BlockingLane:
-    """A transport to one node, for any number of threads; of them `max_connections` call at a time, others wait.
+    """A transport to one node for any number of threads; `max_connections` of them call at a time, others wait.
 
-    Its methods block and never suspend. A process that forks may go on with it on both sides.
+    Its methods block and never suspend. After a fork both processes can use it.
     """
 
     repeats = False
@@ -147,12 +163,16 @@ class BlockingLane:
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int) -> BlockingLane:
-        """Raises InvalidSettings for a URL that cannot be used."""
+        """Return a lane to the node at this URL.
+
+        Raises:
+            InvalidSettings: The URL cannot be used.
+        """
         return cls(Address.from_url(url), max_connections=max_connections)
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         until = time.monotonic() + timeout_s
-        return self._settled(partial(self._sent, commands, until), script, until)
+        return self._run(partial(self._send, commands, until), script, until)
 
     async def run_confirmed(
         self,
@@ -162,42 +182,44 @@ class BlockingLane:
         wanted: Wanted,
         asking: bool = False,
     ) -> list[Any]:
-        """The replies that `run` gives, and behind them how many replicas have what was written."""
+        """Return the replies of `run`, followed by the number of replicas that have the write."""
         until = time.monotonic() + timeout_s + wanted.wait_s
         call = Content.of(commands, asking)
 
         def read(replies: list[Any]) -> resp.Outcome:
-            return confirmed(call.read(replies[:-1]), replies[-1])
+            return add_replicas(call.read(replies[:-1]), replies[-1])
 
-        def sent() -> resp.Outcome:
-            return self._call(call.content + waiting(wanted), call.reply_count + 1, read, until)
+        def send() -> resp.Outcome:
+            return self._call(call.content + encode_wait(wanted), call.reply_count + 1, read, until)
 
-        return self._settled(sent, script, until)
+        return self._run(send, script, until)
 
-    def _settled(self, sent: Callable[[], resp.Outcome], script: Script | None, until: float) -> list[Any]:
-        """The replies; loads the script, or gives up connections to what is a replica now."""
-        outcome = sent()
+    def _run(self, send: Callable[[], resp.Outcome], script: Script | None, until: float) -> list[Any]:
+        """Run a call and return its replies. Loads a missing script, and closes connections to a replica."""
+        outcome = send()
         refusal = resp.refusal(outcome)
         if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
-            loaded = self._call(resp.loading(script), 1, resp.answers, until)
+            loaded = self._call(resp.encode_load(script), 1, resp.check_replies, until)
             refused = resp.refusal(loaded)
-            outcome = sent() if refused is None else resp.unloadable(refused)
+            outcome = send() if refused is None else resp.load_failure(refused)
         elif refusal is not None and refusal.word == "READONLY":
-            # What was the primary is a replica now. Connected anew, the address may lead to its successor.
+            # The former primary is a replica now. A new connection may lead to its successor.
             self._close_idle()
-        return _given(outcome)
+        return _replies_or_raise(outcome)
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         if not commands:
             return []
         until = time.monotonic() + timeout_s
-        return _given(self._call(resp.independent(commands), len(commands), resp.answers, until))
+        return _replies_or_raise(
+            self._call(resp.encode_independent(commands), len(commands), resp.check_replies, until)
+        )
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
 
     async def aclose(self) -> None:
-        """Closes what is idle, and the rest when its call is over. Nothing can be called afterwards."""
+        """Close idle connections; others close after their call. Nothing can be called afterwards."""
         self._is_closed = True
         self._close_idle()
 
@@ -205,14 +227,14 @@ class BlockingLane:
         """Do nothing: a blocking socket is closed with its object."""
 
     def retire(self) -> None:
-        """Keeps no connection open beyond its call from now on."""
+        """Close all connections as soon as they are idle, from now on."""
         self._is_retired = True
         self._close_idle()
 
-    def _sent(self, commands: Sequence[Command], until: float) -> resp.Outcome:
+    def _send(self, commands: Sequence[Command], until: float) -> resp.Outcome:
         if len(commands) == 1:
-            return self._call(resp.independent(commands), 1, resp.answers, until)
-        return self._call(resp.transaction(commands), len(commands) + 2, resp.transaction_answers, until)
+            return self._call(resp.encode_independent(commands), 1, resp.check_replies, until)
+        return self._call(resp.encode_transaction(commands), len(commands) + 2, resp.unpack_transaction, until)
 
     def _call(
         self, content: bytes, reply_count: int, read: Callable[[list[Any]], resp.Outcome], until: float
@@ -220,7 +242,7 @@ class BlockingLane:
         if self._is_closed:
             raise RuntimeError("this memory is closed")
         if self._pid != os.getpid():
-            # Threads of the parent may have been in calls: they are not here to give back their room.
+            # Threads of the parent may have been in calls, and never release their slots here.
             self._room, self._pid = threading.BoundedSemaphore(self._max_connections), os.getpid()
         room = self._room
         if not room.acquire(timeout=max(0.0, until - time.monotonic())):
@@ -234,24 +256,24 @@ class BlockingLane:
         self, content: bytes, reply_count: int, read: Callable[[list[Any]], resp.Outcome], until: float
     ) -> resp.Outcome:
         try:
-            connection = self._take(until)
+            connection = self._take_connection(until)
         except _LOST as failure:
             return ConnectionLost(type(failure).__name__, sent=False)
         try:
             outcome = read(connection.exchange(content, reply_count, until))
-        except BaseException as failure:  # KeyboardInterrupt too: the reply may still come, and would be the next one's
+        except BaseException as failure:  # KeyboardInterrupt too: a late reply would go to the next call
             connection.give_up()
             if not isinstance(failure, _LOST):
                 raise
-            self._close_idle()  # when one connection has died, the idle ones often have too
+            self._close_idle()  # the other connections have often died too
             return ConnectionLost(type(failure).__name__)
         self._idle.append(connection)
         if self._is_closed or self._is_retired:
             self._close_idle()
         return outcome
 
-    def _take(self, until: float) -> Socket:
-        """An idle connection, or a new one."""
+    def _take_connection(self, until: float) -> Socket:
+        """Return an idle connection, or a new one."""
         while self._idle:
             try:
                 taken = self._idle.pop()
@@ -259,11 +281,11 @@ class BlockingLane:
                 break
             if taken.pid == os.getpid() and taken.place == self.place:
                 return taken
-            taken.close()  # the other process' too: this one only lets go of it
-        return Socket(self._found(until), until)
+            taken.close()  # in a forked process this closes only its own copy
+        return Socket(self._find_address(until), until)
 
-    def _found(self, until: float) -> Address:
-        """Where to connect to. Raises ServerError, ConnectionLost."""
+    def _find_address(self, until: float) -> Address:
+        """Return the address to connect to. Raises ServerError, ConnectionLost."""
         del until
         return self._address
 

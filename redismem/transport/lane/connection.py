@@ -1,4 +1,4 @@
-"""One socket of a lane: what was sent on it and is not answered yet, oldest first, and how the socket comes to be."""
+"""One socket of a lane, with its unanswered calls in order, and how it is connected."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from redismem.transport.base import discard_unsent
 from redismem.transport.resp import Outcome
 from redismem.transport.url import Address
 
-# Half of what the server reads at once: it works on the first calls of a crowd while the client makes the others.
+# Half of the server's read buffer: it runs the first calls of a burst while the client encodes the others.
 _WRITE_BYTES = 8 * 1024
-# hiredis moves all that it has not read yet to the front with every reply, which in a crowd's replies is a lot.
+# hiredis moves its unread bytes to the front after each reply, which is slow for a long buffer.
 _FEED_BYTES = 16 * 1024
 
 
@@ -29,8 +29,8 @@ RECONNECTING = "Reconnecting"
 _CLOSED = "ConnectionClosed"
 
 
-class Waiting:
-    """A call between its caller and the replies. Its future is done early if the caller has gone away."""
+class PendingCall:
+    """A call that waits for its replies. Its future is done early if the caller was cancelled."""
 
     __slots__ = ("begun_at", "content", "deadline", "future", "is_transaction", "reply_count", "script")
 
@@ -60,14 +60,14 @@ class Waiting:
             future.set_result(outcome)
         else:
             future.set_exception(outcome)
-            future.exception()  # seen: nobody may be left to collect it, which asyncio would complain about
+            future.exception()  # else asyncio logs an error that nobody retrieves
 
 
-def end_late(calls: Iterable[Waiting], now: float, answered_at: float, reason: str, *, sent: bool) -> float:
-    """Ends those whose deadline is over. Gives the earliest deadline of the others.
+def end_late(calls: Iterable[PendingCall], now: float, answered_at: float, reason: str, *, sent: bool) -> float:
+    """End calls whose deadline has passed, and return the earliest deadline of the rest.
 
-    `answered_at`: when another call was answered last. If that was in the second half of the time that a call had,
-    the server did not stand still meanwhile: there were too many calls.
+    `answered_at` is the time of the last reply to any call. If it falls into the second half of a late call's time, the
+    server did not stall: there were too many calls.
     """
     earliest = math.inf
     for call in calls:
@@ -79,7 +79,7 @@ def end_late(calls: Iterable[Waiting], now: float, answered_at: float, reason: s
 
 
 class Connection(asyncio.Protocol):
-    """Calls `on_room` when there may be room for more calls, and `on_lost` once, when it is of no more use."""
+    """Calls `on_room` when there may be room for more calls, and `on_lost` once, when it is lost."""
 
     def __init__(
         self,
@@ -96,23 +96,23 @@ class Connection(asyncio.Protocol):
         self._unwritten_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._held = forks.NONE
-        self.sent: deque[Waiting] = deque()
+        self.sent: deque[PendingCall] = deque()
         self.sent_bytes = 0
         self.is_paused = False
         self.advanced_at = 0.0
-        """When a call was answered last, or the first of those that wait now was sent."""
+        """Time of the last reply; or, if it is later, the time when a call was sent while no other was pending."""
         self.answered_at = -math.inf
         self.lost_reason = ""
-        """Why it is lost: nothing can be sent here any more; "" while it is not."""
+        """Reason why the connection is lost, after which nothing can be sent; "" while it is in use."""
         self.closed: asyncio.Future[None] = loop.create_future()
 
     @property
     def is_open(self) -> bool:
-        """Whether there was a connection, over TLS after the handshake."""
+        """True once connected, over TLS once the handshake is complete."""
         return self._transport is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not a subclass
         raw = transport.get_extra_info("socket")
         if raw is not None:
             self._held = forks.hold(raw.fileno())
@@ -121,11 +121,11 @@ class Connection(asyncio.Protocol):
         if self.lost_reason:
             self._transport.abort()
 
-    def send(self, call: Waiting, now: float) -> None:
-        """Puts the call into the queue and into a write, both at once: replies can come in no other order.
+    def send(self, call: PendingCall, now: float) -> None:
+        """Queue the call and write it in one step, so that replies come in the order of the queue.
 
-        A call that finds nothing before it is written at once; what comes after it in the same turn of the event loop
-        goes out together, in as few writes as there are 8 KiB.
+        A call on an idle connection is written at once. Later calls of the same event-loop iteration leave together, in
+        writes of about 8 KiB.
         """
         assert not self.lost_reason
         sent = self.sent
@@ -156,17 +156,17 @@ class Connection(asyncio.Protocol):
         try:
             for at in range(0, len(data), _FEED_BYTES):
                 self._reader.feed(data, at, min(_FEED_BYTES, len(data) - at))
-                self._take()
+                self._deliver_replies()
         except (resp.OutOfStep, hiredis.HiredisError) as broken:
             if self.answered_at == -math.inf and resp.is_foreign(data):
                 while self.sent:
-                    self.sent.popleft().end(resp.foreign())
+                    self.sent.popleft().end(resp.foreign_server())
             self.lose(type(broken).__name__)
             return
         self._on_room()
 
-    def _take(self) -> None:
-        """Gives each call whose replies are there all of them."""
+    def _deliver_replies(self) -> None:
+        """Pass replies to each call that has all of them."""
         now = self._loop.time()
         next_reply, replies, sent, nothing = self._reader.gets, self._replies, self.sent, resp.NOTHING
         missing_count = sent[0].reply_count - len(replies) if sent else 0
@@ -176,9 +176,9 @@ class Connection(asyncio.Protocol):
             if missing_count > 0:
                 continue
             if not sent:
-                raise resp.OutOfStep("a reply that nobody asked for")
+                raise resp.OutOfStep("a reply without a call")
             call = sent[0]
-            outcome = resp.transaction_answers(replies) if call.is_transaction else resp.answers(replies)
+            outcome = resp.unpack_transaction(replies) if call.is_transaction else resp.check_replies(replies)
             self._replies = replies = []
             sent.popleft()
             self.sent_bytes -= len(call.content)
@@ -186,34 +186,36 @@ class Connection(asyncio.Protocol):
             if type(outcome) is list and type(outcome[0]) is not ServerError:
                 call.end(outcome)
             else:
-                self._refused(call, outcome)
+                self._handle_refusal(call, outcome)
             missing_count = sent[0].reply_count if sent else 0
         if not sent and self._reader.has_data():
-            raise resp.OutOfStep("the beginning of a reply that nobody asked for")
+            raise resp.OutOfStep("the beginning of a reply without a call")
 
-    def _refused(self, call: Waiting, outcome: Outcome) -> None:
-        """Does what this end can do about a refusal before the caller hears of it."""
+    def _handle_refusal(self, call: PendingCall, outcome: Outcome) -> None:
+        """React to an error reply before its caller gets it: load a missing script, or leave a replica."""
         refusal = resp.refusal(outcome)
         word = "" if refusal is None else refusal.word
         if word == "READONLY":
-            # What was the primary is a replica now. Connected anew, the address may lead to its successor.
+            # The former primary is a replica now. A new connection may lead to its successor.
             self._loop.call_soon(self.lose, RECONNECTING)
         if word == "NOSCRIPT" and call.script is not None:
             self._load(call, call.script)
         else:
             call.end(outcome)
 
-    def _load(self, call: Waiting, script: Script) -> None:
-        """Makes the node know the script, then sends the call again: once, for who flushes scripts may go on so."""
+    def _load(self, call: PendingCall, script: Script) -> None:
+        """Load the script, then repeat the call. Once per call, because another client may keep flushing scripts."""
         call.script = None
         loaded = self._loop.create_future()
         loaded.add_done_callback(lambda _: self._send_again(call, loaded))
-        self.send(Waiting(resp.loading(script), 1, False, loaded, call.begun_at, call.deadline), self._loop.time())
+        self.send(
+            PendingCall(resp.encode_load(script), 1, False, loaded, call.begun_at, call.deadline), self._loop.time()
+        )
 
-    def _send_again(self, call: Waiting, loaded: asyncio.Future[list[Any]]) -> None:
+    def _send_again(self, call: PendingCall, loaded: asyncio.Future[list[Any]]) -> None:
         failure = loaded.exception() or resp.refusal(loaded.result())
         if isinstance(failure, ServerError):
-            call.end(resp.unloadable(failure))
+            call.end(resp.load_failure(failure))
         elif isinstance(failure, ConnectionLost):
             call.end(failure)
         elif self.lost_reason:
@@ -229,7 +231,7 @@ class Connection(asyncio.Protocol):
         self._on_room()
 
     def lose(self, reason: str) -> None:
-        """Closes at once. The outcome of all that was sent here stays unknown."""
+        """Close at once. The outcome of all pending calls is unknown."""
         if not self.lost_reason:
             self.lost_reason = reason
             self._unwritten.clear()
@@ -249,7 +251,7 @@ class Connection(asyncio.Protocol):
                 discard_unsent(raw)
 
     def eof_received(self) -> None:
-        self.lose(_CLOSED)  # before the transport closes by itself, which would go on sending what is not sent yet
+        self.lose(_CLOSED)  # before the transport closes itself, which would still send its buffer
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -258,12 +260,17 @@ class Connection(asyncio.Protocol):
             self.closed.set_result(None)
 
     async def greet(self, address: Address) -> None:
-        """Raises ServerError, ConnectionLost."""
+        """Send the greeting, and check the replies.
+
+        Raises:
+            ServerError: The server refused the connection.
+            ConnectionLost: No reply came.
+        """
         if opening := address.opening:
-            content, count = resp.independent(opening), len(opening)
-            call = Waiting(content, count, False, self._loop.create_future(), 0.0, math.inf)
+            content, count = resp.encode_independent(opening), len(opening)
+            call = PendingCall(content, count, False, self._loop.create_future(), 0.0, math.inf)
             self.send(call, self._loop.time())
-            resp.let_in(await call.future)
+            resp.check_greeting(await call.future)
         if self.lost_reason:
             raise ConnectionLost(self.lost_reason, sent=False)
 
@@ -271,7 +278,13 @@ class Connection(asyncio.Protocol):
 async def connect(
     address: Address, timeout_s: float, on_room: Callable[[], None], on_lost: Callable[[Connection], None]
 ) -> Connection:
-    """A connection that the server has let in. Raises ServerError, ConnectionLost, OSError."""
+    """Return a connection that the server has accepted.
+
+    Raises:
+        ServerError: The server refused the connection.
+        ConnectionLost: No reply came, or TLS failed for a lasting reason.
+        OSError: The connection failed.
+    """
     loop = asyncio.get_running_loop()
     connection = Connection(loop, on_room, on_lost)
     try:
@@ -287,7 +300,7 @@ async def connect(
         if is_silent:
             raise ConnectionLost(tls.SILENCE, sent=False) from None
         if address.tls is not None and isinstance(failure, ConnectionLost | OSError):
-            lasting = await asyncio.to_thread(tls.why, address, failure, timeout_s)
+            lasting = await asyncio.to_thread(tls.find_lasting_failure, address, failure, timeout_s)
             if lasting is not None:
                 raise lasting from None
         raise

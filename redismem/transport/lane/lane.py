@@ -1,9 +1,8 @@
-"""The lane: all calls of a process to one node travel on one connection, interleaved.
+"""The lane: all calls of a process to one node share one connection.
 
-Whatever is called within one turn of the event loop goes out together, in few writes. Replies come in the order of the
-calls, so the oldest call on the connection is the one that a reply belongs to: a call stays in its place until its
-replies are there, also when its caller has gone away, and nothing else takes from that queue. There is no task and no
-timer a call.
+Calls of one event-loop iteration leave together, in few writes. Replies come in the order of the calls, so a reply
+belongs to the oldest pending call. A call keeps its place until its replies have come, even if its caller was
+cancelled. There is no task and no timer per call.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
-from redismem.transport.lane.connection import RECONNECTING, Connection, Waiting, connect, end_late
+from redismem.transport.lane.connection import RECONNECTING, Connection, PendingCall, connect, end_late
 from redismem.transport.replicas import Confirming, Wanted
 from redismem.transport.url import Address
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
-# An event loop's clock moves in steps of a millisecond.
+# Resolution of an event loop's clock.
 _CLOCK_STEP_S = 0.001
-# Looking through thousands of calls for late ones, for each of them anew, would be all that an overloaded lane does.
+# Bounds how often an overloaded lane scans its thousands of calls for late ones.
 _ALARM_STEP_S = 0.01
 _LINE_COUNT = 8_192
-# An alarm that comes so late was kept from coming by this process itself.
+# An alarm this late was delayed by this process itself.
 _BUSY_S = 0.1
 
 
 class Lane:
-    """A transport to one node. Connects when there is something to send, and belongs to the event loop it is used on.
+    """A transport to one node. Connects on demand, and is bound to the event loop that uses it.
 
-    At most `max_calls_count` calls and `max_bytes` of them are on their way; thousands wait in line, each until its own
-    time is over; more are refused at once, for they would only keep those from their turn. If no call is answered for
-    `stall_s`, the connection is given up.
+    At most `max_calls_count` calls and `max_bytes` bytes are pending. Thousands more wait in line, each until its own
+    deadline. Further calls are refused at once, because they would only delay the others. If no call is answered for
+    `stall_s`, the lane closes the connection.
     """
 
     repeats = False
@@ -65,7 +64,7 @@ class Lane:
         self._confirming: Confirming | None = None
         self._connection: Connection | None = None
         self._connector: asyncio.Task[None] | None = None
-        self._line: deque[Waiting] = deque()
+        self._line: deque[PendingCall] = deque()
         self._pause_s = 0.0
         self._lost_reason = ""
         self._alarm: asyncio.TimerHandle | None = None
@@ -74,13 +73,17 @@ class Lane:
 
     @classmethod
     def from_url(cls, url: str, *, reply_timeout_s: float) -> Lane:
-        """Raises InvalidSettings for a URL that cannot be used."""
+        """Return a lane to the node at this URL.
+
+        Raises:
+            InvalidSettings: The URL cannot be used.
+        """
         return cls(Address.from_url(url), stall_s=reply_timeout_s)
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         if len(commands) == 1:
-            return self._start(resp.independent(commands), 1, False, script, timeout_s)
-        return self._start(resp.transaction(commands), len(commands) + 2, True, script, timeout_s)
+            return self._start(resp.encode_independent(commands), 1, False, script, timeout_s)
+        return self._start(resp.encode_transaction(commands), len(commands) + 2, True, script, timeout_s)
 
     def run_confirmed(
         self,
@@ -90,34 +93,34 @@ class Lane:
         wanted: Wanted,
         asking: bool = False,
     ) -> Awaitable[list[Any]]:
-        """The replies that `run` gives, and how many replicas have what was written; on a connection of its own."""
+        """Return the replies of `run`, then the number of replicas that have the write. Uses a second connection."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._is_closed:
             self._enter(loop)
         if self._confirming is None:
-            self._confirming = Confirming(self._another(self._stall_s + wanted.wait_s))
+            self._confirming = Confirming(self._new_lane(self._stall_s + wanted.wait_s))
         return self._confirming.run(commands, timeout_s, script, wanted, asking)
 
-    def _another(self, stall_s: float) -> Lane:
+    def _new_lane(self, stall_s: float) -> Lane:
         return Lane(self._address, stall_s=stall_s)
 
     def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
-        """The replies to commands that are bytes already."""
+        """Send encoded commands, and return their replies."""
         return self._start(content, reply_count, False, None, timeout_s)
 
     def reconnect(self) -> None:
-        """Gives the connection up: the address may lead to another node by now."""
+        """Close the connection, because the address may lead to another node by now."""
         if self._connection is not None:
             self._connection.lose(RECONNECTING)
 
     def run_independent(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
         if not commands:
             return _nothing()
-        return self._start(resp.independent(commands), len(commands), False, None, timeout_s)
+        return self._start(resp.encode_independent(commands), len(commands), False, None, timeout_s)
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet: on their way, in line, or to be confirmed."""
+        """Number of calls without a reply so far: pending, in line, or to be confirmed."""
         to_confirm_count = 0 if self._confirming is None else self._confirming.calls_count
         return len(self._line) + to_confirm_count + (0 if self._connection is None else len(self._connection.sent))
 
@@ -125,11 +128,11 @@ class Lane:
         await asyncio.sleep(seconds)
 
     async def aclose(self) -> None:
-        """Gives up what is on its way. Nothing can be called afterwards."""
+        """End all pending calls. Nothing can be called afterwards."""
         self._is_closed = True
         confirming, connection, connector = self._confirming, self._connection, self._connector
         is_here = self._loop is asyncio.get_running_loop()
-        (self._end if is_here else self._leave)()
+        (self._end if is_here else self._end_from_outside)()
         if confirming is not None:
             await confirming.line.aclose()
         if is_here and connector is not None:
@@ -138,26 +141,26 @@ class Lane:
             await connection.closed
 
     def drop(self) -> None:
-        """Closes what is open, if nobody is left who could, and warns of it."""
+        """Close open connections with a warning, if `aclose` was never called."""
         if self._confirming is not None:
             self._confirming.line.drop()
         is_open = self._connection is not None and not self._is_closed
         if is_open and self._loop is not None and not self._loop.is_closed():
             warnings.warn("a memory was not closed: use `async with`, or `aclose()`", ResourceWarning, stacklevel=2)
             self._is_closed = True
-            self._leave()
+            self._end_from_outside()
 
-    def _leave(self) -> None:
-        """Has the event loop that this belongs to end what is here, if it still can: a future is no other thread's."""
+    def _end_from_outside(self) -> None:
+        """End all calls from outside the event loop: only their own loop may touch their futures."""
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._end)
-            except RuntimeError:  # it is closed, and nobody waits there
+            except RuntimeError:  # a closed loop has no waiting calls
                 self._loop = None
                 self._start_over()
 
     def _end(self) -> None:
-        """Ends all calls, and begins to close what is open."""
+        """End all calls, and begin to close the connection."""
         connection, connector, alarm = self._connection, self._connector, self._alarm
         self._end_line(partial(ConnectionLost, "closed", sent=False))
         if self._confirming is not None:
@@ -174,17 +177,17 @@ class Lane:
     def _start(
         self, content: bytes, reply_count: int, is_transaction: bool, script: Script | None, timeout_s: float
     ) -> asyncio.Future[list[Any]]:
-        """Sends the call, or puts it in line; the future always ends, at `timeout_s` at the latest."""
+        """Send the call, or put it in line. The future always ends, after `timeout_s` at the latest."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
         now = loop.time()
-        call = Waiting(content, reply_count, is_transaction, loop.create_future(), now, now + timeout_s, script)
+        call = PendingCall(content, reply_count, is_transaction, loop.create_future(), now, now + timeout_s, script)
         connection = self._connection
         if connection is not None and not self._line and self._has_room(connection, call):
             connection.send(call, now)
         elif len(self._line) >= _LINE_COUNT:
-            crowd = f"{len(self._line)} calls of this process wait for it already"
+            crowd = f"{len(self._line)} calls of this process are already waiting for it"
             raise ConnectionLost("TooManyCalls", sent=False, text=crowd, lasts=True, crowded=True)
         else:
             self._line.append(call)
@@ -198,11 +201,11 @@ class Lane:
         if self._is_closed:
             raise RuntimeError("this memory is closed")
         if self._loop is not None and not self._loop.is_closed():
-            raise RuntimeError("this memory is in use on another event loop: make one for each loop")
+            raise RuntimeError("this memory is in use on another event loop: create one memory per loop")
         self._start_over()
         self._loop = loop
 
-    def _has_room(self, connection: Connection, call: Waiting) -> bool:
+    def _has_room(self, connection: Connection, call: PendingCall) -> bool:
         if connection.is_paused:
             return False
         sent_count = len(connection.sent)
@@ -210,7 +213,7 @@ class Lane:
         return fits or not sent_count
 
     def _admit(self) -> None:
-        """Sends those at the head of the line, as far as there is room."""
+        """Send calls from the head of the line, as far as there is room."""
         connection, line = self._connection, self._line
         if not line or connection is None or self._loop is None:
             return
@@ -220,12 +223,12 @@ class Lane:
                 connection.send(call, self._loop.time())
 
     def _forget(self, connection: Connection) -> None:
-        """Forgets a connection that is lost; whoever is in line wants another."""
+        """Drop a lost connection, and connect again if calls wait."""
         if connection is self._connection:
             self._connection = None
-            # A reconnection of ours is no reason for others to be late.
+            # A reconnect of this lane is no reason for later timeouts.
             self._lost_reason = "" if connection.lost_reason == RECONNECTING else connection.lost_reason
-            # All the processes that lost the same server must not come back in the same moment.
+            # Jitter: processes that lost the same server must not all return at once.
             self._pause_s = _FIRST_PAUSE_S
             self._want_connection()
 
@@ -241,12 +244,12 @@ class Lane:
         self._alarm = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
-        """Ends the calls whose time is over. Those that were sent keep their place, and their replies are dropped."""
+        """End the calls whose deadline has passed. Sent calls keep their place, and their replies are dropped."""
         assert self._loop is not None
         now = self._loop.time() + _CLOCK_STEP_S
         busy_s, self._alarm, self._alarm_at = now - self._alarm_at, None, math.inf
         if busy_s > _BUSY_S and not self._is_late:
-            # This process has not looked at its socket meanwhile: what came is read before anything counts as late.
+            # This process was too busy to read its socket: read the replies first, then look for late calls.
             self._is_late = True
             self._set_alarm(now + min(busy_s, self._stall_s))
             return
@@ -265,23 +268,28 @@ class Lane:
         if wake_at < self._alarm_at:
             self._set_alarm(max(wake_at, now + _ALARM_STEP_S))
 
-    async def _found(self) -> Address:
-        """Where to connect to. Raises ServerError, ConnectionLost."""
+    async def _find_address(self) -> Address:
+        """Return the address to connect to.
+
+        Raises:
+            ServerError: A sentinel refused to name it.
+            ConnectionLost: No sentinel replied.
+        """
         return self._address
 
     def _want_connection(self) -> None:
-        """Starts to connect if there is a line and no connection."""
+        """Start to connect if calls wait and there is no connection."""
         is_connecting = self._connector is not None and not self._connector.done()
         if self._line and self._connection is None and not is_connecting and self._loop is not None:
             self._connector = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
-        """Connects, again and again as long as somebody waits for it."""
+        """Retry to connect as long as a call waits for it."""
         while any(not call.future.done() for call in self._line):
             await asyncio.sleep(random.uniform(0, self._pause_s))
             self._pause_s = min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, self._pause_s * 2))
             try:
-                address = await self._found()
+                address = await self._find_address()
                 self._connection = await connect(address, self._stall_s, self._admit, self._forget)
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))

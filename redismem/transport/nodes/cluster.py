@@ -1,7 +1,7 @@
-"""A Redis Cluster: one lane a node, and each call goes to the node that has its slot.
+"""A Redis Cluster: one lane per node, and each call goes to the node that owns its slot.
 
-What a node refuses because the slot is elsewhere is followed at once, within the call's time. Nothing that happens to
-one node keeps the calls to others from theirs.
+The transport follows redirections at once, within the call's time. Trouble with one node does not delay calls to
+others.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from redismem.transport.base import MultiNode, Transport
 from redismem.transport.nodes.nodes import Nodes
 from redismem.transport.nodes.seeds import Places
 from redismem.transport.nodes.sides import Side
-from redismem.transport.nodes.slots import Topology, cursor_behind, cursor_parts, key_of, redirection, slot_of
+from redismem.transport.nodes.slots import Topology, key_of, next_cursor, parse_redirection, slot_of, split_cursor
 from redismem.transport.replicas import Wanted
 
-# So often a call is sent on; then it is its sender's to try again, a little later.
+# After so many redirections, the store retries the call a little later.
 _HOPS = 5
 _TROUBLED_SHARE = 0.25
 
 
 class Cluster:
-    """A transport to all nodes of a cluster, for asyncio or for blocking callers, as its side is."""
+    """A transport to all nodes of a cluster, for asyncio or for blocking callers, depending on its side."""
 
     repeats = False
 
@@ -41,7 +41,7 @@ class Cluster:
 
     @property
     def nodes(self) -> MultiNode:
-        """This transport: its nodes fail one by one."""
+        """This transport, whose nodes may fail one by one."""
         return self
 
     async def run(
@@ -49,43 +49,43 @@ class Cluster:
     ) -> list[Any]:
         until = monotonic() + timeout_s
         nodes = self._nodes
-        topology = nodes.topology or await nodes.known(timeout_s)
+        topology = nodes.topology or await nodes.get_topology(timeout_s)
         key = key_of(commands[0])
         if key is None:
             return await self._run_without_key(commands, topology, until)
         place = topology.owners[slot_of(key)]
         if not place:
-            raise self._unserved()
+            raise self._no_owner()
         lane: Any = nodes.lane(place)
         run = lane.run if wanted is None else partial(lane.run_confirmed, wanted=wanted)
         try:
             replies: list[Any] = await run(commands, timeout_s, script)
         except ServerError as refused:
-            return await self._followed(refused, place, commands, until, script, wanted=wanted)
+            return await self._follow(refused, place, commands, until, script, wanted=wanted)
         except ConnectionLost as lost:
-            raise nodes.lost(lost, place) from None
+            raise nodes.note_lost(lost, place) from None
         if type(replies[0]) is ServerError:
-            return await self._followed(replies[0], place, commands, until, script, replies, wanted)
+            return await self._follow(replies[0], place, commands, until, script, replies, wanted)
         return replies
 
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
-        """The replies that `run` gives, and behind them how many replicas of the node have what was written."""
+        """Return the replies of `run`, followed by the number of the node's replicas that have the write."""
         return await self.run(commands, timeout_s, script, wanted)
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         if not commands:
             return []
         until = monotonic() + timeout_s
-        topology = self._nodes.topology or await self._nodes.known(timeout_s)
+        topology = self._nodes.topology or await self._nodes.get_topology(timeout_s)
         parts: dict[str, list[int]] = {}
         for at, command in enumerate(commands):
             key = key_of(command)
-            place = self._nodes.well(topology) if key is None else topology.owners[slot_of(key)]
+            place = self._nodes.healthy_primary(topology) if key is None else topology.owners[slot_of(key)]
             parts.setdefault(place, []).append(at)
-        works = [partial(self._part, place, [commands[at] for at in ats], until) for place, ats in parts.items()]
-        outcomes = [await works[0]()] if len(works) == 1 else await self._side.all(works)
+        works = [partial(self._run_part, place, [commands[at] for at in ats], until) for place, ats in parts.items()]
+        outcomes = [await works[0]()] if len(works) == 1 else await self._side.run_all(works)
         replies: list[Any] = [None] * len(commands)
         for ats, outcome in zip(parts.values(), outcomes, strict=True):
             for number, at in enumerate(ats):
@@ -94,26 +94,27 @@ class Cluster:
             raise replies[0]
         return replies
 
-    async def _part(self, place: str, commands: list[Command], until: float) -> list[Any]:
-        """The replies to those of independent commands that one node is to answer."""
+    async def _run_part(self, place: str, commands: list[Command], until: float) -> list[Any]:
+        """Return one node's replies to its part of the independent commands."""
         if not place:
-            raise self._unserved()
+            raise self._no_owner()
         timeout_s = until - monotonic()
-        if self._nodes.is_troubled(place):  # the others must not wait long for what has just not answered
+        # The other nodes' replies must not wait long for a node that just failed to answer.
+        if self._nodes.is_troubled(place):
             timeout_s *= _TROUBLED_SHARE
         try:
             replies = await self._nodes.lane(place).run_independent(commands, timeout_s)
         except ConnectionLost as lost:
-            raise self._nodes.lost(lost, place) from None
+            raise self._nodes.note_lost(lost, place) from None
         for at, reply in enumerate(replies):
             if type(reply) is ServerError:
                 try:
-                    (replies[at],) = await self._followed(reply, place, commands[at : at + 1], until, None, [reply])
+                    (replies[at],) = await self._follow(reply, place, commands[at : at + 1], until, None, [reply])
                 except (ServerError, ConnectionLost) as failure:
                     replies[at] = failure
         return replies
 
-    async def _followed(
+    async def _follow(
         self,
         refused: ServerError,
         place: str,
@@ -123,27 +124,30 @@ class Cluster:
         replies: list[Any] | None = None,
         wanted: Wanted | None = None,
     ) -> list[Any]:
-        """The replies of the node that a refusal points to. If to none, raises it, or gives it in its place."""
+        """Follow a redirection, and return the replies of the node that it leads to.
+
+        An error that is no redirection is raised, or returned among `replies` if it came there.
+        """
         nodes = self._nodes
         for _ in range(_HOPS):
-            nodes.refused(refused, place)
-            found = redirection(refused, place)
-            if found is None:
+            nodes.note_refusal(refused, place)
+            target = parse_redirection(refused, place)
+            if target is None:
                 break
-            place = found.place
-            if not found.is_ask and nodes.topology is not None:
-                nodes.topology.move(found.slot, place)
+            place = target.place
+            if not target.is_ask and nodes.topology is not None:
+                nodes.topology.move(target.slot, place)
             lane: Any = nodes.lane(place)
             if wanted is not None:
-                run = partial(lane.run_confirmed, wanted=wanted, asking=found.is_ask)
+                run = partial(lane.run_confirmed, wanted=wanted, asking=target.is_ask)
             else:
-                run = partial(_asked, lane) if found.is_ask else lane.run
+                run = partial(_run_asking, lane) if target.is_ask else lane.run
             try:
                 replies = await run(commands, until - monotonic(), script)
             except ServerError as again:
                 refused, replies = again, None
             except ConnectionLost as lost:
-                raise nodes.lost(lost, place) from None
+                raise nodes.note_lost(lost, place) from None
             else:
                 if type(replies[0]) is not ServerError:
                     return replies
@@ -153,93 +157,105 @@ class Cluster:
         return replies
 
     async def _run_without_key(self, commands: Sequence[Command], topology: Topology, until: float) -> list[Any]:
-        """The replies of one node, any that is well; of all nodes to what looks at all keys, or is for all of them."""
+        """Run commands without a key: on one healthy node, or on all nodes for SCAN and SCRIPT."""
         if commands[0][0] == "SCAN":
-            return await self._scanned(commands[0], topology, until)
+            return await self._scan(commands[0], topology, until)
         if commands[0][0] != "SCRIPT":
-            return await self._run_at(self._nodes.well(topology), commands, until)
-        # What was a primary takes scripts as before, and nobody else may be told where its slots are now.
-        topology = await self._nodes.seen_anew(until - monotonic())
+            return await self._run_at(self._nodes.healthy_primary(topology), commands, until)
+        # A former primary still accepts scripts without an error, so refresh the topology first.
+        topology = await self._nodes.refresh_topology(until - monotonic())
         works = [partial(self._run_at, place, commands, until) for place in topology.primaries]
-        outcomes = await self._side.all(works)
+        outcomes = await self._side.run_all(works)
         failed = [outcome for outcome in outcomes if not isinstance(outcome, list)]
         if failed:
             raise failed[0]
-        return [_of_all(replies) for replies in zip(*outcomes, strict=True)]
+        return [_merge_script_replies(replies) for replies in zip(*outcomes, strict=True)]
 
-    async def _scanned(self, command: Command, topology: Topology, until: float) -> list[Any]:
-        """A SCAN over all nodes, one after the other: the cursor says at which node it goes on, and where."""
+    async def _scan(self, command: Command, topology: Topology, until: float) -> list[Any]:
+        """Run a SCAN over all nodes, one after the other. The cursor encodes the node and the cursor there."""
         places = sorted(topology.primaries)
-        number, cursor = cursor_parts(int(command[1]))
+        number, cursor = split_cursor(int(command[1]))
         if number >= len(places):
             return [[b"0", []]]
         (reply,) = await self._run_at(places[number], [(command[0], cursor, *command[2:])], until)
         if isinstance(reply, list):
-            reply = [b"%d" % cursor_behind(number, int(reply[0]), len(places)), reply[1]]
+            reply = [b"%d" % next_cursor(number, int(reply[0]), len(places)), reply[1]]
         return [reply]
 
     async def run_at(self, place: str, commands: Sequence[Command], timeout_s: float) -> list[Any]:
-        """The same as `run`, on the node at this place. Raises ServerError, ConnectionLost."""
+        """Run commands on the node at this place.
+
+        Raises:
+            ServerError: The node replied with an error to all of them.
+            ConnectionLost: The node did not reply.
+        """
         return await self._run_at(place, commands, monotonic() + timeout_s)
 
     async def _run_at(self, place: str, commands: Sequence[Command], until: float) -> list[Any]:
         try:
             return await self._nodes.lane(place).run(commands, until - monotonic())
         except ConnectionLost as lost:
-            raise self._nodes.lost(lost, place) from None
+            raise self._nodes.note_lost(lost, place) from None
 
-    def _unserved(self) -> ServerError:
-        self._nodes.look(self._reply_timeout_s)
+    def _no_owner(self) -> ServerError:
+        self._nodes.start_refresh(self._reply_timeout_s)
         return ServerError("CLUSTERDOWN", "CLUSTERDOWN no node has the slot of this key")
 
     def node_of(self, commands: Sequence[Command]) -> str:
-        """The place of the node that these commands are for; "" if that is not known, or if it may be any."""
+        """Return the place of the node that the commands go to; "" if it is unknown or may be any."""
         key, topology = key_of(commands[0]), self._nodes.topology
         return "" if key is None or topology is None else topology.owners[slot_of(key)]
 
     async def primaries(self, timeout_s: float) -> dict[str, Transport]:
-        """The transport to each primary, by its place. Raises ServerError, ConnectionLost."""
-        return {place: self._nodes.lane(place) for place in (await self._nodes.known(timeout_s)).primaries}
+        """Return the transport to each primary, by its place.
+
+        Raises:
+            ServerError: A node refused to name the primaries.
+            ConnectionLost: No node replied.
+        """
+        return {place: self._nodes.lane(place) for place in (await self._nodes.get_topology(timeout_s)).primaries}
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The places of all primaries, as far as they are known."""
+        """The places of all known primaries."""
         return () if self._nodes.topology is None else self._nodes.topology.primaries
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet, if the lanes know it."""
+        """Number of calls without a reply so far, if the lanes count them."""
         return self._nodes.calls_count
 
     async def sleep(self, seconds: float) -> None:
         await self._side.sleep(seconds)
 
     async def aclose(self) -> None:
-        """Closes all connections. Nothing can be called afterwards."""
+        """Close all connections. Nothing can be called afterwards."""
         await self._nodes.aclose()
 
     def drop(self) -> None:
-        """Closes what is open, if nobody is left who could, and warns of it."""
+        """Close open connections with a warning, if `aclose` was never called."""
         self._nodes.drop()
 
 
-def _of_all(replies: Sequence[Any]) -> Any:
-    """What all nodes together say to SCRIPT: a refusal if one refuses; a script is known if each of them knows it."""
+def _merge_script_replies(replies: Sequence[Any]) -> Any:
+    """Merge the nodes' replies to SCRIPT: an error if any node has one; a script exists if every node knows it."""
     refused = next((reply for reply in replies if isinstance(reply, ServerError)), None)
     if refused is not None:
         return refused
     return [min(known) for known in zip(*replies, strict=True)] if isinstance(replies[0], list) else replies[0]
 
 
-async def _asked(lane: Transport, commands: Sequence[Command], timeout_s: float, script: Script | None) -> list[Any]:
-    """The replies of a node that is about to have the slot: it answers only those who say that they know.
+async def _run_asking(
+    lane: Transport, commands: Sequence[Command], timeout_s: float, script: Script | None
+) -> list[Any]:
+    """Run commands on a node that is importing the slot. It accepts them only after ASKING.
 
-    The word for it stands in the same write, before MULTI if there are several commands.
+    ASKING goes into the same write, before MULTI if there are several commands.
     """
     until = monotonic() + timeout_s
     is_transaction = len(commands) > 1
     body = (("ASKING",), ("MULTI",), *commands, ("EXEC",)) if is_transaction else (("ASKING",), *commands)
-    read = resp.transaction_answers if is_transaction else resp.answers
+    read = resp.unpack_transaction if is_transaction else resp.check_replies
     outcome = read((await lane.run_independent(body, timeout_s))[1:])
     refusal = resp.refusal(outcome)
     if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:

@@ -1,8 +1,8 @@
-"""The nodes of a cluster: the lane to each, which of them has which slot, and looking around when that changes.
+"""The nodes of a cluster: one lane per node, the owner of each slot, and a refresh when that changes.
 
-What has no answer makes this look around, in the background, until all is answered again or the slots have another
-owner. The lane of a node that has lost its slots is closed then: a call that waits there ends, and is sent again by
-whoever sends it.
+A call without a reply starts a refresh of the topology in the background. It repeats until all nodes answer again or
+their slots have new owners. Then the lane of a node that lost its slots is closed, which ends its pending calls, so
+that the store retries them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
 from redismem.transport.nodes.seeds import Places
 from redismem.transport.nodes.sides import Side
-from redismem.transport.nodes.slots import Topology, apart, is_down
+from redismem.transport.nodes.slots import Topology, is_down, split_place
 
 _PAUSE_S = (0.05, 0.25)
 _LONG_PAUSE_S = (0.5, 1.0)
@@ -25,7 +25,7 @@ _ASKED_COUNT = 2
 
 
 class Nodes:
-    """Named by their places, which are host and port."""
+    """All nodes of a cluster, by place (host and port)."""
 
     def __init__(self, places: Places, side: Side, reply_timeout_s: float) -> None:
         self._places = places
@@ -34,38 +34,48 @@ class Nodes:
         self._lanes: dict[str, Transport] = {}
         self.topology: Topology | None = None
         self._troubled: set[str] = set()
-        """Places that have left a call without an answer, and have not answered since."""
-        self._look_until = 0.0
+        """Places of nodes that left a call without a reply, and have not answered since."""
+        self._refresh_until = 0.0
         self._is_closed = False
 
     def lane(self, place: str) -> Transport:
-        """The transport to one node."""
+        """Return the transport to one node."""
         lane = self._lanes.get(place)
-        return self._begun(place) if lane is None else lane
+        return self._open_lane(place) if lane is None else lane
 
-    def _begun(self, place: str) -> Transport:
+    def _open_lane(self, place: str) -> Transport:
         if self._is_closed:
             raise RuntimeError("this memory is closed")
-        return self._lanes.setdefault(place, self._side.lane(self._places.at(*apart(place))))
+        return self._lanes.setdefault(place, self._side.lane(self._places.at(*split_place(place))))
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet, if the lanes know it."""
+        """Number of calls without a reply so far, if the lanes count them."""
         return sum(lane.calls_count for lane in self._lanes.values())
 
-    async def known(self, timeout_s: float) -> Topology:
-        """Which node has which slot. Raises ServerError, ConnectionLost if nobody says so."""
+    async def get_topology(self, timeout_s: float) -> Topology:
+        """Return the topology, asking for it if it is unknown.
+
+        Raises:
+            ServerError: A node refused to tell.
+            ConnectionLost: No node replied.
+        """
         if self.topology is None:
             try:
-                await self._side.shared(partial(self._discover, timeout_s), timeout_s)
+                await self._side.run_shared(partial(self._discover, timeout_s), timeout_s)
             except ConnectionLost as lost:
-                lost.place = ""  # no node of several, but all that are named
+                lost.place = ""  # all seeds failed, not one node
                 raise
         assert self.topology is not None
         return self.topology
 
-    async def seen_anew(self, timeout_s: float) -> Topology:
-        """The same, asked for now. Raises ServerError, ConnectionLost."""
+    async def refresh_topology(self, timeout_s: float) -> Topology:
+        """Ask for the topology now, and return it.
+
+        Raises:
+            ServerError: A node refused to tell.
+            ConnectionLost: No node replied.
+        """
         await self._refresh(timeout_s)
         assert self.topology is not None
         return self.topology
@@ -74,93 +84,95 @@ class Nodes:
         if self.topology is None:
             await self._refresh(timeout_s)
 
-    def well(self, topology: Topology) -> str:
-        """The place of a primary that has answered everything of late, if there is one."""
+    def healthy_primary(self, topology: Topology) -> str:
+        """Return the place of a primary without trouble, or else of any primary."""
         return next((place for place in topology.primaries if place not in self._troubled), topology.primaries[0])
 
     def is_troubled(self, place: str) -> bool:
-        """Whether it has left a call without an answer of late."""
+        """True if the node recently left a call without a reply."""
         return place in self._troubled
 
-    def lost(self, lost: ConnectionLost, place: str) -> ConnectionLost:
-        """Notes that a node has not answered, and looks around."""
+    def note_lost(self, lost: ConnectionLost, place: str) -> ConnectionLost:
+        """Note that a node did not reply, start a refresh, and return the error with the node's place."""
         lost.place = place
         self._troubled.add(place)
-        self.look(self._reply_timeout_s)
+        self.start_refresh(self._reply_timeout_s)
         return lost
 
-    def refused(self, refusal: ServerError, place: str) -> None:
-        """What a node says that is not, or not yet, what the others take it for.
+    def note_refusal(self, refusal: ServerError, place: str) -> None:
+        """Start a refresh if an error means that the topology is out of date.
 
-        Raises ConnectionLost if it takes nothing since others are away: it is of no more use than one that is away.
+        Raises:
+            ConnectionLost: The node rejects all calls because the cluster is down; it counts as down itself.
         """
         if refusal.word == "MOVED":
-            self.look(0)
+            self.start_refresh(0)
         elif is_down(refusal):
             lost = ConnectionLost(refusal.word, sent=False)
             lost.place = place
-            self.look(self._reply_timeout_s)
+            self.start_refresh(self._reply_timeout_s)
             raise lost from None
         elif refusal.word in ("CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"):
-            self.look(self._reply_timeout_s)
+            self.start_refresh(self._reply_timeout_s)
 
-    def look(self, for_s: float) -> None:
-        """Looks around in the background, for so long at least; once in any case."""
-        self._look_until = max(self._look_until, monotonic() + for_s)
+    def start_refresh(self, for_s: float) -> None:
+        """Refresh the topology in the background, for at least `for_s` seconds, and at least once."""
+        self._refresh_until = max(self._refresh_until, monotonic() + for_s)
         if not self._is_closed:
-            self._side.later(self._look_around)
+            self._side.run_in_background(self._keep_refreshing)
 
-    async def _look_around(self) -> None:
+    async def _keep_refreshing(self) -> None:
         try:
             while not self._is_closed:
-                # Whoever calls is told what is wrong; the next look asks others.
+                # The callers get the errors; the next round asks other nodes.
                 with contextlib.suppress(ServerError, ConnectionLost):
                     await self._refresh(self._reply_timeout_s)
-                hurries = monotonic() < self._look_until
-                if not hurries and await self._is_all_well():
+                is_urgent = monotonic() < self._refresh_until
+                if not is_urgent and await self._is_all_healthy():
                     return
-                await self._side.sleep(random.uniform(*(_PAUSE_S if hurries else _LONG_PAUSE_S)))
+                await self._side.sleep(random.uniform(*(_PAUSE_S if is_urgent else _LONG_PAUSE_S)))
         except RuntimeError:
-            if not self._is_closed:  # meanwhile, which is no trouble
+            if not self._is_closed:  # else it was closed meanwhile
                 raise
 
-    async def _is_all_well(self) -> bool:
-        """Whether all nodes with slots answer. Those that do are troubled no more."""
+    async def _is_all_healthy(self) -> bool:
+        """Ping the troubled nodes, and clear those that answer. Return True if none is left."""
         asked = sorted(self._troubled)
-        outcomes = await self._side.all([partial(self._pinged, place) for place in asked])
+        outcomes = await self._side.run_all([partial(self._ping, place) for place in asked])
         for place, outcome in zip(asked, outcomes, strict=True):
             if not isinstance(outcome, ConnectionLost):
                 self._troubled.discard(place)
         return not self._troubled
 
-    async def _pinged(self, place: str) -> None:
-        """Raises ServerError, ConnectionLost. One that has lost its slots is not asked: nobody waits for it."""
+    async def _ping(self, place: str) -> None:
+        """Ping a node, unless it lost its slots: then no call waits for it. Raises ServerError, ConnectionLost."""
         if self.topology is None or place in self.topology.primaries:
             await self.lane(place).run_independent([("PING",)], self._reply_timeout_s)
 
     async def _refresh(self, timeout_s: float) -> None:
-        """Asks some nodes; what the first one says counts. Raises ServerError, ConnectionLost."""
+        """Ask several nodes for the topology, and take the first reply. Raises ServerError, ConnectionLost."""
         asked = [seed.place for seed in self._places.seeds]
         if (known := self.topology) is not None:
             well = [place for place in known.primaries if place not in self._troubled]
-            asked = [place for places in (well, known.replicas, asked) for place in _some(places)]
-        found = (await self._side.answers([partial(self._seen_by, place, timeout_s) for place in set(asked)]))[0]
-        self.topology = found
+            asked = [place for places in (well, known.replicas, asked) for place in _sample(places)]
+        works = [partial(self._ask_node, place, timeout_s) for place in set(asked)]
+        topology = (await self._side.first_results(works))[0]
+        self.topology = topology
         for place, lane in list(self._lanes.items()):
-            if place in found.primaries:
+            if place in topology.primaries:
                 continue
-            # A troubled one has lost its slots to another: who waits there waits in vain.
+            # The slots of a troubled node have a new owner: its pending calls would wait in vain.
             if self._side.drop(lane, may_wait=place not in self._troubled):
                 self._lanes.pop(place, None)
 
-    async def _seen_by(self, place: str, timeout_s: float) -> Topology:
+    async def _ask_node(self, place: str, timeout_s: float) -> Topology:
         (answer,) = await self.lane(place).run_independent([("CLUSTER", "SLOTS")], timeout_s)
         if isinstance(answer, ServerError):
             raise answer
         return Topology.read(answer, place)
 
     async def aclose(self) -> None:
-        """Closes all lanes. Nothing can be called afterwards."""
+        """Close all lanes. Nothing can be called afterwards."""
         self._is_closed = True
         await self._side.end()
         lanes, self._lanes = self._lanes, {}
@@ -168,11 +180,11 @@ class Nodes:
             await lane.aclose()
 
     def drop(self) -> None:
-        """Closes what is open, if nobody is left who could, and warns of it."""
+        """Close open connections with a warning, if `aclose` was never called."""
         self._is_closed = True
         for lane in self._lanes.values():
             lane.drop()
 
 
-def _some(places: Sequence[str]) -> list[str]:
+def _sample(places: Sequence[str]) -> list[str]:
     return random.sample(list(places), min(_ASKED_COUNT, len(places)))

@@ -1,7 +1,7 @@
-"""A primary that sentinels know: they are asked where it is before each connection, and now and then.
+"""A primary behind sentinels: they are asked for its address before each connection, and regularly.
 
-A connection to what is no primary any more, by its own word, is given up before anything is sent there. Sentinels are
-asked all at once, and the one that knows of the latest failover is believed; what they answer, redis-py reads.
+A connection to a node that says it is no primary is closed before anything is sent. All sentinels are asked at once,
+and the one that knows the latest failover wins. redis-py parses their replies.
 """
 
 from __future__ import annotations
@@ -27,34 +27,39 @@ from redismem.transport.nodes.sides import LoopSide, Side, ThreadSide
 from redismem.transport.resp import Outcome
 from redismem.transport.url import Address
 
-# Sentinels that have not heard of a failover yet answer as soon as those that have.
+# Sentinels that do not know of a failover yet answer as fast as the others.
 _GRACE_S = 0.05
-# A deposed primary that is cut off from the sentinels goes on answering.
-_LOOK_EVERY_S = 1.0
-# While they are at it, what the old primary takes is lost.
-_LOOK_SOON_S = 0.1
+# A deposed primary that is cut off from the sentinels still answers.
+_CHECK_EVERY_S = 1.0
+# Writes to the old primary during a failover are lost.
+_CHECK_SOON_S = 0.1
 _ANSWER_S = 0.5
 
 
 class Sentinels:
-    """Where the primary is, as they say."""
+    """Asks the sentinels for the address of the primary."""
 
     def __init__(self, places: Places, side: Side) -> None:
         self._places = places
         self._side = side
         self._lanes = [side.lane(seed) for seed in places.seeds]
-        self._look_at = monotonic() + _LOOK_EVERY_S
+        self._check_at = monotonic() + _CHECK_EVERY_S
 
     async def primary(self, timeout_s: float) -> Address:
-        """Raises ServerError, ConnectionLost."""
-        works = [partial(self._asked, number, timeout_s) for number in range(len(self._lanes))]
-        found = await self._side.answers(works, _GRACE_S)
-        if any("failover_in_progress" in state["flags"] for state in found):
-            self.look_soon()
-        latest = max(found, key=lambda state: int(state["config-epoch"]))
+        """Return the address of the primary.
+
+        Raises:
+            ServerError: The sentinels refused to tell.
+            ConnectionLost: No sentinel replied.
+        """
+        works = [partial(self._ask, number, timeout_s) for number in range(len(self._lanes))]
+        states = await self._side.first_results(works, _GRACE_S)
+        if any("failover_in_progress" in state["flags"] for state in states):
+            self.check_soon()
+        latest = max(states, key=lambda state: int(state["config-epoch"]))
         return self._places.at(latest["ip"], latest["port"])
 
-    async def _asked(self, number: int, timeout_s: float) -> dict[str, Any]:
+    async def _ask(self, number: int, timeout_s: float) -> dict[str, Any]:
         try:
             (answer,) = await self._lanes[number].run([("SENTINEL", "MASTER", self._places.service)], timeout_s)
         except ConnectionLost as lost:
@@ -65,32 +70,32 @@ class Sentinels:
         state: dict[str, Any] = parse_sentinel_master(answer)  # type: ignore[no-untyped-call]
         return state
 
-    def look_soon(self) -> None:
-        """Who has been let in by what stood still meanwhile may be let in by what is the primary no more."""
-        self._look_at = min(self._look_at, monotonic() + _LOOK_SOON_S)
+    def check_soon(self) -> None:
+        """Check soon: a node that stalled during a failover may accept a connection as if it were still the primary."""
+        self._check_at = min(self._check_at, monotonic() + _CHECK_SOON_S)
 
-    def is_time_to_look(self) -> bool:
-        """Whether nobody has looked for a while; who is told so looks."""
+    def is_check_due(self) -> bool:
+        """True if the caller must check the primary now, because the last check is too old."""
         now = monotonic()
-        if now < self._look_at:
+        if now < self._check_at:
             return False
-        self._look_at = now + random.uniform(_LOOK_EVERY_S / 2, _LOOK_EVERY_S)
+        self._check_at = now + random.uniform(_CHECK_EVERY_S / 2, _CHECK_EVERY_S)
         return True
 
     async def aclose(self) -> None:
-        """Closes the connections to them."""
+        """Close the connections to the sentinels."""
         for lane in self._lanes:
             await lane.aclose()
 
     def drop(self) -> None:
-        """Closes what is open, if nobody is left who could."""
+        """Close open connections to the sentinels, if `aclose` was never called."""
         for lane in self._lanes:
             if isinstance(lane, Lane):
                 lane.drop()
 
 
 class SentinelLane(Lane):
-    """A lane to the primary, wherever it is."""
+    """A lane to the current primary."""
 
     def __init__(self, places: Places, *, stall_s: float) -> None:
         super().__init__(places.seeds[0], stall_s=stall_s)
@@ -100,47 +105,47 @@ class SentinelLane(Lane):
         self.place = BEHIND_SENTINELS + places.place
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
-        if self._sentinels.is_time_to_look():
-            self._side.later(self._look)
+        if self._sentinels.is_check_due():
+            self._side.run_in_background(self._check_primary)
         return super().run(commands, timeout_s, script)
 
     def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
-        if self._sentinels.is_time_to_look():
-            self._side.later(self._look)
+        if self._sentinels.is_check_due():
+            self._side.run_in_background(self._check_primary)
         return super().send(content, reply_count, timeout_s)
 
-    def _another(self, stall_s: float) -> Lane:
+    def _new_lane(self, stall_s: float) -> Lane:
         return SentinelLane(self._places, stall_s=stall_s)
 
-    async def _look(self) -> None:
+    async def _check_primary(self) -> None:
         connection, place = self._connection, self.place
         try:
             address = await self._sentinels.primary(_ANSWER_S)
         except (ServerError, ConnectionLost):
-            return  # the primary may be well all the same
+            return  # the primary may be up all the same
         if connection is not None and address.place != place:
             connection.lose(RECONNECTING)
 
-    async def _found(self) -> Address:
+    async def _find_address(self) -> Address:
         address = await self._sentinels.primary(min(_ANSWER_S, self._stall_s))
-        self._sentinels.look_soon()
+        self._sentinels.check_soon()
         self.place = address.place
         return address
 
     async def aclose(self) -> None:
-        """Gives up what is on its way. Nothing can be called afterwards."""
+        """End all pending calls. Nothing can be called afterwards."""
         await self._side.end()
         await super().aclose()
         await self._sentinels.aclose()
 
     def drop(self) -> None:
-        """Closes what is open, if nobody is left who could, and warns of it."""
+        """Close open connections with a warning, if `aclose` was never called."""
         super().drop()
         self._sentinels.drop()
 
 
 class BlockingSentinelLane(BlockingLane):
-    """The same for blocking callers."""
+    """A lane to the current primary, for blocking callers."""
 
     def __init__(self, places: Places, *, max_connections: int) -> None:
         super().__init__(places.seeds[0], max_connections=max_connections)
@@ -149,25 +154,25 @@ class BlockingSentinelLane(BlockingLane):
         self.place = BEHIND_SENTINELS + places.place
 
     def _call(self, content: bytes, reply_count: int, read: Callable[[list[Any]], Outcome], until: float) -> Outcome:
-        if self._sentinels.is_time_to_look():
-            self._side.later(self._look)
+        if self._sentinels.is_check_due():
+            self._side.run_in_background(self._check_primary)
         return super()._call(content, reply_count, read, until)
 
-    async def _look(self) -> None:
+    async def _check_primary(self) -> None:
         try:
             self.place = (await self._sentinels.primary(_ANSWER_S)).place
         except (ServerError, ConnectionLost):
-            return  # the primary may be well all the same
+            return  # the primary may be up all the same
         except RuntimeError:
             if not self._is_closed:
                 raise
 
-    def _found(self, until: float) -> Address:
+    def _find_address(self, until: float) -> Address:
         address = finished(self._sentinels.primary(max(0.001, min(_ANSWER_S, until - monotonic()))))
         self.place = address.place
         return address
 
     async def aclose(self) -> None:
-        """Closes what is idle, and the rest when its call is over. Nothing can be called afterwards."""
+        """Close idle connections; others close after their call. Nothing can be called afterwards."""
         await super().aclose()
         await self._sentinels.aclose()

@@ -1,6 +1,6 @@
-"""What differs between asyncio and blocking callers if there are several nodes: everything else is written once.
+"""Concurrency for transports to several nodes: tasks for asyncio, threads for blocking callers.
 
-For asyncio things are done in tasks of the running event loop, for blocking callers in threads.
+All other code of these transports exists only once.
 """
 
 from __future__ import annotations
@@ -29,39 +29,40 @@ _FAILURES = (ServerError, ConnectionLost)
 
 
 class Side(Protocol):
-    """Where work of several nodes is done."""
+    """Runs work on several nodes."""
 
     @property
     def blocks(self) -> bool:
-        """Whether its methods block and never suspend."""
+        """True if the methods block and never suspend."""
 
     def lane(self, address: Address) -> Transport:
-        """A transport to one node, not connected yet."""
+        """Return a transport to one node, not connected yet."""
 
     def drop(self, lane: Transport, *, may_wait: bool) -> bool:
-        """Begins to close a lane that nobody needs any more. False if calls are on their way, and may be waited for."""
+        """Begin to close an unused lane. Return False if calls are pending and `may_wait` is set."""
 
-    async def all(self, works: Sequence[Work[T]]) -> list[T | Failure]:
-        """Does all at once: what each gave, or how it failed."""
+    async def run_all(self, works: Sequence[Work[T]]) -> list[T | Failure]:
+        """Run all works at once. Return the result or the error of each."""
 
-    async def answers(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
-        """Does all at once: what the first gave, and others within `grace_s` of it. Raises if none gave anything."""
+    async def first_results(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
+        """Run all works at once. Return the first result, and others within `grace_s` of it. Raises if all works
+        fail."""
 
-    async def shared(self, work: Work[None], timeout_s: float) -> None:
-        """Does it for all who ask for it meanwhile; the work looks first whether it is done."""
+    async def run_shared(self, work: Work[None], timeout_s: float) -> None:
+        """Run the work once for all concurrent callers. The work first checks if it is still needed."""
 
-    def later(self, work: Work[None]) -> None:
-        """Does it in the background, unless something is done there already."""
+    def run_in_background(self, work: Work[None]) -> None:
+        """Run the work in the background, unless some work runs there already."""
 
     async def sleep(self, seconds: float) -> None:
-        """Waits."""
+        """Wait."""
 
     async def end(self) -> None:
-        """Gives up what is done in the background."""
+        """Cancel the work in the background."""
 
 
 class LoopSide:
-    """The side of asyncio: work is done in tasks of the running event loop."""
+    """The side of asyncio: tasks of the running event loop."""
 
     blocks = False
 
@@ -72,33 +73,34 @@ class LoopSide:
         self._closing: set[asyncio.Task[None]] = set()
 
     def lane(self, address: Address) -> Transport:
-        """A transport to one node, not connected yet."""
+        """Return a transport to one node, not connected yet."""
         return Lane(address, stall_s=self._stall_s)
 
     def drop(self, lane: Transport, *, may_wait: bool) -> bool:
-        """Begins to close a lane that nobody needs any more. False if calls are on their way, and may be waited for."""
+        """Begin to close an unused lane. Return False if calls are pending and `may_wait` is set."""
         assert isinstance(lane, Lane)
         if may_wait and lane.calls_count:
             return False
-        # Not in the task of whoever looks around: that may be given up in the middle of it.
+        # in its own task: the caller's may be cancelled half way
         closing = asyncio.get_running_loop().create_task(lane.aclose())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         return True
 
-    async def all(self, works: Sequence[Work[T]]) -> list[T | Failure]:
-        """Does all at once: what each gave, or how it failed."""
-        found: list[T | Failure] = []
+    async def run_all(self, works: Sequence[Work[T]]) -> list[T | Failure]:
+        """Run all works at once. Return the result or the error of each."""
+        results: list[T | Failure] = []
         for outcome in await asyncio.gather(*(work() for work in works), return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, _FAILURES):
                 raise outcome
-            found.append(outcome)
-        return found
+            results.append(outcome)
+        return results
 
-    async def answers(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
-        """Does all at once: what the first gave, and others within `grace_s` of it. Raises if none gave anything."""
+    async def first_results(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
+        """Run all works at once. Return the first result, and others within `grace_s` of it. Raises if all works
+        fail."""
         waiting = {asyncio.create_task(work()) for work in works}
-        found: list[T] = []
+        results: list[T] = []
         failure: BaseException | None = None
         until: float | None = None
         try:
@@ -107,28 +109,30 @@ class LoopSide:
                 done, waiting = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     if (failed := task.exception()) is None:
-                        found.append(task.result())
+                        results.append(task.result())
                     elif isinstance(failed, _FAILURES):
                         failure = failed
                     else:
                         raise failed
-                if found and until is None:
+                if results and until is None:
                     until = monotonic() + grace_s
         finally:
             for task in waiting:
                 task.cancel()
-        if not found:
+        if not results:
             raise failure or ConnectionLost("TimeoutError", sent=False)
-        return found
+        return results
 
-    async def shared(self, work: Work[None], timeout_s: float) -> None:
-        """Does it for all who ask for it meanwhile; the work looks first whether it is done."""
+    async def run_shared(self, work: Work[None], timeout_s: float) -> None:
+        """Run the work once for all concurrent callers. The work first checks if it is still needed."""
         task = self._shared
         limit_s: float | None = timeout_s
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
             task = self._shared = asyncio.get_running_loop().create_task(work())
-            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may be left to see it
-            limit_s = None  # the work keeps to the time of who began it, and says why it has failed
+            task.add_done_callback(
+                lambda ended: ended.cancelled() or ended.exception()
+            )  # else asyncio logs an unseen error
+            limit_s = None  # the work has its own timeout, and its error says more
         try:
             async with asyncio.timeout(limit_s):
                 await asyncio.shield(task)
@@ -140,8 +144,8 @@ class LoopSide:
                 raise
             raise ConnectionLost("closed", sent=False) from None
 
-    def later(self, work: Work[None]) -> None:
-        """Does it in the background, unless something is done there already."""
+    def run_in_background(self, work: Work[None]) -> None:
+        """Run the work in the background, unless some work runs there already."""
         loop = asyncio.get_running_loop()
         if self._task is None or self._task.done() or self._task.get_loop() is not loop:
             self._task = loop.create_task(work())
@@ -150,7 +154,7 @@ class LoopSide:
         await asyncio.sleep(seconds)
 
     async def end(self) -> None:
-        """Gives up what is done in the background."""
+        """Cancel the work in the background."""
         here = asyncio.get_running_loop()
         tasks = [task for task in (self._task, self._shared) if task is not None]
         self._task = self._shared = None
@@ -158,7 +162,7 @@ class LoopSide:
             if task.get_loop() is here:
                 task.cancel()
             else:
-                with contextlib.suppress(RuntimeError):  # that loop is closed, and nothing is done there any more
+                with contextlib.suppress(RuntimeError):  # a closed loop runs nothing
                     task.get_loop().call_soon_threadsafe(task.cancel)
         ending = [task for task in (*tasks, *self._closing) if task.get_loop() is here]
         if ending:
@@ -166,7 +170,7 @@ class LoopSide:
 
 
 class ThreadSide:
-    """The side of blocking callers: threads. A process that was forked off has none of them, and begins its own."""
+    """The side of blocking callers: threads. A forked process starts its own."""
 
     blocks = True
 
@@ -176,31 +180,32 @@ class ThreadSide:
         self._lock, self._pid = threading.Lock(), os.getpid()
 
     def lane(self, address: Address) -> Transport:
-        """A transport to one node, not connected yet."""
+        """Return a transport to one node, not connected yet."""
         return BlockingLane(address, max_connections=self._max_connections)
 
     def drop(self, lane: Transport, *, may_wait: bool) -> bool:
-        """Closes what is idle there, and the rest when its call is over: nobody has to wait for it."""
+        """Close the lane's idle connections; others close after their call."""
         del may_wait
         assert isinstance(lane, BlockingLane)
         lane.retire()
         return True
 
-    async def all(self, works: Sequence[Work[T]]) -> list[T | Failure]:
-        """Does all at once: what each gave, or how it failed."""
-        outcomes = self._begun(works)
-        found: dict[int, T | Failure] = {}
-        while len(found) < len(works):
+    async def run_all(self, works: Sequence[Work[T]]) -> list[T | Failure]:
+        """Run all works at once. Return the result or the error of each."""
+        outcomes = self._start_threads(works)
+        results: dict[int, T | Failure] = {}
+        while len(results) < len(works):
             at, outcome = outcomes.get()
             if isinstance(outcome, BaseException) and not isinstance(outcome, _FAILURES):
                 raise outcome
-            found[at] = outcome
-        return [found[at] for at in range(len(works))]
+            results[at] = outcome
+        return [results[at] for at in range(len(works))]
 
-    async def answers(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
-        """Does all at once: what the first gave, and others within `grace_s` of it. Raises if none gave anything."""
-        outcomes = self._begun(works)
-        found: list[T] = []
+    async def first_results(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
+        """Run all works at once. Return the first result, and others within `grace_s` of it. Raises if all works
+        fail."""
+        outcomes = self._start_threads(works)
+        results: list[T] = []
         failure: BaseException | None = None
         until: float | None = None
         for _ in works:
@@ -210,21 +215,21 @@ class ThreadSide:
             except queue.Empty:
                 break
             if not isinstance(outcome, BaseException):
-                found.append(outcome)
+                results.append(outcome)
                 until = monotonic() + grace_s if until is None else until
             elif isinstance(outcome, _FAILURES):
                 failure = outcome
             else:
                 raise outcome
-        if not found:
+        if not results:
             raise failure or ConnectionLost("TimeoutError", sent=False)
-        return found
+        return results
 
     @staticmethod
-    def _begun(works: Sequence[Work[Any]]) -> queue.SimpleQueue[tuple[int, Any]]:
-        """Begins all of them; where each stands, and what it gave or raised, comes out as they end.
+    def _start_threads(works: Sequence[Work[Any]]) -> queue.SimpleQueue[tuple[int, Any]]:
+        """Start a thread per work. The queue yields the position and the result or error of each.
 
-        One that the system has no thread for is done here.
+        Works for which the system has no thread run in the caller's.
         """
         outcomes: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
 
@@ -241,9 +246,9 @@ class ThreadSide:
                 one(at, work)
         return outcomes
 
-    async def shared(self, work: Work[None], timeout_s: float) -> None:
-        """Does it for all who ask for it meanwhile; the work looks first whether it is done."""
-        if self._pid != os.getpid():  # a thread of the parent may have been at it, which is not here to end
+    async def run_shared(self, work: Work[None], timeout_s: float) -> None:
+        """Run the work once for all concurrent callers. The work first checks if it is still needed."""
+        if self._pid != os.getpid():  # a thread of the parent may hold the lock, and does not exist here
             self._lock, self._pid = threading.Lock(), os.getpid()
         lock = self._lock
         if not lock.acquire(timeout=timeout_s):
@@ -253,11 +258,11 @@ class ThreadSide:
         finally:
             lock.release()
 
-    def later(self, work: Work[None]) -> None:
-        """Does it in the background, unless something is done there already, or the system has no thread for it."""
+    def run_in_background(self, work: Work[None]) -> None:
+        """Run the work in the background, unless some work runs there already or the system has no thread."""
         if self._thread is None or not self._thread.is_alive():
             thread = threading.Thread(target=lambda: finished(work()), name="redismem-nodes", daemon=True)
-            with contextlib.suppress(RuntimeError):  # whoever asks next tries again
+            with contextlib.suppress(RuntimeError):  # the next call tries again
                 thread.start()
                 self._thread = thread
 
@@ -265,4 +270,4 @@ class ThreadSide:
         time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
 
     async def end(self) -> None:
-        """Nothing: what is done in the background ends when it sees that all is closed."""
+        """Do nothing: work in the background ends by itself after a close."""

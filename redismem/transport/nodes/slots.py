@@ -1,6 +1,6 @@
-"""Which node of a cluster has which slot, and where a redirection points. No I/O; redis-py reads CLUSTER SLOTS.
+"""The owner of each slot of a cluster, and redirections. No I/O; redis-py parses CLUSTER SLOTS.
 
-A node is named by its place: host and port, as in `127.0.0.1:7000` or `[::1]:7000`.
+A node is identified by its place: host and port, as in `127.0.0.1:7000` or `[::1]:7000`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from redismem.transport.url import place_at
 
 SLOTS_COUNT = 16_384
 _REMEMBERED_COUNT = 8_192
-_KEYS_COUNT_AT = 2  # of EVALSHA: its hash, the number of keys, the keys
-# Commands without a key; all others have it behind their name.
+_KEYS_COUNT_AT = 2  # EVALSHA, hash, number of keys, keys
+# All other commands have their first key right after their name.
 _WITHOUT_A_KEY = frozenset(
     ["PING", "TIME", "ECHO", "SCAN", "SCRIPT", "INFO", "CONFIG", "CLUSTER", "CLIENT", "ACL", "ROLE", "DBSIZE", "WAIT"]
 )
-# The number of nodes that a cursor of all of them has room for.
+# Largest number of nodes that a cursor over all nodes can encode.
 _NODES_LIMIT = 1_024
 
 
 def key_of(command: Command) -> bytes | str | int | None:
-    """The first key of a command; None if it has none."""
+    """Return the first key of a command; `None` if it has none."""
     name = command[0]
     if name == "EVALSHA":
         return command[_KEYS_COUNT_AT + 1] if command[_KEYS_COUNT_AT] else None
@@ -39,31 +39,32 @@ def key_of(command: Command) -> bytes | str | int | None:
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
 def slot_of(key: bytes | str | int) -> int:
-    """The slot of a key: that of its hash tag, if it has one."""
+    """Return the slot of a key, which depends only on its hash tag if it has one."""
     return key_slot(key if type(key) is bytes else str(key).encode())
 
 
 @dataclass(slots=True)
 class Topology:
-    """The cluster as one of its nodes sees it. What a redirection says is put right in it at once."""
+    """The cluster as one of its nodes sees it, updated at once by redirections."""
 
     owners: list[str]
-    """The place of the primary of each slot; "" for a slot that nobody has."""
+    """The place of the primary of each slot; "" for a slot without a node."""
     primaries: tuple[str, ...]
     """The places of the primaries, in the order of their first slots."""
     replicas: tuple[str, ...]
 
     @classmethod
     def read(cls, answer: Any, asked: str) -> Topology:
-        """Out of the answer that the node at this place gave to CLUSTER SLOTS.
+        """Parse the reply to CLUSTER SLOTS of the node at `asked`.
 
-        Raises ServerError for the answer of a node that knows of no slots: it is new, or was left alone.
+        Raises:
+            ServerError: The node knows no slots, because it is new or isolated.
         """
         owners = [""] * SLOTS_COUNT
         primaries: dict[str, None] = {}
         replicas: dict[str, None] = {}
-        # A node that does not know its own host is where it was asked.
-        shards = parse_cluster_slots(answer, current_host=apart(asked)[0])
+        # A node that does not know its own host gets the host it was asked at.
+        shards = parse_cluster_slots(answer, current_host=split_place(asked)[0])
         for (first, last), shard in sorted(shards.items()):
             primary = place_at(*shard["primary"])
             primaries[primary] = None
@@ -74,49 +75,49 @@ class Topology:
         return cls(owners, tuple(primaries), tuple(replicas))
 
     def move(self, slot: int, place: str) -> None:
-        """A node has said that this one has the slot now."""
+        """Set the owner of a slot."""
         self.owners[slot] = place
         if place not in self.primaries:
             self.primaries += (place,)
 
 
 class Redirection(NamedTuple):
-    """`MOVED`: the node at this place has the slot. `ASK`: it is about to have it, and has what is moved already."""
+    """MOVED: the node at this place owns the slot. ASK: it is importing the slot, and has some of the keys."""
 
     slot: int
     place: str
     is_ask: bool
 
 
-def redirection(refusal: ServerError, asked: str) -> Redirection | None:
-    """Where a call that the node at `asked` has refused is to go instead; None for another refusal."""
+def parse_redirection(refusal: ServerError, asked: str) -> Redirection | None:
+    """Return the redirection in an error of the node at `asked`; `None` for any other error."""
     words = refusal.text.split(" ")
     if refusal.word not in ("MOVED", "ASK") or len(words) != 3:
         return None
     host, _, port = words[2].rpartition(":")
     if not words[1].isdecimal() or int(words[1]) >= SLOTS_COUNT or not port.isdecimal():
         return None
-    return Redirection(int(words[1]), place_at(host or apart(asked)[0], int(port)), refusal.word == "ASK")
+    return Redirection(int(words[1]), place_at(host or split_place(asked)[0], int(port)), refusal.word == "ASK")
 
 
 def is_down(refusal: ServerError) -> bool:
-    """Whether a node says that it takes no calls since the cluster as a whole is down; not that a slot has no node."""
+    """True if the node rejects all calls because the cluster is down, not just because a slot has no node."""
     return refusal.word == "CLUSTERDOWN" and "cluster is down" in refusal.text
 
 
-def apart(place: str) -> tuple[str, int]:
-    """The host and the port of a place."""
+def split_place(place: str) -> tuple[str, int]:
+    """Return the host and the port of a place."""
     host, _, port = place.rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def cursor_parts(cursor: int) -> tuple[int, int]:
-    """A cursor over all nodes: the number of the node, and the cursor there."""
+def split_cursor(cursor: int) -> tuple[int, int]:
+    """Split a cursor over all nodes into the node's number and its own cursor."""
     return cursor % _NODES_LIMIT, cursor // _NODES_LIMIT
 
 
-def cursor_behind(number: int, cursor: int, nodes_count: int) -> int:
-    """The cursor over all nodes that goes on where a node's own ended; 0 if that was the last."""
+def next_cursor(number: int, cursor: int, nodes_count: int) -> int:
+    """Return the next cursor over all nodes; 0 after the last node."""
     if cursor:
         return cursor * _NODES_LIMIT + number
     return number + 1 if number + 1 < nodes_count else 0

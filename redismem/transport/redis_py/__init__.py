@@ -1,1 +1,1 @@
-"""Calls over a redis-py client, one of the caller's, or the embedded store."""
+"""Calls over a redis-py client: a client that the caller provides, or the embedded store."""

@@ -1,4 +1,4 @@
-"""Calls over a redis-py client: one of ours, one that the caller brings, or fakeredis'."""
+"""Calls over a redis-py client: one of redismem's, one that the caller provides, or fakeredis."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from redismem.transport.redis_py import given_client
 from redismem.transport.redis_py.replies import (
     check_replicas,
     server_error,
-    taken_apart,
-    translated,
+    split_replies,
+    translate_errors,
     with_wait,
     word_of,
 )
 from redismem.transport.replicas import Wanted
-from redismem.transport.resp import unloadable
+from redismem.transport.resp import load_failure
 
 
-def _loading(script: Script) -> Command:
-    # "SCRIPT LOAD" as one word: so redis-py's cluster client sends it to every primary.
+def _load_command(script: Script) -> Command:
+    # As one word, redis-py's cluster client sends it to every primary.
     return ("SCRIPT LOAD", script.source)
 
 
-# What redis-py raises when the outcome is unknown. AttributeError and TypeError come out of its cluster client while
-# slots move.
+# Errors of redis-py that leave the outcome unknown. Its cluster client raises AttributeError and TypeError while slots
+# move.
 _LOST = (redis.exceptions.RedisError, OSError, TimeoutError, AttributeError, TypeError)
 
 
@@ -46,7 +46,7 @@ def _options(max_connections: int, reply_timeout_s: float, retry: Any) -> dict[s
         "socket_timeout": reply_timeout_s,
         "socket_connect_timeout": reply_timeout_s,
         "socket_keepalive": True,
-        # redis-py would repeat writes whose reply was lost, without an id.
+        # redis-py's own retry would repeat writes without an id.
         "retry": retry,
     }
 
@@ -64,26 +64,30 @@ class RedisPy:
         self._client = client
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
-        # A client of the caller's repeats by itself what was not answered, unless he forbade it.
+        # A client that the caller provides retries by itself, unless it is configured not to.
         self.repeats = not owned
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> RedisPy:
-        """A client of our own. Raises InvalidSettings for a URL that redis-py does not understand."""
+        """Return a transport with a client of its own.
+
+        Raises:
+            InvalidSettings: redis-py does not understand the URL.
+        """
         options = _options(max_connections, reply_timeout_s, redis.asyncio.retry.Retry(NoBackoff(), 0))
         try:
             pool = redis.asyncio.BlockingConnectionPool.from_url(url, **options)
         except ValueError:  # its text repeats parts of the URL, which may hold a password
-            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
+            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not valid") from None
         return cls(redis.asyncio.Redis(connection_pool=pool), owned=True)
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         try:
             async with asyncio.timeout(timeout_s):
-                answers = await self._sent(commands)
+                answers = await self._execute(commands)
                 if script is not None and word_of(answers) == "NOSCRIPT":
                     await self._load(script)
-                    answers = await self._sent(commands)
+                    answers = await self._execute(commands)
         except _LOST as error:
             raise await self._failure(error) from None
         if word_of(answers) == "READONLY":
@@ -97,7 +101,7 @@ class RedisPy:
         except _LOST as error:
             raise await self._failure(error) from None
 
-    async def _sent(self, commands: Sequence[Command]) -> list[Any]:
+    async def _execute(self, commands: Sequence[Command]) -> list[Any]:
         if len(commands) > 1:
             return await self._pipeline(commands, transaction=True)
         try:
@@ -107,28 +111,28 @@ class RedisPy:
 
     async def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         if isinstance(self._client, redis.asyncio.RedisCluster):
-            # A transaction of its own would do this in a thread, on connections of an event loop that ends there.
+            # A transaction would do this in a thread, on connections of an event loop that ends with it.
             await self._client.initialize()
         pipeline = self._client.pipeline(transaction=transaction)
         for command in commands:
             pipeline.execute_command(*command)
-        return translated(await pipeline.execute(raise_on_error=False))
+        return translate_errors(await pipeline.execute(raise_on_error=False))
 
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
-        """The replies that `run` gives, and behind them how many replicas have what was written.
+        """Return the replies of `run`, followed by the number of replicas that have the write.
 
-        The socket's own timeout must leave time for the WAIT.
+        The socket's own timeout must be longer than the WAIT.
         """
         check_replicas(self._client)
         together = with_wait(commands, wanted)
         try:
             async with asyncio.timeout(timeout_s + wanted.wait_s):
-                answers = taken_apart(commands, await self._pipeline(together, transaction=False))
+                answers = split_replies(commands, await self._pipeline(together, transaction=False))
                 if script is not None and word_of(answers) == "NOSCRIPT":
                     await self._load(script)
-                    answers = taken_apart(commands, await self._pipeline(together, transaction=False))
+                    answers = split_replies(commands, await self._pipeline(together, transaction=False))
         except _LOST as error:
             raise await self._failure(error) from None
         if word_of(answers) == "READONLY":
@@ -137,9 +141,9 @@ class RedisPy:
 
     async def _load(self, script: Script) -> None:
         try:
-            await self._client.execute_command(*_loading(script))
+            await self._client.execute_command(*_load_command(script))
         except redis.exceptions.NoPermissionError:
-            raise unloadable(ServerError("NOPERM", "NOPERM")) from None
+            raise load_failure(ServerError("NOPERM", "NOPERM")) from None
 
     async def _failure(self, error: Exception) -> ServerError | ConnectionLost:
         failure = server_error(error)
@@ -148,8 +152,10 @@ class RedisPy:
         return failure
 
     async def _disconnect(self) -> None:
-        """What was the primary is a replica now. Connected anew, the address may lead to its successor."""
-        pool = getattr(self._client, "connection_pool", None)  # a cluster's client has none, and looks around itself
+        """Close idle connections to a former primary: a new connection may lead to its successor."""
+        pool = getattr(
+            self._client, "connection_pool", None
+        )  # a cluster client has no pool, and updates its topology itself
         if pool is not None:
             await pool.disconnect(inuse_connections=False)
 
@@ -179,26 +185,30 @@ class BlockingRedisPy:
         self._client = client
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
-        # A client of the caller's repeats by itself what was not answered, unless he forbade it.
+        # A client that the caller provides retries by itself, unless it is configured not to.
         self.repeats = not owned
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> BlockingRedisPy:
-        """The same as RedisPy.from_url."""
+        """Return a transport with a client of its own.
+
+        Raises:
+            InvalidSettings: redis-py does not understand the URL.
+        """
         options = _options(max_connections, reply_timeout_s, Retry(NoBackoff(), 0))
         try:
             pool = redis.BlockingConnectionPool.from_url(url, **options)
         except ValueError:  # its text repeats parts of the URL, which may hold a password
-            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
+            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not valid") from None
         return cls(redis.Redis(connection_pool=pool), owned=True)
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         del timeout_s  # the socket's own timeout, reply_timeout_s, bounds each read
         try:
-            answers = self._sent(commands)
+            answers = self._execute(commands)
             if script is not None and word_of(answers) == "NOSCRIPT":
                 self._load(script)
-                answers = self._sent(commands)
+                answers = self._execute(commands)
         except _LOST as error:
             raise self._failure(error) from None
         if word_of(answers) == "READONLY":
@@ -212,7 +222,7 @@ class BlockingRedisPy:
         except _LOST as error:
             raise self._failure(error) from None
 
-    def _sent(self, commands: Sequence[Command]) -> list[Any]:
+    def _execute(self, commands: Sequence[Command]) -> list[Any]:
         if len(commands) > 1:
             return self._pipeline(commands, transaction=True)
         try:
@@ -224,20 +234,20 @@ class BlockingRedisPy:
         pipeline = self._client.pipeline(transaction=transaction)
         for command in commands:
             pipeline.execute_command(*command)
-        return translated(pipeline.execute(raise_on_error=False))
+        return translate_errors(pipeline.execute(raise_on_error=False))
 
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
-        """The same as RedisPy does; the socket's own timeout is the only one."""
+        """Run commands as `RedisPy.run_confirmed` does, with only the socket's own timeout."""
         del timeout_s
         check_replicas(self._client)
         together = with_wait(commands, wanted)
         try:
-            answers = taken_apart(commands, self._pipeline(together, transaction=False))
+            answers = split_replies(commands, self._pipeline(together, transaction=False))
             if script is not None and word_of(answers) == "NOSCRIPT":
                 self._load(script)
-                answers = taken_apart(commands, self._pipeline(together, transaction=False))
+                answers = split_replies(commands, self._pipeline(together, transaction=False))
         except _LOST as error:
             raise self._failure(error) from None
         if word_of(answers) == "READONLY":
@@ -246,9 +256,9 @@ class BlockingRedisPy:
 
     def _load(self, script: Script) -> None:
         try:
-            self._client.execute_command(*_loading(script))
+            self._client.execute_command(*_load_command(script))
         except redis.exceptions.NoPermissionError:
-            raise unloadable(ServerError("NOPERM", "NOPERM")) from None
+            raise load_failure(ServerError("NOPERM", "NOPERM")) from None
 
     def _failure(self, error: Exception) -> ServerError | ConnectionLost:
         failure = server_error(error)
@@ -257,7 +267,7 @@ class BlockingRedisPy:
         return failure
 
     def _disconnect(self) -> None:
-        """The same as RedisPy does."""
+        """Close idle connections to a former primary: a new connection may lead to its successor."""
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None:
             pool.disconnect(inuse_connections=False)

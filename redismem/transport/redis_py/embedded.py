@@ -11,16 +11,16 @@ from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 
 
 def embedded(server: fakeredis.FakeServer | None = None) -> RedisPy:
-    """A new, empty store for asyncio; with a `server`, what is kept there."""
+    """Return a new, empty store for asyncio; with `server`, the store on that server."""
     return RedisPy(fakeredis.FakeAsyncRedis(server=server or fakeredis.FakeServer()), owned=True)
 
 
 def blocking_embedded(server: fakeredis.FakeServer | None = None) -> BlockingRedisPy:
-    """The same for blocking callers."""
+    """Return a new, empty store for blocking callers; with `server`, the store on that server."""
     return BlockingRedisPy(fakeredis.FakeRedis(server=server or fakeredis.FakeServer()), owned=True)
 
 
 def both() -> tuple[BlockingRedisPy, Callable[[], RedisPy]]:
-    """One new, empty store, for blocking callers, and what makes it one for asyncio."""
+    """Return one new store for blocking callers, and a function that opens it for asyncio."""
     server = fakeredis.FakeServer()
     return blocking_embedded(server), partial(embedded, server)

@@ -1,4 +1,4 @@
-"""What redis-py makes of replies, turned back into replies; and what it is sent if replicas are to confirm it."""
+"""Turn redis-py's exceptions back into replies, and build the commands that replicas confirm."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _WORDS: tuple[tuple[type[Exception], str], ...] = (
 
 
 def server_error(error: Exception) -> ServerError | ConnectionLost:
-    """The reply behind a redis-py exception. Drops the text of errors that redis-py annotates with the arguments."""
+    """Return the error reply behind a redis-py exception, without text to which redis-py adds the arguments."""
     for kind, word in _WORDS:
         if isinstance(error, kind):
             if word == "NOAUTH" and "username-password" in str(error):
-                word = "WRONGPASS"  # the same class
+                word = "WRONGPASS"  # redis-py has one class for both
             return ServerError(word, f"{word} {reason(error)}" if word == "NOPERM" else word)
     if isinstance(error, redis.exceptions.DataError):
         raise error
     if isinstance(error, redis.exceptions.ResponseError):
         text = reason(error)
         if text == "EXEC without MULTI":
-            # Nobody refuses MULTI but the ACL, and redis-py raises what came of it.
+            # Only an ACL refuses MULTI; redis-py raises the error of EXEC instead.
             return ServerError("NOPERM", "NOPERM no permissions to run the 'multi' command")
         word = text.partition(" ")[0]
         return ServerError(word if word.isupper() else "ERR", text)  # redis-py drops ERR
@@ -52,7 +52,7 @@ def server_error(error: Exception) -> ServerError | ConnectionLost:
 
 
 def reason(error: Exception) -> str:
-    """What the server said, without the arguments that a pipeline puts before it."""
+    """Return the server's text, without the arguments that a pipeline puts before it."""
     text = str(error)
     if text.startswith("Command #"):
         # redis.asyncio writes the repr of a tuple there.
@@ -60,36 +60,44 @@ def reason(error: Exception) -> str:
     return text
 
 
-def translated(answers: Sequence[Any]) -> list[Any]:
-    """The replies, errors among them as ServerError or ConnectionLost."""
+def translate_errors(answers: Sequence[Any]) -> list[Any]:
+    """Return the replies, with ServerError or ConnectionLost for each exception."""
     return [server_error(answer) if isinstance(answer, Exception) else answer for answer in answers]
 
 
 def word_of(answers: Sequence[Any]) -> str:
-    """The word of the error that the first command was answered with; "" for any other answer."""
+    """Return the word of the error in reply to the first command; "" if it is no error."""
     return answers[0].word if isinstance(answers[0], ServerError) else ""
 
 
 def check_replicas(client: Any) -> None:
-    """Raises InvalidSettings if nobody could confirm anything."""
+    """Check that replicas can confirm a write.
+
+    Raises:
+        InvalidSettings: The client is an embedded store or a cluster client.
+    """
     if is_embedded(client):
-        raise InvalidSettings("confirm asks for replicas, and the embedded store has none: name a Redis")
+        raise InvalidSettings("confirm needs replicas, and the embedded store has none: name a Redis")
     if getattr(client, "connection_pool", None) is None:
-        # Its pipeline puts a WAIT on any connection, which would say yes to what another has written.
+        # Its pipeline may send the WAIT on another connection, where it would confirm other writes.
         raise InvalidSettings("confirm does not work over a redis-py cluster client: give the URL instead of a client")
 
 
 def with_wait(commands: Sequence[Command], wanted: Wanted) -> list[Command]:
-    """Commands that a pipeline sends over one connection, in this order."""
+    """Return the commands with a WAIT behind them, for a pipeline over one connection."""
     wait = ("WAIT", wanted.replicas, max(1, int(wanted.wait_s * 1000)))
     return [*commands, wait] if len(commands) == 1 else [("MULTI",), *commands, ("EXEC",), wait]
 
 
-def taken_apart(commands: Sequence[Command], answers: list[Any]) -> list[Any]:
-    """One reply a command, and that of WAIT. Raises the ServerError that stood in a transaction's way."""
+def split_replies(commands: Sequence[Command], answers: list[Any]) -> list[Any]:
+    """Return one reply per command, followed by the reply of WAIT.
+
+    Raises:
+        ServerError: The transaction was refused.
+    """
     if len(commands) == 1:
         return answers
     executed, replicas = answers[-2:]
     if isinstance(executed, list):
-        return [*translated(executed), replicas]
+        return [*translate_errors(executed), replicas]
     raise next(answer for answer in answers if isinstance(answer, ServerError))

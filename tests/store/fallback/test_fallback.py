@@ -73,7 +73,7 @@ async def test_what_cannot_be_served_says_so_and_changes_nothing(degradable: Mem
     error = await unavailable(OPERATIONS[name].call(degradable.session("a")))
     assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
     # By the names of methods: a `read_window` is nothing that the caller has called.
-    odd = {"append that expects": "expect", "append with confirm": "replicas are to confirm"}
+    odd = {"append that expects": "expect", "append with confirm": "an append with confirm"}
     called = odd.get(name, name.partition(" ")[0])
     assert called in error.text
     assert "cannot be" in error.text or name == "append that expects"

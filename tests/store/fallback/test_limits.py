@@ -126,7 +126,7 @@ async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
             asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()
             assert [session.append(user(number)).degraded for number in (1, 2)] == [True, True]
             asyncio.run_coroutine_threadsafe(proxy.accept_again(), loop).result()
-            assert session.read().degraded, "nobody looks"
+            assert session.read().degraded, "no replay probes Redis"
             may_begin.set()
             while memory.health().backlog_message_count:
                 with contextlib.suppress(StoreUnavailable):
@@ -135,7 +135,9 @@ async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
     monkeypatch.setattr(threading.Thread, "start", begin)
     await asyncio.to_thread(talk)
     assert await contents(near.session("a")) == [user(number)["content"] for number in range(3)]
-    assert [record.levelno for record in caplog.records if "nobody looks" in record.message] == [logging.ERROR]
+    assert [record.levelno for record in caplog.records if "replay could not start" in record.message] == [
+        logging.ERROR
+    ]
 
 
 async def test_a_memory_that_is_never_closed_says_it_too(

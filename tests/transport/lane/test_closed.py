@@ -14,7 +14,7 @@ from support.redis_server import free_port
 from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.lane.lane import Lane
 from redismem.transport.nodes.cluster import Cluster
-from redismem.transport.nodes.seeds import cluster, sentinel
+from redismem.transport.nodes.seeds import parse_cluster, parse_sentinel
 from redismem.transport.nodes.sentinel import SentinelLane
 from redismem.transport.nodes.sides import LoopSide
 from redismem.transport.replicas import Wanted
@@ -81,9 +81,9 @@ async def test_calls_that_look_for_their_node_end(scheme: str) -> None:
         url = f"{scheme}://127.0.0.1:{server.port}"
         transport: Any
         if scheme == "redis+cluster":
-            transport = Cluster(cluster(url), LoopSide(LONG_S), reply_timeout_s=LONG_S)
+            transport = Cluster(parse_cluster(url), LoopSide(LONG_S), reply_timeout_s=LONG_S)
         else:
-            transport = SentinelLane(sentinel(f"{url}/chats"), stall_s=LONG_S)
+            transport = SentinelLane(parse_sentinel(f"{url}/chats"), stall_s=LONG_S)
         calls = [asyncio.ensure_future(transport.run([("GET", "a")], LONG_S)) for _ in range(2)]
         await until(lambda: b"SLOTS" in server.received or b"SENTINEL" in server.received)
         await closed_elsewhere(transport)
@@ -94,7 +94,7 @@ async def test_calls_that_look_for_their_node_end(scheme: str) -> None:
 async def test_calls_of_a_cluster_that_is_closed_meanwhile_are_lost_not_cancelled() -> None:
     async with SilentServer() as server:
         url = f"redis+cluster://127.0.0.1:{server.port}"
-        transport = Cluster(cluster(url), LoopSide(LONG_S), reply_timeout_s=LONG_S)
+        transport = Cluster(parse_cluster(url), LoopSide(LONG_S), reply_timeout_s=LONG_S)
         calls = [asyncio.ensure_future(transport.run([("GET", "a")], LONG_S)) for _ in range(2)]
         await until(lambda: b"SLOTS" in server.received)
         await transport.aclose()

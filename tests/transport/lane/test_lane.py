@@ -242,7 +242,7 @@ async def test_another_event_loop_is_refused_while_the_first_one_runs(lane: Lane
     thread.start()
     await asyncio.to_thread(thread.join)
     assert [str(failure) for failure in failures] == [
-        "this memory is in use on another event loop: make one for each loop"
+        "this memory is in use on another event loop: create one memory per loop"
     ]
     assert await lane.run([("PING",)], 60) == [b"PONG"]
 

@@ -16,7 +16,7 @@ from redismem import Memory, Settings
 from redismem.errors import StoreUnavailable
 from redismem.protocol.server_errors import ConnectionLost
 from redismem.store.store import Store
-from redismem.transport.lane.connection import Waiting, end_late
+from redismem.transport.lane.connection import PendingCall, end_late
 from redismem.transport.lane.lane import Lane
 
 
@@ -208,7 +208,7 @@ async def test_a_call_that_is_late_while_others_are_answered_says_nothing_of_the
     """Its own process had too many of them on their way."""
     loop = asyncio.get_running_loop()
     for answered_at, crowded in ((-math.inf, False), (14.9, False), (15.1, True)):
-        late, other = (Waiting(b"", 1, False, loop.create_future(), 10, deadline) for deadline in (20, 30))
+        late, other = (PendingCall(b"", 1, False, loop.create_future(), 10, deadline) for deadline in (20, 30))
         assert end_late([late, other], 21, answered_at, "TimeoutError", sent=True) == 30
         assert not other.future.done()
         failure = late.future.exception()

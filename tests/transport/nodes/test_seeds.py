@@ -10,12 +10,12 @@ from redismem import Settings
 from redismem.blocking.memory import Memory as BlockingMemory
 from redismem.errors import InvalidSettings
 from redismem.memory import Memory
-from redismem.transport.nodes.seeds import cluster, sentinel
+from redismem.transport.nodes.seeds import parse_cluster, parse_sentinel
 
 
 @pytest.mark.parametrize("scheme", ["redis", "valkey"])
 def test_nodes_of_a_cluster(scheme: str) -> None:
-    found = cluster(f"{scheme}+cluster://user:p%2Cw@a:1,b,[::1]:3,[fe80::1]/0?client_name=pod")
+    found = parse_cluster(f"{scheme}+cluster://user:p%2Cw@a:1,b,[::1]:3,[fe80::1]/0?client_name=pod")
     assert [seed.place for seed in found.seeds] == ["a:1", "b:6379", "[::1]:3", "[fe80::1]:6379"]
     assert found.place == "a:1,b:6379,[::1]:3,[fe80::1]:6379"
     assert found.at("c", 4).greeting == (("AUTH", "user", "p,w"), ("CLIENT", "SETNAME", "pod"))
@@ -23,18 +23,20 @@ def test_nodes_of_a_cluster(scheme: str) -> None:
 
 
 def test_sentinels_and_what_they_know() -> None:
-    found = sentinel("redis+sentinel://:node@a:1,b/chats/3?sentinel_password=s%3Ap&sentinel_username=u&client_name=pod")
+    found = parse_sentinel(
+        "redis+sentinel://:node@a:1,b/chats/3?sentinel_password=s%3Ap&sentinel_username=u&client_name=pod"
+    )
     assert [seed.place for seed in found.seeds] == ["a:1", "b:26379"]
     assert found.seeds[0].greeting == (("AUTH", "u", "s:p"),)
     assert found.service == "chats"
     wanted = (("AUTH", "node"), ("CLIENT", "SETNAME", "pod"), ("SELECT", 3), ("ROLE",))
     assert found.at("c", 4).greeting == wanted
-    assert sentinel("redis+sentinel://a/chats").seeds[0].greeting == ()
+    assert parse_sentinel("redis+sentinel://a/chats").seeds[0].greeting == ()
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "valkeys"])
 def test_tls_is_for_all_of_them(scheme: str) -> None:
-    for found in (cluster(f"{scheme}+cluster://a,b"), sentinel(f"{scheme}+sentinel://a,b/chats")):
+    for found in (parse_cluster(f"{scheme}+cluster://a,b"), parse_sentinel(f"{scheme}+sentinel://a,b/chats")):
         for address in (*found.seeds, found.at("c", 1)):
             assert isinstance(address.tls, ssl.SSLContext)
             assert address.tls.verify_mode == ssl.CERT_REQUIRED
@@ -44,19 +46,19 @@ def test_tls_is_for_all_of_them(scheme: str) -> None:
     ("url", "said"),
     [
         ("redis+cluster://:geheim@a:1,b/3", "a cluster has only database 0"),
-        ("redis+cluster://:geheim@a:1,,b", "names no host"),
-        ("redis+cluster://:geheim@", "names no host"),
+        ("redis+cluster://:geheim@a:1,,b", "has an empty host"),
+        ("redis+cluster://:geheim@", "has an empty host"),
         ("redis+cluster://:geheim@a:one", "not usable"),
-        ("redis+cluster://:geh#eim@a", "in a password it is %23"),
-        ("redis+cluster://:geheim@a?readonly=true", "readonly (it is not known)"),
-        ("redis+cluster://:geheim@a?sentinel_password=geheim", "sentinel_password (it is not known)"),
+        ("redis+cluster://:geh#eim@a", "in a password write %23"),
+        ("redis+cluster://:geheim@a?readonly=true", "readonly (unknown)"),
+        ("redis+cluster://:geheim@a?sentinel_password=geheim", "sentinel_password (unknown)"),
         ("redis+cluster://:geheim@a?ssl_cert_reqs=none", "ssl_cert_reqs (it is for rediss://"),
         ("redis+sentinel://:geheim@a:1,b", "names no service"),
         ("redis+sentinel://:geheim@a:1,b/", "names no service"),
-        ("redis+sentinel://:geheim@a:1,b/chats/x", "db is a number"),
+        ("redis+sentinel://:geheim@a:1,b/chats/x", "db must be a number"),
         ("redis+sentinel://:geheim@a:1,b/chats?socket_timeout=1", "REDISMEM_REPLY_TIMEOUT_S"),
-        ("redis+other://a", "begins with none of"),
-        ("unix+cluster://a", "begins with none of"),
+        ("redis+other://a", "must begin with one of"),
+        ("unix+cluster://a", "must begin with one of"),
     ],
 )
 @pytest.mark.parametrize("memory", [Memory, BlockingMemory])

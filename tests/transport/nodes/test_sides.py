@@ -41,12 +41,12 @@ async def lost() -> str:
 
 async def test_without_a_thread_each_work_is_done_where_it_is_asked_for(may_begin: threading.Event) -> None:
     side = ThreadSide(16)
-    first, failed, last = await side.all([name, lost, name])
+    first, failed, last = await side.run_all([name, lost, name])
     assert first == last == threading.current_thread().name
     assert isinstance(failed, ConnectionLost)
-    assert await side.answers([lost, name]) == [threading.current_thread().name]
+    assert await side.first_results([lost, name]) == [threading.current_thread().name]
     may_begin.set()
-    assert await side.all([name]) == ["redismem-node"]
+    assert await side.run_all([name]) == ["redismem-node"]
 
 
 async def test_what_found_no_thread_in_the_background_is_done_by_whoever_asks_next(may_begin: threading.Event) -> None:
@@ -55,10 +55,10 @@ async def test_what_found_no_thread_in_the_background_is_done_by_whoever_asks_ne
     async def work() -> None:
         done.set()
 
-    side.later(work)
+    side.run_in_background(work)
     assert not done.is_set()
     may_begin.set()
-    side.later(work)
+    side.run_in_background(work)
     assert done.wait(60)
 
 
@@ -74,7 +74,7 @@ def test_what_another_event_loop_does_in_the_background_is_not_waited_for() -> N
             raise
 
     async def begin() -> None:
-        side.later(work)
+        side.run_in_background(work)
         await asyncio.sleep(0)
         assert side.drop(lane, may_wait=True)
 

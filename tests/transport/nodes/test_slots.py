@@ -14,13 +14,13 @@ from redismem.transport.nodes.slots import (
     SLOTS_COUNT,
     Redirection,
     Topology,
-    apart,
-    cursor_behind,
-    cursor_parts,
     is_down,
     key_of,
-    redirection,
+    next_cursor,
+    parse_redirection,
     slot_of,
+    split_cursor,
+    split_place,
 )
 from redismem.transport.resp import server_error
 
@@ -90,14 +90,14 @@ def test_what_moves_is_known_at_once() -> None:
     ],
 )
 def test_a_redirection_is_read(text: str, found: Redirection | None) -> None:
-    assert redirection(server_error(text), "10.0.0.1:7000") == found
+    assert parse_redirection(server_error(text), "10.0.0.1:7000") == found
 
 
 @given(st.text())
 def test_no_text_of_a_refusal_breaks_anything(text: str) -> None:
     for word in ("MOVED", "ASK"):
-        found = redirection(ServerError(word, text), "a:1")
-        assert found is None or (0 <= found.slot < SLOTS_COUNT and apart(found.place)[1] >= 0)
+        found = parse_redirection(ServerError(word, text), "a:1")
+        assert found is None or (0 <= found.slot < SLOTS_COUNT and split_place(found.place)[1] >= 0)
 
 
 @given(st.one_of(st.text(), st.binary(), st.integers()))
@@ -135,9 +135,9 @@ def test_a_cursor_over_all_nodes_meets_each_step_of_each_node(cursors: list[list
     met: list[tuple[int, int]] = []
     cursor = 0
     while True:
-        number, at = cursor_parts(cursor)
+        number, at = split_cursor(cursor)
         met.append((number, at))
-        cursor = cursor_behind(number, steps[number][at], len(cursors))
+        cursor = next_cursor(number, steps[number][at], len(cursors))
         if cursor == 0:
             break
     assert met == wanted
