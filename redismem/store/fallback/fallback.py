@@ -162,7 +162,7 @@ class Fallback:
             if call.op.outage is Outage.WAITS:
                 await self._may_overtake(session_id, breaker)
             elif call.op is Op.POP and session_id in self._backlog.held:
-                raise self._refusal(call, "pop must wait for the replay")
+                raise self._refusal(call, "the newest message must be replayed first")
         around: AbstractAsyncContextManager[None] = nullcontext()
         if session_id is not None and call.op is Op.CLEAR:
             around = clearing(self._backlog, self._lock, session_id, self._store.transport.sleep, self._patience_s)
