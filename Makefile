@@ -11,7 +11,7 @@ TEST_PROCESSES ?= 6
 # What the outages are of.
 OUTAGE_ON ?= node
 OUTAGES_node := tests/store/test_outages.py
-OUTAGES_cluster := tests/nodes/test_outages.py::test_on_a_cluster_only_what_is_hit_is_degraded \
+OUTAGES_cluster := tests/nodes/test_outages.py::test_on_a_cluster_only_affected_sessions_are_degraded \
   tests/nodes/test_outages.py::test_a_cluster_that_is_down_as_a_whole_is_degraded
 OUTAGES_sentinel := tests/nodes/test_outages.py::test_behind_sentinels_without_a_primary_all_is_degraded
 

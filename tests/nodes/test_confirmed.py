@@ -49,7 +49,7 @@ async def test_a_cluster_confirms_also_where_a_slot_has_moved(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_is_about_to_have_the_slot_confirms(
+async def test_the_replicas_of_an_importing_node_confirm(
     kind: str, cluster_servers: ClusterServers, namespace: str
 ) -> None:
     key, wanted = f"{{{namespace}}}:list".encode(), Wanted(1, 30)
@@ -68,7 +68,7 @@ async def test_what_is_about_to_have_the_slot_confirms(
         await lanes.aclose()
 
 
-async def test_a_look_at_the_topology_cuts_off_nothing_that_waits_for_replicas(
+async def test_a_topology_refresh_does_not_cut_off_a_wait_for_replicas(
     cluster_servers: ClusterServers, namespace: str
 ) -> None:
     """The node that is about to have the slot has none yet: who looks sees nobody who would need it."""
@@ -95,7 +95,7 @@ async def test_a_look_at_the_topology_cuts_off_nothing_that_waits_for_replicas(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_behind_sentinels_the_replicas_of_whoever_is_primary_confirm(
+async def test_behind_sentinels_the_replicas_of_the_primary_confirm(
     kind: str, sentinels: SentinelServers, namespace: str
 ) -> None:
     async with calling(kind, sentinels.url, namespace, CONFIRMING) as caller:

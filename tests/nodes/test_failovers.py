@@ -57,7 +57,7 @@ async def pester(caller: Caller, names: list[str], count: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_primary_that_stands_still_keeps_no_call_to_others(
+async def test_a_stalled_primary_delays_no_call_to_other_nodes(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     async with calling(kind, servers.url, namespace) as caller:
@@ -94,7 +94,7 @@ async def test_a_planned_failover_is_followed(kind: str, servers: ClusterServers
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_does_not_answer_is_refused_by_its_name_and_others_are_served(
+async def test_calls_to_a_node_that_is_down_name_it_and_others_are_served(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     async with calling(kind, servers.url, namespace, HASTY) as caller:
@@ -126,7 +126,7 @@ async def test_what_does_not_answer_is_refused_by_its_name_and_others_are_served
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_with_the_fallback_only_sessions_of_what_is_away_are_degraded(
+async def test_with_the_fallback_only_sessions_of_the_missing_node_are_degraded(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     async with calling(kind, servers.url, namespace, HASTY, fallback=True) as caller:
@@ -182,7 +182,7 @@ async def test_a_process_may_start_while_the_node_with_the_record_is_away(
                 assert await started.texts(name) == ["a", "b", "c"]
 
 
-async def test_another_number_of_shards_is_refused_also_where_the_record_was_away(
+async def test_another_number_of_shards_is_refused_once_the_record_is_back(
     servers: ClusterServers, namespace: str
 ) -> None:
     """Nothing that was accepted meanwhile is written where nobody would find it."""
@@ -249,7 +249,7 @@ async def _is(condition: object) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_may_go_to_any_node_goes_to_one_that_answers(
+async def test_calls_that_any_node_can_take_go_to_one_that_answers(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     async with calling(kind, servers.url, namespace, HASTY) as caller:

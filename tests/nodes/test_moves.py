@@ -73,7 +73,7 @@ async def test_a_slot_that_has_moved_is_followed(caller: Caller, cluster_servers
     assert await caller.texts("user-42") == ["a", "b", "c"]
 
 
-async def test_a_namespace_is_asked_as_a_whole_while_a_slot_has_moved(
+async def test_calls_about_a_namespace_work_while_a_slot_has_moved(
     caller: Caller, cluster_servers: ClusterServers
 ) -> None:
     names = [f"session-{number}" for number in range(8)]
@@ -89,7 +89,7 @@ async def test_a_namespace_is_asked_as_a_whole_while_a_slot_has_moved(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_transaction_goes_where_its_keys_are_about_to_be(
+async def test_a_transaction_follows_its_keys_to_the_importing_node(
     kind: str, cluster_servers: ClusterServers, namespace: str
 ) -> None:
     key, other = f"{{{namespace}}}-a".encode(), f"{{{namespace}}}-b".encode()
@@ -184,7 +184,7 @@ async def test_writers_go_on_while_a_busy_slot_moves(cluster_servers: ClusterSer
         assert len(texts) == sum(map(len, acked.values()))
 
 
-async def test_scripts_that_are_gone_are_loaded_where_they_are_missed(
+async def test_flushed_scripts_are_loaded_into_the_nodes_that_lack_them(
     caller: Caller, cluster_servers: ClusterServers
 ) -> None:
     names = on_each(caller, cluster_servers.topology().owners)
@@ -198,7 +198,7 @@ async def test_scripts_that_are_gone_are_loaded_where_they_are_missed(
         assert await caller.texts(name) == ["a", "b"]
 
 
-async def test_a_new_node_and_one_that_is_removed(caller: Caller, cluster_servers: ClusterServers) -> None:
+async def test_a_new_node_and_a_removed_node_are_followed(caller: Caller, cluster_servers: ClusterServers) -> None:
     slot = caller.slot("user-42")
     source = cluster_servers.owner(slot)
     await caller.append("user-42", "a")
@@ -242,7 +242,7 @@ async def test_all_keys_of_all_nodes_are_scanned_once(
         await lanes.aclose()
 
 
-async def test_what_has_moved_agrees_with_itself(cluster_servers: ClusterServers, namespace: str) -> None:
+async def test_a_moved_session_passes_the_check(cluster_servers: ClusterServers, namespace: str) -> None:
     """Its keys expire a little later than noted, one after the other, until the expiry is set anew."""
     async with calling("asyncio", cluster_servers.url, namespace) as caller:
         await caller.append("user-42", "a")

@@ -17,7 +17,7 @@ from redismem.protocol import scripts
 pytestmark = pytest.mark.timeout(300)
 
 
-async def test_each_node_is_told_of(cluster_servers: ClusterServers, namespace: str) -> None:
+async def test_the_doctor_reports_each_node(cluster_servers: ClusterServers, namespace: str) -> None:
     async with calling("asyncio", cluster_servers.url, namespace) as caller:
         names = on_each(caller, cluster_servers.topology().owners)
         for (name,) in names.values():
@@ -31,7 +31,9 @@ async def test_each_node_is_told_of(cluster_servers: ClusterServers, namespace: 
     assert all(node["used_bytes"] > 0 for node in told.values())
 
 
-async def test_one_node_that_would_drop_keys_is_enough(cluster_servers: ClusterServers, namespace: str) -> None:
+async def test_the_doctor_reports_a_single_node_that_would_drop_keys(
+    cluster_servers: ClusterServers, namespace: str
+) -> None:
     async with calling("asyncio", cluster_servers.url, namespace) as caller:
         assert not await drop_keys(caller.store)
         for node in cluster_servers.primaries():
@@ -44,7 +46,7 @@ async def test_one_node_that_would_drop_keys_is_enough(cluster_servers: ClusterS
                 node.say("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0")
 
 
-async def test_what_is_deployed_is_known_on_every_node(cluster_servers: ClusterServers, namespace: str) -> None:
+async def test_deployed_scripts_are_known_on_every_node(cluster_servers: ClusterServers, namespace: str) -> None:
     async with calling("asyncio", cluster_servers.url, namespace) as caller:
         await load_scripts(caller.store)
         assert await load_scripts(caller.store) == 0
@@ -56,7 +58,7 @@ async def test_what_is_deployed_is_known_on_every_node(cluster_servers: ClusterS
 
 
 @pytest.mark.parametrize("kind", ["asyncio", pytest.param("blocking", marks=pytest.mark.nightly)])
-async def test_what_is_deployed_again_and_again_comes_to_whoever_is_primary(
+async def test_repeated_deploys_reach_the_current_primary(
     kind: str, cluster_servers: ClusterServers, namespace: str
 ) -> None:
     """What was the primary takes scripts as before, and does not say that it is none any more."""

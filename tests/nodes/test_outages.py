@@ -84,7 +84,9 @@ async def on_cluster(tmp_path: Path) -> AsyncIterator[OnCluster]:
 
 @pytest.mark.parametrize("seconds", SECONDS)
 @pytest.mark.parametrize("way", KILLED)
-async def test_on_a_cluster_only_what_is_hit_is_degraded(on_cluster: OnCluster, way: str, seconds: float) -> None:
+async def test_on_a_cluster_only_affected_sessions_are_degraded(
+    on_cluster: OnCluster, way: str, seconds: float
+) -> None:
     # While one of three is gone, another that is slow for so long would leave the third alone: then that refuses, too.
     on_cluster.servers.set_timeout(60_000)
     begin = partial(on_cluster.begin, way)

@@ -66,7 +66,7 @@ async def test_a_planned_failover_is_followed(kind: str, servers: SentinelServer
 
 @pytest.mark.parametrize("how", ["kill", "stop_process"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_primary_that_is_gone_is_left(kind: str, how: str, servers: SentinelServers, namespace: str) -> None:
+async def test_a_dead_primary_is_left(kind: str, how: str, servers: SentinelServers, namespace: str) -> None:
     async with calling(kind, servers.url, namespace) as caller:
         was = servers.primary
         await caller.append("user-42", "a")
@@ -117,7 +117,7 @@ async def test_a_deposed_primary_that_still_answers_is_left(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_confirmed_append_has_sentinels_asked_now_and_then_too(
+async def test_confirmed_appends_ask_the_sentinels_regularly_too(
     kind: str, servers: SentinelServers, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever makes no others would stay with a deposed primary."""
@@ -130,7 +130,7 @@ async def test_a_confirmed_append_has_sentinels_asked_now_and_then_too(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_sentinels_that_are_gone_are_not_needed_all(kind: str, servers: SentinelServers, namespace: str) -> None:
+async def test_some_sentinels_may_be_down(kind: str, servers: SentinelServers, namespace: str) -> None:
     servers.sentinels[0].stop()  # there are two more
     async with calling(kind, servers.url, namespace) as caller:
         await caller.append("user-42", "a")
@@ -138,7 +138,7 @@ async def test_sentinels_that_are_gone_are_not_needed_all(kind: str, servers: Se
         assert caller.sends() == [1]
 
 
-async def test_a_service_that_they_do_not_know(servers: SentinelServers, namespace: str) -> None:
+async def test_an_unknown_service_is_refused(servers: SentinelServers, namespace: str) -> None:
     url = servers.url.replace(f"/{SERVICE}/", "/other/")
     memory = Memory.connect(url, namespace=namespace, settings=PATIENT)
     try:

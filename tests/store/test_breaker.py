@@ -35,7 +35,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_one_probe_at_a_time_with_growing_pauses_that_are_bounded(clock: Clock) -> None:
+def test_one_probe_at_a_time_with_growing_bounded_pauses(clock: Clock) -> None:
     breaker = Breaker(clock)
     assert breaker.trip(95.0, "TimeoutError")
     assert (breaker.state, breaker.is_closed, breaker.away_s()) == (BreakerState.OPEN, False, 5.0)
@@ -59,7 +59,7 @@ def test_one_probe_at_a_time_with_growing_pauses_that_are_bounded(clock: Clock) 
     assert not breaker.begin_probe()
 
 
-def test_a_call_that_later_ones_overtook_opens_nothing(clock: Clock) -> None:
+def test_an_unanswered_call_opens_nothing_if_a_later_one_was_answered(clock: Clock) -> None:
     breaker = Breaker(clock)
     breaker.answered_s = 96.0
     assert not breaker.trip(95.0, "TimeoutError")
@@ -99,7 +99,7 @@ async def test_while_it_is_open_calls_fail_at_once_and_nothing_is_sent(faulty: F
 
 
 @pytest.mark.parametrize("word", ["LOADING", "READONLY", "OOM", "NOAUTH", "BUSY"])
-async def test_a_server_that_answers_is_there(faulty: Faulty, namespace: str, word: str) -> None:
+async def test_an_error_reply_opens_nothing(faulty: Faulty, namespace: str, word: str) -> None:
     async with Memory(Store(faulty, namespace, HASTY)) as memory:
         await memory.session("a").append(user(1))
         faulty.says = word
@@ -120,7 +120,7 @@ async def test_a_refusal_of_a_script_opens_nothing(faulty: Faulty, namespace: st
 
 
 @pytest.mark.parametrize("word", ["LOADING", "READONLY"])
-async def test_a_server_that_loads_is_not_back_yet(faulty: Faulty, namespace: str, word: str) -> None:
+async def test_a_server_that_loads_its_data_is_not_back_yet(faulty: Faulty, namespace: str, word: str) -> None:
     async with Memory(Store(faulty, namespace, HASTY)) as memory:
         faulty.is_away = True
         await unavailable(memory.session("a").append(user(1)))
@@ -176,7 +176,7 @@ async def test_workers_pause_while_it_is_open(faulty: Faulty, namespace: str) ->
         await scheduler.stop()
 
 
-async def test_what_it_does_is_told_and_logged(
+async def test_each_change_of_state_is_reported_and_logged(
     faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events: list[Any] = []
@@ -200,7 +200,7 @@ async def test_what_it_does_is_told_and_logged(
 
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
-async def test_a_hook_that_ends_the_process_leaves_no_probe_that_nobody_ends(
+async def test_a_hook_that_ends_the_process_leaves_no_probe_open(
     faulty: Faulty, namespace: str, ending: type[BaseException]
 ) -> None:
     endings = [ending()]
@@ -220,9 +220,7 @@ async def test_a_hook_that_ends_the_process_leaves_no_probe_that_nobody_ends(
         assert await memory.store.probe(at_once=True)
 
 
-async def test_a_call_that_is_cancelled_while_it_looks_leaves_no_probe_that_nobody_ends(
-    proxy: Proxy, namespace: str
-) -> None:
+async def test_a_call_cancelled_in_a_probe_leaves_no_probe_open(proxy: Proxy, namespace: str) -> None:
     settings = Settings(deadline_s=2, reply_timeout_s=2)
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
         await memory.session("a").append(user(1))
@@ -240,7 +238,7 @@ async def test_a_call_that_is_cancelled_while_it_looks_leaves_no_probe_that_nobo
         assert memory.health().state == "open"
 
 
-async def test_blocking_callers_have_it_too(redis_server: RedisServer, proxy: Proxy, namespace: str) -> None:
+async def test_the_breaker_serves_blocking_callers_too(redis_server: RedisServer, proxy: Proxy, namespace: str) -> None:
     def talk() -> None:
         settings = Settings(deadline_s=2, reply_timeout_s=1)
         with redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:

@@ -71,7 +71,7 @@ EVERY_WAY = pytest.mark.parametrize("make", ["lane", "redis-py", "blocking lane"
 
 
 @EVERY_WAY
-async def test_what_is_acknowledged_is_on_the_replicas(replicated: Replicated, namespace: str, make: str) -> None:
+async def test_an_acknowledged_append_is_on_the_replicas(replicated: Replicated, namespace: str, make: str) -> None:
     async with opened(make, replicated.url, namespace, PATIENT) as memory:
         session = memory.session("a")
         assert (await session.append(user(1))).replicas is None
@@ -90,9 +90,7 @@ async def test_what_is_acknowledged_is_on_the_replicas(replicated: Replicated, n
 
 
 @EVERY_WAY
-async def test_what_is_not_confirmed_in_time_is_no_silent_yes(
-    replicated: Replicated, namespace: str, make: str
-) -> None:
+async def test_an_append_not_confirmed_in_time_raises(replicated: Replicated, namespace: str, make: str) -> None:
     async with (
         opened(make, replicated.url, namespace, QUICK) as quick,
         opened(make, replicated.url, namespace, PATIENT) as patient,
@@ -110,7 +108,7 @@ async def test_what_is_not_confirmed_in_time_is_no_silent_yes(
         assert (receipt.duplicate, receipt.last_seq, receipt.replicas) == (True, 2, 2)
 
 
-async def test_the_setting_confirms_all_that_is_appended(replicated: Replicated, namespace: str) -> None:
+async def test_the_setting_confirms_every_append(replicated: Replicated, namespace: str) -> None:
     quick, patient = (each.model_copy(update={"confirm": 2}) for each in (QUICK, PATIENT))
     async with (
         Memory.connect(replicated.url, namespace=namespace, settings=quick) as unlucky,
@@ -129,7 +127,7 @@ async def test_the_setting_confirms_all_that_is_appended(replicated: Replicated,
             assert (await session.append(user(4), confirm=0)).replicas is None
 
 
-async def test_a_crowd_shares_a_wait(replicated: Replicated, namespace: str) -> None:
+async def test_concurrent_appends_share_one_wait(replicated: Replicated, namespace: str) -> None:
     async with (
         redis.asyncio.Redis(port=replicated.primary.port) as client,
         Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory,
@@ -141,7 +139,7 @@ async def test_a_crowd_shares_a_wait(replicated: Replicated, namespace: str) -> 
         assert waits <= 3
 
 
-async def test_others_do_not_wait_for_it(replicated: Replicated, namespace: str) -> None:
+async def test_other_calls_do_not_wait_for_replicas(replicated: Replicated, namespace: str) -> None:
     """Redis answers nothing on a connection that waits: so what waits has one of its own."""
     async with Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory:
         with replicated.stopped(0, 1):
@@ -156,7 +154,7 @@ async def test_others_do_not_wait_for_it(replicated: Replicated, namespace: str)
         assert [receipt.replicas in (1, 2) for receipt in await asyncio.gather(*waiting)] == [True] * 3
 
 
-async def test_a_connection_that_is_lost_in_a_wait_is_no_yes(replicated: Replicated, namespace: str) -> None:
+async def test_a_connection_lost_in_a_wait_confirms_nothing(replicated: Replicated, namespace: str) -> None:
     """On another connection a WAIT would answer for nothing: what is known there is waited for as well."""
     settings = PATIENT.model_copy(update={"confirm_timeout_s": 0.3})
     async with (
@@ -177,7 +175,7 @@ async def test_a_connection_that_is_lost_in_a_wait_is_no_yes(replicated: Replica
             assert (await memory.session("a").info()).total_messages == 1, "sent again, and made once"
 
 
-async def test_who_gives_up_waiting_leaves_the_others(replicated: Replicated, namespace: str) -> None:
+async def test_a_cancelled_wait_leaves_the_others(replicated: Replicated, namespace: str) -> None:
     async with Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory:
         with replicated.stopped(0, 1):
             tasks = [asyncio.create_task(memory.session("a").append(user(n), confirm=1)) for n in range(4)]
@@ -190,7 +188,7 @@ async def test_who_gives_up_waiting_leaves_the_others(replicated: Replicated, na
         assert [type(each).__name__ for each in done] == ["CancelledError", *["Receipt"] * 3] * 2
 
 
-async def test_a_client_without_a_timeout_of_its_own_is_given_up(replicated: Replicated, namespace: str) -> None:
+async def test_a_client_without_a_timeout_is_abandoned(replicated: Replicated, namespace: str) -> None:
     """The primary is there, and says nothing."""
     settings = Settings(shards=2, confirm_timeout_s=1, deadline_s=2, reply_timeout_s=1)
     async with (
@@ -214,7 +212,7 @@ async def test_without_replicas_nothing_is_confirmed(redis_server: RedisServer, 
             assert (refused.value.replicas, refused.value.wanted) == (0, 1)
 
 
-async def test_where_there_can_be_no_replicas_it_is_refused_before_anything_is_written(namespace: str) -> None:
+async def test_confirm_is_refused_before_the_write_where_replicas_cannot_exist(namespace: str) -> None:
     async with Memory.connect("memory://", namespace=namespace) as memory:
         with pytest.raises(InvalidSettings, match="embedded store has none"):
             await memory.session("a").append(user(1), confirm=1)
@@ -226,7 +224,7 @@ async def test_where_there_can_be_no_replicas_it_is_refused_before_anything_is_w
 
 
 @pytest.mark.parametrize("confirm", [-1, 65, True, 1.0, "1"])
-async def test_a_number_of_replicas_that_is_none(memory: Memory, confirm: Any) -> None:
+async def test_an_invalid_number_of_replicas_is_refused(memory: Memory, confirm: Any) -> None:
     with pytest.raises(InvalidMessage, match="0 to 64"):
         await memory.session("a").append(user(1), confirm=confirm)
     assert not await memory.session("a").exists()
@@ -249,7 +247,7 @@ async def test_the_fallback_confirms_nothing(tmp_path: Path, namespace: str) -> 
         server.stop()
 
 
-async def test_acknowledged_is_not_lost_with_the_primary(tmp_path: Path, namespace: str) -> None:
+async def test_a_confirmed_append_survives_the_primary(tmp_path: Path, namespace: str) -> None:
     """Killed under load, without a log: what was confirmed is on a replica."""
     servers = Replicated(tmp_path)
     try:

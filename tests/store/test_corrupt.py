@@ -75,7 +75,7 @@ CORRUPT: dict[str, Break] = {
 
 
 @pytest.mark.parametrize("what", CORRUPT)
-async def test_a_session_that_cannot_be_read_goes_into_quarantine_and_starts_afresh(
+async def test_an_unreadable_session_is_quarantined_and_starts_afresh(
     raw: Any, session: Session, keys: SessionKeys, namespace: str, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = await session.append(said("CANARY old"), said("b"), merge={"a": "CANARY"})
@@ -124,9 +124,7 @@ async def test_every_method_finds_a_fresh_session_where_there_was_a_foreign_key(
     assert (await session.append(said("b"), id="b")).last_seq == 1
 
 
-async def test_two_who_find_the_same_broken_session_keep_what_each_appends(
-    raw: Any, memory: Memory, keys: SessionKeys
-) -> None:
+async def test_two_clients_of_a_broken_session_keep_both_appends(raw: Any, memory: Memory, keys: SessionKeys) -> None:
     for what in ("state is a string", "a foreign element", "the list is missing", "an element too many"):
         await memory.session("user-42").append(said("a"), said("b"))
         await CORRUPT[what](raw, keys)
@@ -136,7 +134,7 @@ async def test_two_who_find_the_same_broken_session_keep_what_each_appends(
         await memory.session("user-42").clear()
 
 
-async def test_what_a_newer_release_wrote_is_left_alone(
+async def test_a_session_of_a_newer_release_is_left_alone(
     raw: Any, session: Session, keys: SessionKeys, namespace: str
 ) -> None:
     await session.append(said("a"), said("b"))
@@ -152,7 +150,7 @@ async def test_what_a_newer_release_wrote_is_left_alone(
     assert [key for key in await keys_of(raw, namespace) if b":quarantine:" in key] == []
 
 
-async def test_what_cannot_be_quarantined_is_raised(
+async def test_a_session_that_cannot_be_quarantined_raises(
     raw: Any, session: Session, keys: SessionKeys, monkeypatch: Any
 ) -> None:
     """Somebody breaks it again, faster than it is mended."""
@@ -203,7 +201,7 @@ async def test_no_log_line_and_no_error_holds_text_or_values(
     assert "put into quarantine" in caplog.text
 
 
-async def test_quarantine_and_the_call_behind_it_end_with_the_calls_deadline(namespace: str) -> None:
+async def test_quarantine_and_its_call_share_one_deadline(namespace: str) -> None:
     timeouts_s: dict[str, list[float]] = {}
 
     class Timed(Faulty):

@@ -169,7 +169,7 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
 
 
 @pytest.mark.parametrize("write", ["append", "append to a full slot of ids", "prune"])
-async def test_a_log_that_a_crash_has_cut_is_read_twice(server: RedisServer, write: str) -> None:
+async def test_a_cut_log_is_replayed_twice(server: RedisServer, write: str) -> None:
     """The server cuts off what is no whole command, leaves the first commands of the transaction where they are, and
     carries them out at its next start but one: redis-server 7.0 and 8.0 and Valkey 8.1 do."""
     async with Memory.connect(server.url, settings=PATIENT) as memory, redis.asyncio.Redis(port=server.port) as raw:
@@ -235,7 +235,7 @@ async def test_blocking_callers_survive_a_kill(server: RedisServer) -> None:
             ledger.check(session_id, found)
 
 
-async def test_a_server_that_stands_still(server: RedisServer) -> None:
+async def test_a_stalled_server_loses_nothing(server: RedisServer) -> None:
     settings = Settings(deadline_s=4, reply_timeout_s=1)
     async with Proxy(server.port) as proxy, Memory.connect(proxy.url, settings=settings) as memory:
         sessions = [memory.session(f"a-{number}") for number in range(8)]
@@ -269,7 +269,7 @@ async def test_a_server_that_stands_still(server: RedisServer) -> None:
                 assert sorted(others) == [user(0)["content"], user(1)["content"]]
 
 
-async def test_a_server_that_goes_on_in_time(server: RedisServer) -> None:
+async def test_a_stall_within_the_deadline_is_not_noticed(server: RedisServer) -> None:
     async with Proxy(server.port) as proxy, Memory.connect(proxy.url, settings=PATIENT) as memory:
         session = memory.session("a")
         await session.append(user(0))

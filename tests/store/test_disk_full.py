@@ -70,7 +70,7 @@ async def is_whole(memory: Memory, expected: list[str]) -> bool:
     return await contents(memory.session("s")) == expected
 
 
-async def test_everysec_refuses_writes_serves_reads_and_goes_on_when_there_is_room(disk: Path) -> None:
+async def test_everysec_refuses_writes_and_serves_reads_until_there_is_room(disk: Path) -> None:
     async with filled(disk, "everysec") as (server, memory, acked, refused):
         assert (refused.reason, refused.may_be_done) == ("MISCONF", False)
         assert await is_whole(memory, acked)

@@ -66,7 +66,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     ["append pinned", "commit", "prune", "pop", "replace", "unpin"]
     + [f"{what} what left the window" for what in ("replace", "unpin")],
 )
-async def test_a_log_that_a_crash_has_cut_within_an_edit_is_read_twice(server: RedisServer, write: str) -> None:
+async def test_a_log_cut_within_an_edit_is_replayed_twice(server: RedisServer, write: str) -> None:
     async with Memory.connect(server.url, settings=SETTINGS) as memory, redis.asyncio.Redis(port=server.port) as raw:
         session = memory.session("a")
         await session.append(SYSTEM, *(user(str(number)) for number in range(5)))

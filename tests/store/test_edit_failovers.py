@@ -75,7 +75,7 @@ EDITS: dict[str, Callable[[Session], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("refilled", [True, False])
 @pytest.mark.parametrize("edit", EDITS.values(), ids=list(EDITS))
-async def test_what_others_have_appended_is_not_taken_for_what_was_read(
+async def test_later_appends_are_not_mistaken_for_the_read_messages(
     redis_server: Any,
     namespace: str,
     failover: LossyFailover,
@@ -99,7 +99,7 @@ async def test_what_others_have_appended_is_not_taken_for_what_was_read(
         assert payloads(await session.pop(1)) == expected[-1:]
 
 
-async def test_a_prune_drops_no_pinned_message_that_it_has_not_read(
+async def test_a_prune_drops_no_unread_pinned_message(
     redis_server: Any, namespace: str, failover: LossyFailover
 ) -> None:
     async with connected(redis_server, namespace, failover) as memory:
@@ -135,7 +135,7 @@ async def test_a_pinned_message_that_is_back_in_the_window_is_changed_there(
 
 
 @pytest.mark.parametrize("lost", [True, False])
-async def test_an_eviction_removes_nothing_that_is_in_no_transcript(
+async def test_an_eviction_removes_only_messages_in_the_transcript(
     redis_server: Any, namespace: str, failover: LossyFailover, lost: bool
 ) -> None:
     """While a worker hands over the transcript, it is outdated, and the session is chosen again by another."""

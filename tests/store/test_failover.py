@@ -53,7 +53,7 @@ async def test_the_lane_finds_the_successor(proxy: Failover) -> None:
         await turns(proxy, memory)
 
 
-async def test_a_client_of_the_callers_finds_it_too(proxy: Failover) -> None:
+async def test_a_provided_client_finds_the_successor_too(proxy: Failover) -> None:
     async with (
         redis.asyncio.Redis.from_url(proxy.url) as client,
         Memory.connect(client=client, settings=PATIENT) as memory,

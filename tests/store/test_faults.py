@@ -111,7 +111,7 @@ async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> No
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_lost_clear_spares_what_was_appended_since(proxy: Proxy, near: Memory, raw: Any, count: int) -> None:
+async def test_a_repeated_clear_spares_later_appends(proxy: Proxy, near: Memory, raw: Any, count: int) -> None:
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
         await near.session("a").append(user("older"))
         await near.session("a").clear()  # so that the script is loaded
@@ -133,7 +133,9 @@ async def test_a_lost_clear_spares_what_was_appended_since(proxy: Proxy, near: M
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_lost_prune_tells_what_it_dropped_and_drops_no_more(proxy: Proxy, near: Memory, count: int) -> None:
+async def test_a_repeated_prune_returns_its_first_result_and_drops_no_more(
+    proxy: Proxy, near: Memory, count: int
+) -> None:
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
         await near.session("a").append(*map(user, range(5)))
         await near.session("a").prune(4)  # so that the script is loaded
@@ -212,7 +214,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
     await asyncio.gather(*(talk(how, random.Random(17)) for how in HOWS))
 
 
-async def test_a_store_that_never_answers_is_given_up(proxy: Proxy, near: Memory) -> None:
+async def test_a_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, near: Memory) -> None:
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP) as memory:
         proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
         error = await unavailable(memory.session("a").append(user(1), id="1"))
@@ -228,7 +230,7 @@ async def test_a_store_that_never_answers_is_given_up(proxy: Proxy, near: Memory
 
 
 @pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze", "swallow", "split"])
-async def test_the_blocking_memory_survives_the_same(how: How, proxy: Proxy, near: Memory) -> None:
+async def test_the_blocking_memory_survives_lost_replies(how: How, proxy: Proxy, near: Memory) -> None:
     def talk() -> None:
         with redismem.blocking.Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
             session = memory.session("a")
@@ -248,7 +250,7 @@ async def test_the_blocking_memory_survives_the_same(how: How, proxy: Proxy, nea
     assert not await near.session("a").exists()
 
 
-async def test_the_blocking_memory_gives_up_too(proxy: Proxy, near: Memory) -> None:
+async def test_a_blocking_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, near: Memory) -> None:
     def talk() -> None:
         with redismem.blocking.Memory.connect(
             proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP

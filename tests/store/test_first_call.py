@@ -43,9 +43,7 @@ async def test_the_record_is_written_again_after_a_flush(store: Store, raw: Any,
             raise AssertionError("it was let in")
 
 
-async def test_workers_do_not_work_where_another_number_of_shards_was_settled_on(
-    store: Store, raw: Any, namespace: str
-) -> None:
+async def test_workers_refuse_a_namespace_with_another_number_of_shards(store: Store, raw: Any, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
         for name in "abc":
             await memory.session(name).append(said(1))

@@ -58,9 +58,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.mark.parametrize("fallback", [False, True])
-def test_a_child_that_was_forked_while_a_probe_was_on_its_way_finds_redis(
-    server: RedisServer, namespace: str, fallback: bool
-) -> None:
+def test_a_child_forked_during_a_probe_finds_redis(server: RedisServer, namespace: str, fallback: bool) -> None:
     probe = HeldProbe()
     memory = Memory.connect(server.url, namespace=namespace, settings=HASTY, fallback=fallback, on_event=probe)
     session, theirs = memory.session("a"), memory.session("b")

@@ -23,7 +23,7 @@ async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
         yield raw
 
 
-async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: Memory) -> None:
+async def test_a_cancelled_append_that_is_repeated_is_there_once(proxy: Proxy, near: Memory) -> None:
     random_ = random.Random(11)
     cancelled, applied, rounds_count, done = 0, 0, 0, False
 

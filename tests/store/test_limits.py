@@ -34,7 +34,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-async def test_a_worker_without_a_timeout_leaves_what_was_given_a_longer_one(
+async def test_a_worker_with_the_default_timeout_keeps_sessions_with_a_longer_one(
     store: Store, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace) as memory:
@@ -50,7 +50,7 @@ async def test_a_worker_without_a_timeout_leaves_what_was_given_a_longer_one(
 
 
 @pytest.mark.parametrize("days", [1, 7, 30])
-async def test_it_hands_them_over_before_they_expire(
+async def test_a_worker_hands_sessions_over_before_they_expire(
     store: Store, raw: Any, namespace: str, clock: Clock, days: int
 ) -> None:
     given = Settings(idle_timeout_s=days * DAY_S)
@@ -68,7 +68,7 @@ async def test_it_hands_them_over_before_they_expire(
         assert handed == ["a"]
 
 
-async def test_it_keeps_to_their_session_limit(
+async def test_a_worker_without_a_limit_enforces_the_recorded_one(
     store: Store, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace) as memory:
@@ -81,7 +81,7 @@ async def test_it_keeps_to_their_session_limit(
     assert [each for each in warnings(caplog) if "a limit of 5000 sessions" in each and "REDISMEM_MAX_SESSIONS" in each]
 
 
-async def test_a_worker_that_is_given_limits_goes_by_them(store: Store, namespace: str, clock: Clock) -> None:
+async def test_a_worker_enforces_its_own_explicit_limits(store: Store, namespace: str, clock: Clock) -> None:
     strict = Settings(idle_timeout_s=DAY_S, max_sessions=1)
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace, strict) as memory:
         for name in "abc":
@@ -91,7 +91,7 @@ async def test_a_worker_that_is_given_limits_goes_by_them(store: Store, namespac
         assert await clock.at(T0 + DAY_S * 1_000 + 1, eviction.enforce()) == 1
 
 
-async def test_the_largest_that_was_given_is_recorded(store: Store, raw: Any, namespace: str) -> None:
+async def test_the_largest_explicit_limit_is_recorded(store: Store, raw: Any, namespace: str) -> None:
     async with store.memory(namespace):
         assert await limit_in(raw, namespace) is None, "the default is nobody's wish"
     for settings in (Settings(max_sessions=10), MONTH, Settings(max_sessions=20)):
@@ -100,12 +100,12 @@ async def test_the_largest_that_was_given_is_recorded(store: Store, raw: Any, na
     assert await limit_in(raw, namespace) == b"5000"
 
 
-async def test_the_first_of_a_namespace_records_it_at_once(store: Store, raw: Any, namespace: str) -> None:
+async def test_the_first_process_records_its_limit_at_once(store: Store, raw: Any, namespace: str) -> None:
     async with store.memory(namespace, MONTH):
         assert await limit_in(raw, namespace) == b"5000"
 
 
-async def test_it_is_recorded_again_after_a_flush(store: Store, raw: Any, namespace: str) -> None:
+async def test_the_limit_is_recorded_again_after_a_flush(store: Store, raw: Any, namespace: str) -> None:
     async with store.memory(namespace, MONTH) as memory:
         await raw.delete(Keys(namespace, 64).record)
         await Eviction(memory.store).enforce()
@@ -124,20 +124,20 @@ async def test_it_is_recorded_again_after_a_flush(store: Store, raw: Any, namesp
         ({"max_sessions": 3_000}, 2_000, 3_000, 3_000),
     ],
 )
-def test_who_keeps_to_what(given: dict[str, Any], recorded: int, enforced: int, noted: int) -> None:
+def test_the_enforced_and_the_recorded_limit(given: dict[str, Any], recorded: int, enforced: int, noted: int) -> None:
     settings = Settings(**given)
     assert session_limit(settings, recorded) == enforced
     assert limit_to_record(settings, recorded) == noted
 
 
-def test_what_stands_for_an_unusable_variable_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_for_an_unusable_variable_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
     settings = Settings()
     assert session_limit(settings, 2_000) == MOST_SESSIONS
     assert limit_to_record(settings, 2_000) == 0
 
 
-async def test_a_process_whose_user_may_not_write_it_works_on(
+async def test_a_process_that_may_not_record_its_limit_goes_on(
     redis_server: RedisServer, near: Memory, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It opens, takes turns, and says what could not be recorded."""

@@ -93,7 +93,7 @@ def refusals(memory: blocking.Memory) -> list[NotAllowed]:
     return found
 
 
-def test_with_the_line_nothing_is_refused(open_memory: Open, admin: Any) -> None:
+def test_with_the_documented_acl_nothing_is_refused(open_memory: Open, admin: Any) -> None:
     admin.execute_command("ACL", "LOG", "RESET")
     memory = open_memory()
     assert refusals(memory) == []
@@ -135,7 +135,7 @@ def test_every_command_that_is_not_allowed_is_named(open_memory: Open, admin: An
         assert not isinstance(refused, StoreUnavailable)
 
 
-def test_an_append_stands_where_no_replica_may_be_asked(open_memory: Open, admin: Any) -> None:
+def test_an_append_stands_if_the_acl_forbids_wait(open_memory: Open, admin: Any) -> None:
     """It is written before WAIT is refused: no refusal, which would have it made again."""
     admin.execute_command("ACL", "SETUSER", "app", "-wait")
     memory = open_memory()
@@ -209,7 +209,7 @@ LINE_OF = {
         ("NOPERM No permissions to access a key", "", "use one of the keys"),
     ],
 )
-def test_what_servers_say_of_it(text: str, command: str, said: str) -> None:
+def test_the_error_texts_of_servers_are_understood(text: str, command: str, said: str) -> None:
     refused = replies.refusal(ServerError(text.partition(" ")[0], text), "user-42")
     assert isinstance(refused, NotAllowed)
     assert (refused.command, refused.session_id) == (command, "user-42")
@@ -217,7 +217,7 @@ def test_what_servers_say_of_it(text: str, command: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["ping", "rpush", "evalsha", "zcard", "wait"])
-def test_the_doctor_says_what_to_allow_and_that_mends_it(
+def test_the_permissions_that_the_doctor_names_are_enough(
     admin: Any, redis_server: Any, namespace: str, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = str(redis_server.url).replace("redis://", "redis://app:pw@")

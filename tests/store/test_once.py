@@ -90,7 +90,7 @@ async def test_a_change_sent_again_does_not_undo_what_another_has_changed_since(
 
 
 @pytest.mark.parametrize("id", [None, "turn-1"])
-async def test_what_the_library_sends_again_is_no_duplicate_of_the_caller(memory: Memory, id: str | None) -> None:
+async def test_a_retry_of_the_library_is_not_reported_as_a_duplicate(memory: Memory, id: str | None) -> None:
     calls = SessionCalls(memory.store.keys.session("s"), memory.settings)
     for number in range(3):
         call = calls.append([said(number), said(number)], {"id": id and f"{id}-{number}"})
@@ -111,7 +111,7 @@ async def test_ids_belong_to_a_session_and_its_epoch(memory: Memory) -> None:
     assert not (await memory.session("one").append(said("a"), id="turn-1")).duplicate
 
 
-async def test_the_first_sending_of_an_append_may_arrive_after_the_second(memory: Memory) -> None:
+async def test_the_first_attempt_may_arrive_after_the_retry(memory: Memory) -> None:
     """Held up on the way, while the memory had given it up and sent it again."""
     await memory.session("s").append(said("a"))
     call = SessionCalls(memory.store.keys.session("s"), memory.settings).append([said("b")])
@@ -130,7 +130,7 @@ async def test_equal_messages_without_an_id_are_two(session: Session) -> None:
     assert (await session.info()).total_messages == 2
 
 
-async def test_of_two_who_expect_the_same_seq_one_wins(memory: Memory) -> None:
+async def test_one_of_two_appends_that_expect_one_seq_wins(memory: Memory) -> None:
     await memory.session("s").append(said("a"), expect=0)
     results = await asyncio.gather(
         *(memory.session("s").append(said(number), expect=1) for number in range(8)), return_exceptions=True
@@ -173,9 +173,7 @@ async def test_an_id_that_redis_has_is_known_while_it_is_away(degradable: Memory
     assert context.state.params == {"x": 1}
 
 
-async def test_ids_that_cannot_be_read_are_in_no_degraded_turns_way(
-    degradable: Memory, faulty: Faulty, namespace: str
-) -> None:
+async def test_unreadable_ids_do_not_stop_a_degraded_turn(degradable: Memory, faulty: Faulty, namespace: str) -> None:
     session = degradable.session("a")
     await session.append(user(1))
     await faulty._client.hset(degradable.store.keys.session("a").state, "ids_a", "foreign")

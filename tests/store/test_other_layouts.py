@@ -64,7 +64,7 @@ RECORDS = [{"layout": "x", "shards": "64"}, {"layout": "1", "shards": ""}, {"lay
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=["layout", "shards", "digits", "type"])
-async def test_a_record_that_is_none_is_named_by_its_key(
+async def test_an_unreadable_record_is_named_by_its_key(
     store: Store, namespace: str, raw: Any, record: dict[str, str] | str
 ) -> None:
     key = f"rm:{{{namespace}}}:namespace"

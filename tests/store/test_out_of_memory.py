@@ -77,7 +77,7 @@ async def test_summaries_are_written_and_make_room(server: RedisServer, raw: Any
         assert (await sessions[0].append(user("taken"))).last_seq == 21
 
 
-async def test_what_was_appended_before_is_known(server: RedisServer, raw: Any, namespace: str) -> None:
+async def test_an_earlier_append_is_known(server: RedisServer, raw: Any, namespace: str) -> None:
     async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
         session = memory.session("s")
         receipt = await session.append(user("a"), id="1")

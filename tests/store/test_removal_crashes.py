@@ -75,7 +75,7 @@ async def goes_on(session: Session) -> None:
 
 
 @pytest.mark.parametrize("name", ["evict", "clear", "restore", "restore what can be read"])
-async def test_a_log_that_is_cut_within_a_removal_or_a_restore_is_read_twice(server: RedisServer, name: str) -> None:
+async def test_a_log_cut_within_a_removal_or_restore_is_replayed_twice(server: RedisServer, name: str) -> None:
     async with Memory.connect(server.url, settings=SETTINGS) as memory, redis.asyncio.Redis(port=server.port) as raw:
         call = await call_of(memory, raw, name)
         assert await check_cut_anywhere(server, memory, call, goes_on) > 3
@@ -84,9 +84,7 @@ async def test_a_log_that_is_cut_within_a_removal_or_a_restore_is_read_twice(ser
 
 
 @pytest.mark.parametrize("name", ["evict", "clear"])
-async def test_a_removal_that_a_crash_has_cut_and_nobody_sends_again_loses_nothing(
-    server: RedisServer, name: str, clock: Clock
-) -> None:
+async def test_a_cut_removal_that_is_never_repeated_loses_nothing(server: RedisServer, name: str, clock: Clock) -> None:
     """Its caller has died too: the session is there with what came since. What takes it for active is mended."""
     async with (
         Memory.connect(server.url, settings=SETTINGS, clock=clock) as memory,

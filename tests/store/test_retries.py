@@ -30,7 +30,7 @@ def test_a_full_memory_is_explained(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("word", sorted(TRANSIENT_WORDS))
-def test_what_passes_is_tried_again_until_the_deadline_and_no_longer(clock: Clock, word: str) -> None:
+def test_transient_errors_are_retried_until_the_deadline(clock: Clock, word: str) -> None:
     attempts = Retries("s", 5, 1, clock)
     pauses = []
 
@@ -61,7 +61,7 @@ def test_the_pauses_grow_and_differ(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("word", [*sorted(LASTING_WORDS), "ERR", "SOMETHING"])
-def test_what_an_operator_must_mend_fails_at_once(clock: Clock, word: str) -> None:
+def test_errors_that_an_operator_must_fix_fail_at_once(clock: Clock, word: str) -> None:
     with pytest.raises(StoreUnavailable) as failed:
         Retries("s", 5, 1, clock).pause_s(ServerError(word, f"{word} command not allowed CANARY"))
     assert failed.value.reason == word
@@ -79,12 +79,12 @@ def test_what_an_operator_must_mend_fails_at_once(clock: Clock, word: str) -> No
         ("ERR user_script:12: attempt to index", ScriptFailed),
     ],
 )
-def test_a_refusal_is_raised_and_not_repeated(clock: Clock, text: str, kind: type[Exception]) -> None:
+def test_a_refusal_is_raised_and_not_retried(clock: Clock, text: str, kind: type[Exception]) -> None:
     with pytest.raises(kind):
         Retries("s", 5, 1, clock).pause_s(ServerError(text.partition(" ")[0], text))
 
 
-def test_a_lost_connection_is_tried_again_until_the_deadline(clock: Clock) -> None:
+def test_a_lost_connection_is_retried_until_the_deadline(clock: Clock) -> None:
     attempts = Retries("s", 5, 1, clock)
     attempts.pause_s(ConnectionLost("TimeoutError"))
     clock.now += 5
@@ -94,9 +94,7 @@ def test_a_lost_connection_is_tried_again_until_the_deadline(clock: Clock) -> No
 
 
 @pytest.mark.parametrize(("lost", "reason"), [("TimeoutError", "NOSCRIPT"), ("ConnectionRefusedError", "Connection.*")])
-def test_what_was_answered_is_told_where_the_last_attempt_had_no_time_for_an_answer(
-    clock: Clock, lost: str, reason: str
-) -> None:
+def test_the_last_error_reply_is_reported_if_the_last_attempt_timed_out(clock: Clock, lost: str, reason: str) -> None:
     attempts = Retries("s", 5, 1, clock)
     attempts.pause_s(ServerError("NOSCRIPT", "NOSCRIPT deploy"))
     clock.now += 5
@@ -107,7 +105,7 @@ def test_what_was_answered_is_told_where_the_last_attempt_had_no_time_for_an_ans
     assert str(failed.value).endswith(told)
 
 
-def test_a_cluster_that_said_it_was_down_is_told_likewise(clock: Clock) -> None:
+def test_a_cluster_that_reported_itself_down_is_reported_after_a_timeout(clock: Clock) -> None:
     attempts = Retries("s", 5, 1, clock)
     attempts.pause_s(ConnectionLost("CLUSTERDOWN", sent=False))
     clock.now += 5

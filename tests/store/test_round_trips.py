@@ -25,7 +25,7 @@ PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.trips_count is not None])
-async def test_one_write_and_one_read_a_trip(name: str, proxy: Proxy, namespace: str) -> None:
+async def test_one_write_and_one_read_per_round_trip(name: str, proxy: Proxy, namespace: str) -> None:
     operation, trips_count = OPERATIONS[name].call, OPERATIONS[name].trips_count
     async with Memory.connect(proxy.url, namespace=namespace, settings=PATIENT) as memory:
         session = memory.session("user-42")
@@ -66,7 +66,7 @@ COMMANDS = [(("INCR", "retries:a"),), (("INCR", "retries:a"), ("INCR", "retries:
 
 @pytest.mark.parametrize("commands", COMMANDS, ids=["one", "several"])
 @pytest.mark.parametrize("way", ["run", "run_independent"])
-async def test_redis_py_sends_once_what_we_send_once(way: str, commands: Any, proxy: Proxy) -> None:
+async def test_redis_py_sends_each_call_once(way: str, commands: Any, proxy: Proxy) -> None:
     carrier = RedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
     blocking = BlockingRedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
     proxy.break_next("reset", 100, to=b"INCR")
@@ -84,7 +84,7 @@ async def test_redis_py_sends_once_what_we_send_once(way: str, commands: Any, pr
     await blocking.aclose()
 
 
-async def test_redis_py_loads_once_what_we_load_once(proxy: Proxy) -> None:
+async def test_redis_py_loads_each_script_once(proxy: Proxy) -> None:
     script = Script("one", b"return 1", b"e" * 40)
     carrier = RedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
     proxy.break_next("reset", 100, to=b"LOAD")

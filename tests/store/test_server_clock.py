@@ -32,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[ShiftedServer]:
 
 
 @pytest.mark.parametrize("shift_s", [HOUR_S, -HOUR_S])
-async def test_nothing_is_done_twice_and_no_session_is_lost(server: ShiftedServer, shift_s: int) -> None:
+async def test_a_clock_that_jumps_repeats_nothing_and_loses_no_session(server: ShiftedServer, shift_s: int) -> None:
     names = [f"s-{number}" for number in range(8)]
     async with Memory.connect(server.url, settings=SETTINGS) as memory:
         for name in names:

@@ -118,7 +118,7 @@ async def test_not_permitted(refused: str, proxy: Proxy, raw: Any, namespace: st
 @pytest.mark.parametrize(
     ("credentials", "word"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("nobody:wrong@", "WRONGPASS")]
 )
-async def test_not_let_in(credentials: str, word: str, proxy: Proxy, raw: Any, namespace: str) -> None:
+async def test_a_failed_login_is_refused(credentials: str, word: str, proxy: Proxy, raw: Any, namespace: str) -> None:
     url = proxy.url.replace("redis://", f"redis://{credentials}")
 
     def blocking() -> StoreUnavailable:
@@ -141,7 +141,7 @@ async def test_not_let_in(credentials: str, word: str, proxy: Proxy, raw: Any, n
     assert proxy.connections_count <= 3, "one attempt a call"
 
 
-async def test_disk_that_takes_nothing(server: RedisServer, proxy: Proxy, raw: Any, namespace: str) -> None:
+async def test_a_failing_disk_is_refused(server: RedisServer, proxy: Proxy, raw: Any, namespace: str) -> None:
     async with Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory:
         session = memory.session("a")
         await session.append(user("first"))
@@ -165,7 +165,9 @@ async def test_disk_that_takes_nothing(server: RedisServer, proxy: Proxy, raw: A
 
 
 @pytest.mark.parametrize("word", PASSING)
-async def test_tried_again_until_the_deadline(word: str, proxy: Proxy, raw: Any, namespace: str) -> None:
+async def test_transient_server_errors_are_retried_until_the_deadline(
+    word: str, proxy: Proxy, raw: Any, namespace: str
+) -> None:
     async with Memory.connect(proxy.url, namespace=namespace, settings=SHORT) as memory:
         session = memory.session("a")
         await session.append(user("first"))
@@ -185,7 +187,9 @@ async def test_tried_again_until_the_deadline(word: str, proxy: Proxy, raw: Any,
 
 
 @pytest.mark.parametrize("word", PASSING)
-async def test_passes_when_the_server_is_ready_again(word: str, proxy: Proxy, raw: Any, namespace: str) -> None:
+async def test_a_call_succeeds_once_the_server_is_ready_again(
+    word: str, proxy: Proxy, raw: Any, namespace: str
+) -> None:
     async with Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory:
         session = memory.session("a")
         await session.append(user("first"))

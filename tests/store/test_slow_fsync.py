@@ -76,7 +76,7 @@ async def is_prefix(memory: Memory, acked: list[Any], least: int) -> None:
     assert [violation async for violation in check(memory.store)] == []
 
 
-async def test_everysec_loses_at_most_what_came_while_it_synced(tmp_path: Path) -> None:
+async def test_everysec_loses_at_most_the_appends_during_a_sync(tmp_path: Path) -> None:
     """What waits for the disk is acknowledged; killed then, Redis has lost it: the last of it, and nothing is torn."""
     server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "everysec")).start()
     try:
@@ -100,7 +100,7 @@ async def test_everysec_loses_at_most_what_came_while_it_synced(tmp_path: Path) 
         server.stop()
 
 
-async def test_always_acknowledges_what_is_synced_and_loses_nothing(tmp_path: Path) -> None:
+async def test_always_acknowledges_only_synced_appends(tmp_path: Path) -> None:
     server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "always")).start()
     try:
         async with Memory.connect(server.url, settings=SETTINGS) as memory:

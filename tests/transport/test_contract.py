@@ -78,7 +78,7 @@ async def test_several_commands_are_answered_in_order(transport: Transport, name
     assert await transport.run(commands, 60) == [3, [b"a", b"b", b"3"], 3, 0]
 
 
-async def test_an_error_stands_in_its_place_and_the_others_are_run(transport: Transport, namespace: str) -> None:
+async def test_an_error_takes_its_place_among_the_replies(transport: Transport, namespace: str) -> None:
     commands = [("SET", namespace, 1), ("RPUSH", namespace, 1), ("INCR", namespace)]
     for send in (transport.run, transport.run_independent):
         _, error, counted = await send(commands, 60)
@@ -87,7 +87,7 @@ async def test_an_error_stands_in_its_place_and_the_others_are_run(transport: Tr
         assert counted == 2
 
 
-async def test_nothing_is_run_where_one_command_is_refused_beforehand(transport: Transport, namespace: str) -> None:
+async def test_no_command_runs_if_one_is_refused_when_queued(transport: Transport, namespace: str) -> None:
     with pytest.raises(ServerError):
         await transport.run([("SET", namespace, 1), ("RPUSH", namespace), ("INCR", namespace)], 60)
     assert await transport.run([("EXISTS", namespace)], 60) == [0]
@@ -131,7 +131,7 @@ async def test_a_script_that_cannot_be_loaded_is_an_error(name: str, url: str, n
 
 
 @pytest.mark.parametrize("name", OURS)
-async def test_no_answer_in_time_is_a_lost_connection(name: str, silent_port: int) -> None:
+async def test_a_missing_reply_is_a_lost_connection(name: str, silent_port: int) -> None:
     async with to(name, alone(name, silent_port), 0.2) as transport:
         with pytest.raises(ConnectionLost):
             await transport.run([("PING",)], 0.05)
@@ -140,14 +140,14 @@ async def test_no_answer_in_time_is_a_lost_connection(name: str, silent_port: in
 
 
 @pytest.mark.parametrize("name", OURS)
-async def test_nobody_there_is_a_lost_connection(name: str) -> None:
+async def test_a_missing_server_is_a_lost_connection(name: str) -> None:
     async with to(name, alone(name, free_port())) as transport:
         with pytest.raises(ConnectionLost, match="Connect"):
             await transport.run([("PING",)], 1)
 
 
 @pytest.mark.parametrize("name", OURS)
-async def test_a_late_reply_is_given_to_nobody_else(name: str, url: str, namespace: str) -> None:
+async def test_a_late_reply_reaches_no_other_call(name: str, url: str, namespace: str) -> None:
     # redis-py's blocking client knows no other time than that of a connection's attempts.
     async with to(name, url, 1 if name == "redis-py blocking" else 60) as transport:
         with pytest.raises(ConnectionLost):
@@ -208,7 +208,7 @@ def test_each_of_many_threads_has_its_own_reply(name: str, url: str, namespace: 
     assert failures == []
 
 
-async def test_a_memory_lives_on_it(transport: Transport, namespace: str) -> None:
+async def test_a_memory_works_over_each_transport(transport: Transport, namespace: str) -> None:
     memory = Memory(Store(transport, namespace.strip("{}"), Settings(deadline_s=60, reply_timeout_s=60)))
     session = memory.session("one")
     receipt = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
@@ -224,7 +224,7 @@ async def test_a_memory_lives_on_it(transport: Transport, namespace: str) -> Non
     assert not await session.exists()
 
 
-def test_only_a_client_of_the_callers_may_send_a_command_twice() -> None:
+def test_only_a_provided_client_may_send_a_command_twice() -> None:
     made = [OVER_A_SOCKET[name](alone(name, 1), 1) for name in OURS] + [make() for make in EMBEDDED.values()]
     assert [transport.repeats for transport in made] == [False] * len(made)
     assert RedisPy(redis.asyncio.Redis(), owned=False).repeats
@@ -232,7 +232,7 @@ def test_only_a_client_of_the_callers_may_send_a_command_twice() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-async def test_a_memory_says_when_its_store_is_away(name: str, namespace: str) -> None:
+async def test_a_memory_raises_when_its_store_is_down(name: str, namespace: str) -> None:
     async with to(name, alone(name, free_port())) as transport:
         memory = Memory(Store(transport, namespace.strip("{}"), Settings(deadline_s=0.2, reply_timeout_s=0.1)))
         with pytest.raises(StoreUnavailable):

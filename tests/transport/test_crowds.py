@@ -15,7 +15,7 @@ PATIENT = Settings(**PATIENCE, fallback_after_s=60)
 MOST = 4_096 + 8_192  # on their way, and in line
 
 
-async def test_what_fits_is_served_and_the_rest_is_refused(redis_server: RedisServer, namespace: str) -> None:
+async def test_calls_that_fit_are_served_and_others_refused(redis_server: RedisServer, namespace: str) -> None:
     async with Memory.connect(redis_server.url, namespace=namespace, settings=PATIENT) as memory:
         handles = [memory.session(f"s-{number % 500}") for number in range(MOST + 3_000)]
         answers = await asyncio.gather(*(handle.exists() for handle in handles), return_exceptions=True)
@@ -30,7 +30,7 @@ async def test_what_fits_is_served_and_the_rest_is_refused(redis_server: RedisSe
         )
 
 
-async def test_a_crowd_is_no_outage(redis_server: RedisServer, namespace: str) -> None:
+async def test_too_many_calls_are_no_outage(redis_server: RedisServer, namespace: str) -> None:
     """With a fallback, what does not fit is refused as well, not accepted beside a Redis that is there."""
     async with Memory.connect(redis_server.url, namespace=namespace, settings=PATIENT, fallback=True) as memory:
         handles = [memory.session(f"s-{number % 500}") for number in range(MOST + 1_000)]
@@ -43,7 +43,7 @@ async def test_a_crowd_is_no_outage(redis_server: RedisServer, namespace: str) -
         assert (health.state, health.backlog_message_count) == ("closed", 0)
 
 
-async def test_a_process_that_was_busy_reads_before_it_calls_anything_late(
+async def test_a_busy_process_reads_replies_before_it_times_calls_out(
     redis_server: RedisServer, namespace: str
 ) -> None:
     """The replies were there in time: it was this process that did not look."""

@@ -74,7 +74,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2]))
 
 
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
-async def test_nor_is_it_sent_by_a_process_that_was_forked_off(kind: str, listener: socket.socket) -> None:
+async def test_a_forked_process_does_not_send_the_call_either(kind: str, listener: socket.socket) -> None:
     """It has the connection no more, so that it ends with the parent's."""
     deadline_s = 1
     while not await was_reset_beside_a_child(kind, listener, deadline_s):
@@ -103,7 +103,7 @@ async def was_reset_beside_a_child(kind: str, listener: socket.socket, deadline_
             await asking.wait()
 
 
-async def test_what_the_server_has_not_received_when_it_closes_is_never_sent(listener: socket.socket) -> None:
+async def test_bytes_not_received_before_the_servers_close_are_never_sent(listener: socket.socket) -> None:
     """It says that it will send nothing more, and could still read."""
 
     def accept() -> socket.socket:
@@ -124,7 +124,7 @@ async def test_what_the_server_has_not_received_when_it_closes_is_never_sent(lis
 
 
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
-async def test_what_the_server_has_not_received_is_never_sent(kind: str, listener: socket.socket) -> None:
+async def test_bytes_not_received_are_never_sent(kind: str, listener: socket.socket) -> None:
     server = await given_up(kind, listener)
     with server, pytest.raises(ConnectionResetError):  # not the end, as after all of it
         await asyncio.to_thread(read_to_the_end, server)

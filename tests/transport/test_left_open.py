@@ -31,9 +31,7 @@ def connections(server: RedisServer, name: str) -> int:
         return sum(each["name"] == name for each in found)
 
 
-async def test_a_memory_that_nobody_has_any_more_is_closed_and_warned_of(
-    redis_server: RedisServer, namespace: str
-) -> None:
+async def test_a_collected_memory_is_closed_with_a_warning(redis_server: RedisServer, namespace: str) -> None:
     memory = redismem.Memory.connect(f"{redis_server.url}?client_name={namespace}", settings=ROOMY)
     await memory.session("s").exists()
     assert connections(redis_server, namespace) == 1
@@ -61,7 +59,7 @@ async def test_a_handle_keeps_its_memory_open(redis_server: RedisServer, namespa
     gc.collect()
 
 
-def test_a_memory_that_is_closed_on_another_loop_lets_go(redis_server: RedisServer, namespace: str) -> None:
+def test_a_memory_closed_on_another_loop_closes_its_socket(redis_server: RedisServer, namespace: str) -> None:
     """The loop that it was used on runs still, in another thread."""
     memory = redismem.Memory.connect(f"{redis_server.url}?client_name={namespace}", settings=ROOMY)
     loop = asyncio.new_event_loop()
@@ -82,7 +80,7 @@ def test_a_memory_that_is_closed_on_another_loop_lets_go(redis_server: RedisServ
         loop.close()
 
 
-async def test_calls_of_a_memory_that_is_closed_on_another_loop_say_so() -> None:
+async def test_calls_of_a_memory_closed_on_another_loop_raise() -> None:
     async with SilentServer() as server:
         memory = redismem.Memory.connect(f"redis://:secret@127.0.0.1:{server.port}", settings=ROOMY)
         call = asyncio.ensure_future(memory.session("s").exists())
@@ -93,7 +91,7 @@ async def test_calls_of_a_memory_that_is_closed_on_another_loop_say_so() -> None
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_fork_while_threads_are_in_calls_has_all_the_room(redis_server: RedisServer, namespace: str) -> None:
+def test_a_fork_during_calls_has_all_connections_free(redis_server: RedisServer, namespace: str) -> None:
     lane = BlockingLane(Address("127.0.0.1", redis_server.port), max_connections=2)
     memory = blocking.Memory(redismem.Memory(Store(lane, namespace, ROOMY)))
     memory.ping()

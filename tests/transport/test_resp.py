@@ -81,9 +81,7 @@ words = st.one_of(st.binary(max_size=300), st.text(st.characters(codec="utf-8"),
     arguments=st.lists(words, max_size=12),
     reads=st.lists(st.tuples(st.just("LRANGE"), st.binary(max_size=20), st.integers()), max_size=3),
 )
-def test_what_is_packed_once_for_many_calls_is_what_hiredis_packs(
-    keys: list[bytes], arguments: list[Any], reads: list[Command]
-) -> None:
+def test_cached_encodings_equal_those_of_hiredis(keys: list[bytes], arguments: list[Any], reads: list[Command]) -> None:
     script: Command = ("EVALSHA", "f" * 40, len(keys), *keys, *arguments)
     commands = [script, *reads]
     packed = [hiredis.pack_command(command) for command in [("MULTI",), *commands, ("EXEC",)]]  # type: ignore[arg-type]
@@ -92,7 +90,7 @@ def test_what_is_packed_once_for_many_calls_is_what_hiredis_packs(
         assert resp.encode_independent(commands) == b"".join(packed[1:-1])
 
 
-async def test_an_answer_that_ends_too_early_is_given_to_nobody() -> None:
+async def test_an_incomplete_reply_reaches_no_call() -> None:
     loop = asyncio.get_running_loop()
     answer = b"".join(reply for _, reply, _ in CONVERSATION)
     expected = [outcome for _, _, outcome in CONVERSATION]
@@ -116,7 +114,7 @@ async def test_a_transaction_out_of_step_ends_the_connection(shift: bytes) -> No
 
 
 @pytest.mark.parametrize("send", [resp.check_replies, resp.unpack_transaction])
-def test_a_crowded_server_has_run_nothing(send: Any) -> None:
+def test_a_server_with_too_many_clients_has_run_nothing(send: Any) -> None:
     crowded = resp.server_error("ERR max number of clients reached")
     outcome = send([crowded])
     assert isinstance(outcome, ConnectionLost)
@@ -132,7 +130,7 @@ def test_a_crowded_server_has_run_nothing(send: Any) -> None:
         (["NOAUTH Authentication required."] * 3, "NOAUTH"),
     ],
 )
-def test_what_stopped_a_transaction_is_its_error(texts: list[str], word: str) -> None:
+def test_a_transaction_raises_the_error_that_stopped_it(texts: list[str], word: str) -> None:
     outcome = resp.unpack_transaction([b"OK", b"QUEUED", *map(resp.server_error, texts)])
     assert isinstance(outcome, ServerError)
     assert outcome.word == word
@@ -149,7 +147,7 @@ def test_what_stopped_a_transaction_is_its_error(texts: list[str], word: str) ->
         [[1, 2], b"OK", b"QUEUED", b"QUEUED"],
     ],
 )
-def test_an_answer_that_is_not_to_this_transaction_is_noticed(replies: list[Any]) -> None:
+def test_a_reply_to_another_transaction_is_noticed(replies: list[Any]) -> None:
     with pytest.raises(resp.OutOfStep):
         resp.unpack_transaction(replies)
 
@@ -166,7 +164,7 @@ class Recorder(asyncio.Transport):
 
 
 @pytest.mark.parametrize("size", [1, 500, 3_000, 8_192, 20_000])
-async def test_a_crowd_of_calls_is_written_in_order_in_pieces_while_it_comes(size: int) -> None:
+async def test_many_calls_are_written_in_order_in_pieces(size: int) -> None:
     loop = asyncio.get_running_loop()
     connection, socket = Connection(loop, lambda: None, lambda _: None), Recorder()
     connection.connection_made(socket)

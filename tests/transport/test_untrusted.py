@@ -21,7 +21,7 @@ def url_of(server: TlsServer, certificates: Path, host: str, **options: Any) -> 
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_an_authority_that_nobody_knows(tls_server: TlsServer, certificates: Path, is_async: bool) -> None:
+async def test_an_unknown_authority_is_named(tls_server: TlsServer, certificates: Path, is_async: bool) -> None:
     url = url_of(tls_server, certificates, "127.0.0.1")
     if is_async:
         memory = Memory.connect(url, settings=PATIENT)

@@ -127,7 +127,7 @@ def test_no_option_is_ignored(url: str, said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_every_option_of_redis_py_is_taken_or_refused_by_its_name() -> None:
+def test_each_option_of_redis_py_is_used_or_refused_by_name() -> None:
     """All that its connections can be made with: whoever moves a URL here loses nothing without being told."""
     parameters = {
         name
@@ -158,7 +158,7 @@ def test_tls_checks_certificate_and_name_unless_told_otherwise() -> None:
 
 @pytest.mark.parametrize("protocol", [2, 3])
 @pytest.mark.parametrize("user", ["", "app"])
-async def test_a_user_is_let_in(guarded: GuardedServer, connect: Connect, user: str, protocol: int) -> None:
+async def test_a_user_can_log_in(guarded: GuardedServer, connect: Connect, user: str, protocol: int) -> None:
     url = f"redis://{user}:{SECRET}@127.0.0.1:{guarded.port}/3?protocol={protocol}&client_name=shop"
     known = await client_info(connect(url))
     assert (known["user"], known["db"], known["name"]) == (user or "default", "3", "shop")
@@ -174,7 +174,7 @@ async def test_over_a_unix_socket(guarded: GuardedServer, connect: Connect) -> N
 @pytest.mark.parametrize(
     ("login", "word"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), (f"nobody:{SECRET}@", "WRONGPASS")]
 )
-async def test_who_is_not_let_in_hears_why(guarded: GuardedServer, connect: Connect, login: str, word: str) -> None:
+async def test_a_failed_login_says_why(guarded: GuardedServer, connect: Connect, login: str, word: str) -> None:
     for protocol in (2, 3):
         with pytest.raises(ServerError) as refused:
             await asked(connect(f"redis://{login}127.0.0.1:{guarded.port}/0?protocol={protocol}"), "PING")
@@ -182,7 +182,7 @@ async def test_who_is_not_let_in_hears_why(guarded: GuardedServer, connect: Conn
         assert PASSWORD not in str(refused.value)
 
 
-async def test_a_transaction_that_is_not_allowed_says_so(guarded: GuardedServer, connect: Connect) -> None:
+async def test_a_forbidden_transaction_raises(guarded: GuardedServer, connect: Connect) -> None:
     transport = connect(f"redis://reader:{SECRET}@127.0.0.1:{guarded.port}/0")
     with pytest.raises(ServerError) as refused:
         await transport.run([("GET", "a"), ("SET", "a", 1), ("GET", "a")], 60)
@@ -206,14 +206,14 @@ def tls_url(server: TlsServer, host: str = "127.0.0.1", **options: str | Path) -
         "redis://u:12?CANARY=x@h",
     ],
 )
-def test_a_password_that_was_not_encoded_is_hinted_at(url: str) -> None:
+def test_an_unencoded_password_gives_a_hint(url: str) -> None:
     with pytest.raises(InvalidSettings, match=r"percent-encode .* %2F %3F %23 %40") as refused:
         Address.from_url(url)
     assert "CANARY" not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["redis://u:p%2F%23%40@h:x", "redis://h/one", "redis://h/0?nonsense=1"])
-def test_other_mistakes_are_no_matter_of_encoding(url: str) -> None:
+def test_other_mistakes_give_no_hint_about_encoding(url: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         Address.from_url(url)
     assert "percent-encode" not in str(refused.value)

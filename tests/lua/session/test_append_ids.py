@@ -89,7 +89,7 @@ async def test_a_fresh_append_does_not_look_whether_it_was_made_before(lua: Scri
     assert (await lua.append("c", fresh=0))[1:] == [1, 1, 1, 1]
 
 
-async def test_the_first_sending_of_an_append_may_arrive_after_the_second(lua: Scripts) -> None:
+async def test_the_first_attempt_may_arrive_after_the_retry(lua: Scripts) -> None:
     await lua.append("a", fresh=1)
     assert await lua.append("b", token=b"token..2", fresh=2) == counters(2, 20)
     for number in range(15):

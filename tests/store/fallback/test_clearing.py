@@ -163,7 +163,7 @@ async def test_a_clear_that_cannot_be_sent_loses_nothing(pod: Pod, proxy: Proxy)
 
 
 @pytest.mark.parametrize("is_made", [True, False])
-async def test_what_is_accepted_during_a_clear_stays_whatever_becomes_of_it(pod: Pod, is_made: bool) -> None:
+async def test_appends_accepted_during_a_clear_stay(pod: Pod, is_made: bool) -> None:
     gate = pod.gate(CLEAR)
     clear = asyncio.create_task(pod.session.clear())
     await gate.reached.wait()
@@ -183,7 +183,7 @@ async def test_what_is_accepted_during_a_clear_stays_whatever_becomes_of_it(pod:
     assert await contents(pod.there) == (kept if is_made else [FIRST["content"], *kept])
 
 
-async def test_a_clear_that_is_given_up_loses_nothing(pod: Pod) -> None:
+async def test_a_cancelled_clear_loses_nothing(pod: Pod) -> None:
     gate = pod.gate(CLEAR)
     clear = asyncio.create_task(pod.session.clear())
     await gate.reached.wait()
@@ -194,7 +194,7 @@ async def test_a_clear_that_is_given_up_loses_nothing(pod: Pod) -> None:
     assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
 
 
-async def test_what_is_on_its_way_to_redis_does_not_come_back_behind_the_clear(
+async def test_an_append_under_way_does_not_return_after_the_clear(
     proxy: Proxy, near: Memory, redis_server: RedisServer
 ) -> None:
     patient = SETTINGS.model_copy(update={"fallback_after_s": 3.0})

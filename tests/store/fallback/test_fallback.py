@@ -19,7 +19,7 @@ def texts(context: Any) -> list[str]:
     return [message.content for message in context.messages]
 
 
-async def test_the_chat_goes_on_with_the_context_that_was_seen_last(degradable: Memory, faulty: Faulty) -> None:
+async def test_the_chat_goes_on_with_the_last_seen_context(degradable: Memory, faulty: Faulty) -> None:
     session = degradable.session("a")
     first = await session.append_and_read(user(1), merge={"size": "M"}, waiting="colour")
     await session.append(user(2), merge={"colour": "red"})
@@ -66,7 +66,9 @@ async def test_a_session_that_was_never_seen_begins_with_what_is_appended(degrad
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.outage == "refused"])
-async def test_what_cannot_be_served_says_so_and_changes_nothing(degradable: Memory, faulty: Faulty, name: str) -> None:
+async def test_a_call_that_cannot_be_served_says_so_and_changes_nothing(
+    degradable: Memory, faulty: Faulty, name: str
+) -> None:
     await degradable.session("a").append_and_read(user(1))
     faulty.is_away = True
     assert (await degradable.session("b").append(user(1))).degraded  # it is known to be away now
@@ -88,7 +90,7 @@ NOT_OF_THE_UNSEEN = ("messages", "info", "telemetry")
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.outage == "served"])
-async def test_what_is_served_is_what_the_table_says(degradable: Memory, faulty: Faulty, name: str) -> None:
+async def test_the_served_calls_are_those_of_the_table(degradable: Memory, faulty: Faulty, name: str) -> None:
     seen, unseen = degradable.session("seen"), degradable.session("unseen")
     await seen.append_and_read(user(1))
     faulty.is_away = True
@@ -104,14 +106,14 @@ async def test_what_is_served_is_what_the_table_says(degradable: Memory, faulty:
 
 
 @pytest.mark.parametrize("name", ["count", "sessions"])
-async def test_the_namespace_is_refused_in_words_of_the_caller(degradable: Memory, faulty: Faulty, name: str) -> None:
+async def test_calls_about_the_namespace_are_refused_by_name(degradable: Memory, faulty: Faulty, name: str) -> None:
     faulty.is_away = True
     assert (await degradable.session("b").append(user(1))).degraded
     error = await unavailable(getattr(degradable, name)())
     assert error.text.endswith("; this call cannot be served without it")
 
 
-async def test_of_a_session_that_was_never_seen_nothing_is_claimed(degradable: Memory, faulty: Faulty) -> None:
+async def test_nothing_is_claimed_about_an_unseen_session(degradable: Memory, faulty: Faulty) -> None:
     faulty.is_away = True
     for call in (
         degradable.session("b").info(),
@@ -146,7 +148,7 @@ async def test_a_process_that_starts_during_the_outage(faulty: Faulty, namespace
         assert await contents(memory.session("a")) == [user(1)["content"]]
 
 
-async def test_without_the_fallback_such_a_process_does_not_start(faulty: Faulty, namespace: str) -> None:
+async def test_without_the_fallback_no_process_starts_during_the_outage(faulty: Faulty, namespace: str) -> None:
     memory = Memory.connect(client=faulty._client, namespace=namespace, settings=Settings(deadline_s=0.05))
     memory.store.transport = faulty
     faulty.is_away = True
@@ -163,7 +165,7 @@ async def test_a_session_that_was_only_written_to_is_shown(degradable: Memory, f
     assert (texts(context), context.state.params) == ([user(n)["content"] for n in (1, 2, 3)], {"n": 2})
 
 
-async def test_what_was_removed_is_not_shown_again(degradable: Memory, faulty: Faulty) -> None:
+async def test_a_removed_session_is_not_shown_again(degradable: Memory, faulty: Faulty) -> None:
     for name in ("cleared", "pruned"):
         await degradable.session(name).append_and_read(user(1), user(2))
     await degradable.session("cleared").clear()
@@ -183,7 +185,7 @@ async def test_many_appends_without_a_read_are_all_shown(degradable: Memory, fau
     assert (context.state.params, context.last_seq) == ({"n": 100}, 101)
 
 
-async def test_the_events_say_degraded_and_tell_the_replay(faulty: Faulty, namespace: str) -> None:
+async def test_events_report_degraded_calls_and_the_replay(faulty: Faulty, namespace: str) -> None:
     events: list[Any] = []
     async with over(faulty, namespace, on_event=events.append) as memory:
         faulty.is_away = True
@@ -197,7 +199,7 @@ async def test_the_events_say_degraded_and_tell_the_replay(faulty: Faulty, names
     assert (replay.outcome, replay.message_count, replay.sent_count) == ("ok", 2, 1)
 
 
-async def test_blocking_callers_have_the_same(proxy: Proxy, near: Memory) -> None:
+async def test_the_fallback_serves_blocking_callers_too(proxy: Proxy, near: Memory) -> None:
     loop = asyncio.get_running_loop()
 
     def talk() -> None:

@@ -27,9 +27,7 @@ def texts(context: Any) -> list[str]:
 @pytest.mark.parametrize(
     "limit", [{"max_backlog_count": 3}, {"max_backlog_bytes": 5000, "max_message_bytes": 64 * 1024}], ids=str
 )
-async def test_beyond_its_bounds_nothing_is_accepted_and_nothing_dropped(
-    faulty: Faulty, namespace: str, limit: Any
-) -> None:
+async def test_a_full_backlog_accepts_nothing_and_drops_nothing(faulty: Faulty, namespace: str, limit: Any) -> None:
     text = "x" * (1 if "max_backlog_count" in limit else 1100)
     async with over(faulty, namespace, Settings(**LIMITS, **limit)) as memory:
         await memory.session("a").append_and_read(user(0))
@@ -54,7 +52,7 @@ async def test_beyond_its_bounds_nothing_is_accepted_and_nothing_dropped(
         faulty.heal()
 
 
-async def test_what_a_script_would_refuse_is_refused_when_it_is_given(faulty: Faulty, namespace: str) -> None:
+async def test_an_append_that_a_script_would_refuse_is_refused_at_once(faulty: Faulty, namespace: str) -> None:
     async with over(faulty, namespace, Settings(**LIMITS, max_params_count=2, max_window_count=10)) as memory:
         await memory.session("a").append_and_read(*map(user, range(9)), merge={"a": 1})
         faulty.is_away = True
@@ -67,7 +65,7 @@ async def test_what_a_script_would_refuse_is_refused_when_it_is_given(faulty: Fa
         faulty.heal()
 
 
-async def test_closing_replays_what_there_is(faulty: Faulty, namespace: str) -> None:
+async def test_closing_replays_the_backlog(faulty: Faulty, namespace: str) -> None:
     async with over(faulty, namespace) as memory:
         faulty.is_away = True
         await memory.session("a").append(user(1))
@@ -76,7 +74,7 @@ async def test_closing_replays_what_there_is(faulty: Faulty, namespace: str) -> 
         assert await contents(after.session("a")) == [user(1)["content"]]
 
 
-async def test_closing_says_loudly_what_is_lost(
+async def test_closing_logs_lost_messages_as_an_error(
     faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with over(faulty, namespace, Settings(**LIMITS | {"deadline_s": 0.2})) as memory:
@@ -87,7 +85,7 @@ async def test_closing_says_loudly_what_is_lost(
     assert (lost.levelno, lost.__dict__["message_count"], lost.__dict__["session_count"]) == (logging.ERROR, 3, 2)
 
 
-async def test_a_blocking_memory_says_what_is_lost_and_leaves_no_thread(
+async def test_a_blocking_memory_logs_lost_messages_and_leaves_no_thread(
     proxy: Proxy, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await proxy.refuse()
@@ -140,7 +138,7 @@ async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
     ]
 
 
-async def test_a_memory_that_is_never_closed_says_it_too(
+async def test_a_memory_that_is_never_closed_logs_lost_messages_too(
     faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = over(faulty, namespace)
@@ -169,7 +167,7 @@ async def test_a_child_has_nothing_to_replay(degradable: Memory, faulty: Faulty)
     assert degradable.health().backlog_message_count == 1
 
 
-async def test_the_contexts_that_are_kept_are_bounded(faulty: Faulty, namespace: str) -> None:
+async def test_cached_contexts_are_bounded(faulty: Faulty, namespace: str) -> None:
     async with over(faulty, namespace, Settings(**LIMITS, max_cached_sessions=2)) as memory:
         store = memory.store
         fallback = store.fallback
@@ -191,7 +189,7 @@ async def test_the_contexts_that_are_kept_are_bounded(faulty: Faulty, namespace:
         assert 0 < len(fallback._seen) < 9
 
 
-async def test_a_replay_is_logged_when_it_has_done_something(
+async def test_a_replay_with_entries_is_logged(
     degradable: Memory, faulty: Faulty, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "redismem")
@@ -209,9 +207,7 @@ async def test_a_replay_is_logged_when_it_has_done_something(
     assert all(done_count for _, done_count, *_ in told())
 
 
-async def test_an_append_that_met_a_session_that_cannot_be_read_is_seen_once(
-    faulty: Faulty, degradable: Memory
-) -> None:
+async def test_an_append_to_an_unreadable_session_is_seen_once(faulty: Faulty, degradable: Memory) -> None:
     session = degradable.session("a")
     await session.append_and_read(user(1))
     keys = degradable.store.keys.session("a")

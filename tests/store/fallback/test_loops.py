@@ -49,7 +49,7 @@ def memory(server: RedisServer, namespace: str) -> Iterator[Memory]:
     gc.collect()
 
 
-def test_a_call_finds_redis_that_is_back(server: RedisServer, memory: Memory) -> None:
+def test_a_call_finds_a_redis_that_is_back(server: RedisServer, memory: Memory) -> None:
     reached(lambda: is_taken(memory, "a", "before"))
     server.kill()
     assert not is_taken(memory, "a", "away")
@@ -61,7 +61,7 @@ def test_a_call_finds_redis_that_is_back(server: RedisServer, memory: Memory) ->
     assert asyncio.run(contents(memory.session("a"))) == [user(text)["content"] for text in ("before", "away", "back")]
 
 
-def test_so_does_one_that_is_never_served_without_it(server: RedisServer, memory: Memory) -> None:
+def test_a_call_that_needs_redis_finds_it_too(server: RedisServer, memory: Memory) -> None:
     server.kill()
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
@@ -76,7 +76,7 @@ def test_so_does_one_that_is_never_served_without_it(server: RedisServer, memory
     reached(answers)
 
 
-def test_calls_bring_what_was_accepted_of_other_sessions(server: RedisServer, memory: Memory) -> None:
+def test_calls_replay_the_backlog_of_other_sessions(server: RedisServer, memory: Memory) -> None:
     server.kill()
     for number in range(20):
         assert not is_taken(memory, f"away-{number}", "away")
@@ -86,7 +86,7 @@ def test_calls_bring_what_was_accepted_of_other_sessions(server: RedisServer, me
         assert asyncio.run(contents(memory.session(f"away-{number}"))) == [user("away")["content"]]
 
 
-def test_an_event_loop_that_goes_on_looks_beside_its_calls_again(server: RedisServer, memory: Memory) -> None:
+def test_a_running_event_loop_probes_between_calls_again(server: RedisServer, memory: Memory) -> None:
     server.kill()
     assert not is_taken(memory, "a", "away")
     with pytest.raises(StoreUnavailable):
@@ -109,7 +109,7 @@ def test_an_event_loop_that_goes_on_looks_beside_its_calls_again(server: RedisSe
     asyncio.run(go_on())
 
 
-def test_a_memory_that_is_closed_in_another_loop_brings_what_it_has(
+def test_a_memory_closed_in_another_loop_replays_its_backlog(
     server: RedisServer, namespace: str, memory: Memory
 ) -> None:
     closed = Memory.connect(server.url, namespace=namespace, settings=HASTY, fallback=True)

@@ -70,7 +70,7 @@ async def caught_up(memory: Memory, proxy: Proxy) -> None:
 @pytest.mark.parametrize("how", ["hole", "freeze"])
 @pytest.mark.parametrize("others_count", [0, OTHERS])
 @pytest.mark.parametrize("was_seen", [True, False])
-async def test_an_older_message_that_says_the_same_is_another(
+async def test_an_older_equal_message_is_another_append(
     memory: Memory, near: Memory, proxy: Proxy, how: How, others_count: int, was_seen: bool
 ) -> None:
     await near.session("a").append(user("first"))
@@ -87,7 +87,9 @@ async def test_an_older_message_that_says_the_same_is_another(
     assert found == [user("first")["content"], SAID, *before, *rest]
 
 
-async def test_nor_if_it_is_the_replay_that_lost_the_reply(memory: Memory, near: Memory, proxy: Proxy) -> None:
+async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
+    memory: Memory, near: Memory, proxy: Proxy
+) -> None:
     await memory.session("another").append(YES)
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
@@ -105,7 +107,7 @@ async def test_nor_if_it_is_the_replay_that_lost_the_reply(memory: Memory, near:
     assert await contents(near.session("a")) == [SAID, *said, SAID]
 
 
-async def test_what_never_left_this_process_is_not_looked_for(
+async def test_an_append_that_was_never_sent_is_not_searched(
     memory: Memory, near: Memory, proxy: Proxy, redis_server: RedisServer
 ) -> None:
     await memory.session("another").append(YES)
@@ -122,9 +124,7 @@ async def test_what_never_left_this_process_is_not_looked_for(
 
 
 @pytest.mark.parametrize("size", [1, 3])
-async def test_messages_of_others_that_say_the_same_have_other_times(
-    proxy: Proxy, near: Memory, namespace: str, size: int
-) -> None:
+async def test_equal_messages_of_others_have_other_times(proxy: Proxy, near: Memory, namespace: str, size: int) -> None:
     """With a clock of one's own the times are exact."""
     async with Memory.connect(
         proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, clock=Clock()
@@ -138,7 +138,7 @@ async def test_messages_of_others_that_say_the_same_have_other_times(
 
 
 @pytest.mark.parametrize("forgotten_count", [499, 500, 501, 1_000])
-async def test_the_look_ends_whatever_the_length(
+async def test_the_search_ends_in_a_session_of_any_length(
     proxy: Proxy, near: Memory, namespace: str, forgotten_count: int
 ) -> None:
     """By this clock all of it may have come since, so that each page is read."""
@@ -154,7 +154,7 @@ async def test_the_look_ends_whatever_the_length(
         assert await contents(near.session("a")) == [*(message["content"] for message in before), *said, SAID]
 
 
-async def test_it_is_found_though_it_stands_on_two_pages(memory: Memory, near: Memory, proxy: Proxy) -> None:
+async def test_an_append_on_two_pages_is_found(memory: Memory, near: Memory, proxy: Proxy) -> None:
     mine = [YES, user("no"), YES]
     await near.session("a").append(*mine)
     await later(near)
@@ -169,7 +169,7 @@ async def test_it_is_found_though_it_stands_on_two_pages(memory: Memory, near: M
 
 
 @pytest.mark.parametrize("how", ["hole", "freeze"])
-async def test_what_cannot_be_decided_is_there_twice_rather_than_lost(
+async def test_an_undecidable_append_is_repeated_rather_than_lost(
     memory: Memory, near: Memory, proxy: Proxy, redis_server: RedisServer, how: How
 ) -> None:
     """An operator has made the keys last for ever: then nothing tells the server's time."""
@@ -184,7 +184,7 @@ async def test_what_cannot_be_decided_is_there_twice_rather_than_lost(
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["expect", "full"])
-async def test_what_was_sent_and_is_not_accepted_says_that_it_may_be_done(
+async def test_a_sent_but_refused_append_says_that_it_may_be_done(
     near: Memory, proxy: Proxy, namespace: str, full: bool
 ) -> None:
     settings = SETTINGS.model_copy(update={"max_backlog_bytes": 1_024}) if full else SETTINGS

@@ -27,7 +27,7 @@ async def place(namespace: str) -> AsyncIterator[Place]:
 @pytest.mark.parametrize("fault", ["lost before", "lost after"])
 @pytest.mark.parametrize("options", [{}, {"id": "mine"}, {"merge": {"n": 1}}], ids=str)
 @pytest.mark.parametrize("was_seen", [True, False])
-async def test_an_append_that_was_on_its_way_is_made_once_though_others_wrote_much(
+async def test_an_append_under_way_is_made_once_despite_many_other_writes(
     place: Place, fault: Fault, options: Any, was_seen: bool
 ) -> None:
     await place.near.session("a").append(user("first"))
@@ -47,7 +47,7 @@ async def test_an_append_that_was_on_its_way_is_made_once_though_others_wrote_mu
     assert await place.near.session("a").params() == options.get("merge", {})
 
 
-async def test_equal_appends_that_were_on_their_way_are_each_made_once(place: Place) -> None:
+async def test_equal_appends_under_way_are_each_made_once(place: Place) -> None:
     session = place.memory.session("a")
     await session.append_and_read(user("first"))
     place.faulty.faults.extend(["lost after", "lost before", "lost after"])
@@ -62,7 +62,7 @@ async def test_equal_appends_that_were_on_their_way_are_each_made_once(place: Pl
     assert Counter(found) == Counter([user("first")["content"], *said, *[user("yes")["content"]] * 3])
 
 
-async def test_what_others_wrote_meanwhile_stands_before_it(place: Place) -> None:
+async def test_messages_written_meanwhile_come_before_the_replay(place: Place) -> None:
     await place.memory.session("a").append_and_read(user("first"))
     place.faulty.is_away = True
     for number in range(3):
@@ -90,7 +90,7 @@ async def test_changes_of_the_state_are_replayed_in_order_with_the_appends(place
     assert await contents(place.near.session("a")) == [user(n)["content"] for n in ("first", 1, 2)]
 
 
-async def test_nothing_overtakes_what_is_to_be_replayed(place: Place) -> None:
+async def test_nothing_overtakes_the_backlog(place: Place) -> None:
     session = place.memory.session("a")
     place.faulty.is_away = True
     for number in range(50):
@@ -102,7 +102,9 @@ async def test_nothing_overtakes_what_is_to_be_replayed(place: Place) -> None:
     assert await contents(place.near.session("a")) == [user(n)["content"] for n in range(number + 1)]
 
 
-async def test_a_session_that_is_refused_waits_and_is_said_so(namespace: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_session_whose_replay_is_refused_waits_and_is_logged(
+    namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
     limited = SETTINGS.model_copy(update={"max_params_count": 1})
     async with Place(namespace, limited) as place:
         await place.memory.session("a").append_and_read(user(0))
@@ -133,7 +135,7 @@ async def test_a_session_that_is_refused_waits_and_is_said_so(namespace: str, ca
         assert await contents(place.near.session("a")) == [user(n)["content"] for n in (1, 3)]
 
 
-async def test_a_clear_takes_with_it_what_waits(namespace: str) -> None:
+async def test_a_clear_drops_the_backlog_of_the_session(namespace: str) -> None:
     limited = SETTINGS.model_copy(update={"max_params_count": 1})
     async with Place(namespace, limited) as place:
         place.faulty.is_away = True
@@ -150,7 +152,7 @@ async def test_a_clear_takes_with_it_what_waits(namespace: str) -> None:
         assert not await place.near.session("a").exists()
 
 
-async def test_a_redis_that_comes_back_empty_gets_what_was_accepted(place: Place) -> None:
+async def test_a_redis_that_comes_back_empty_gets_the_backlog(place: Place) -> None:
     await place.memory.session("a").append_and_read(user(0))
     await lose(place, "lost before", user(1))
     await place.memory.session("a").append(user(2))
@@ -222,7 +224,7 @@ class History:
 
 
 @given(steps=st.lists(STEPS, max_size=25))
-def test_whatever_is_lost_everything_is_there_once_and_in_order(steps: list[Step]) -> None:
+def test_every_append_is_there_once_and_in_order_whatever_is_lost(steps: list[Step]) -> None:
     async def play() -> None:
         async with Place("history") as place:
             history = History(place)

@@ -19,7 +19,7 @@ MINE = [{"role": "user", "content": f"a message of mine {number} " * 20} for num
 @pytest.mark.parametrize("fault", ["lost before", "lost after"])
 @pytest.mark.parametrize("compress_above_bytes", [0, 50])
 @pytest.mark.parametrize("has_dictionary", [False, True])
-async def test_it_is_made_once_though_it_was_summarised(
+async def test_a_summarised_append_is_not_repeated(
     fault: Fault, compress_above_bytes: int, has_dictionary: bool, namespace: str
 ) -> None:
     settings = Settings(

@@ -89,7 +89,7 @@ async def test_a_broken_connection_fails_its_call_and_no_later_one(how: How, red
 @pytest.mark.parametrize(
     "words", [b"+OK\r\n", b">2\r\n+a\r\n+b\r\n", b"$1", b"*1\rx", b"?\r\n", b"-ERR who are you\r\n"]
 )
-async def test_what_nobody_asked_for_ends_the_connection(words: bytes) -> None:
+async def test_an_unexpected_reply_ends_the_connection(words: bytes) -> None:
     """Be it a whole reply or the beginning of one."""
     async with SilentServer() as server:
         lane = lane_to(server.port)
@@ -153,7 +153,7 @@ async def test_threads_take_turns_on_a_few_connections(redis_server: RedisServer
         await lane.aclose()
 
 
-def test_who_waits_too_long_for_a_connection_has_sent_nothing(redis_server: RedisServer, namespace: str) -> None:
+def test_a_call_that_waits_too_long_for_a_connection_sends_nothing(redis_server: RedisServer, namespace: str) -> None:
     lane = lane_to(redis_server.port, max_connections=1)
     blocked = threading.Thread(target=lambda: finish(lane.run([("BLPOP", namespace, 0)], 60)))
     blocked.start()
@@ -263,9 +263,7 @@ def test_a_closed_lane_takes_no_more(redis_server: RedisServer) -> None:
         lane.run([("PING",)], 60).send(None)
 
 
-async def test_calls_that_end_after_the_lane_was_closed_leave_no_socket_open(
-    redis_server: RedisServer, namespace: str
-) -> None:
+async def test_calls_that_outlive_their_lane_leave_no_socket_open(redis_server: RedisServer, namespace: str) -> None:
     lane = BlockingLane.from_url(f"{redis_server.url}?client_name={namespace}", max_connections=4)
 
     def wait() -> list[Any]:
@@ -282,7 +280,7 @@ async def test_calls_that_end_after_the_lane_was_closed_leave_no_socket_open(
         await until(lambda: not named(admin, namespace))
 
 
-def test_the_memory_says_that_the_store_is_away(namespace: str) -> None:
+def test_the_memory_raises_that_the_store_is_down(namespace: str) -> None:
     lane = lane_to(1)
     with pytest.raises(StoreUnavailable):
         BlockingMemory(Memory(Store(lane, namespace, Settings(deadline_s=0.1, reply_timeout_s=0.1)))).ping()

@@ -35,7 +35,7 @@ async def failures(calls: Sequence[asyncio.Future[Any]]) -> list[Any]:
         return await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_calls_on_their_way_and_in_line_end() -> None:
+async def test_pending_and_waiting_calls_end() -> None:
     async with SilentServer() as server, lane_to(server.port, stall_s=LONG_S, max_calls_count=1) as lane:
         calls = [asyncio.ensure_future(lane.run([("ECHO", text)], LONG_S)) for text in "abc"]
         await until(lambda: b"a\r\n" in server.received)
@@ -49,7 +49,7 @@ async def test_calls_on_their_way_and_in_line_end() -> None:
             await lane.run([("PING",)], 60)
 
 
-async def test_calls_that_wait_for_a_connection_end_and_it_is_not_made() -> None:
+async def test_calls_that_wait_for_a_connection_end_without_one() -> None:
     async with SilentServer() as server:
         lane = Lane.from_url(f"redis://:secret@127.0.0.1:{server.port}", reply_timeout_s=LONG_S)
         calls = [asyncio.ensure_future(lane.run([("PING",)], LONG_S))]
@@ -64,7 +64,7 @@ async def test_calls_that_wait_for_a_connection_end_and_it_is_not_made() -> None
         assert connector.cancelled()
 
 
-async def test_calls_that_replicas_are_to_confirm_end() -> None:
+async def test_calls_to_be_confirmed_end() -> None:
     async with SilentServer() as server, lane_to(server.port, stall_s=LONG_S) as lane:
         calls = [asyncio.ensure_future(lane.run_confirmed([("ECHO", "a")], LONG_S, None, ONE))]
         await until(lambda: b"WAIT" in server.received)
@@ -76,7 +76,7 @@ async def test_calls_that_replicas_are_to_confirm_end() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["redis+cluster", "redis+sentinel"])
-async def test_calls_that_look_for_their_node_end(scheme: str) -> None:
+async def test_calls_in_search_of_their_node_end(scheme: str) -> None:
     async with SilentServer() as server:
         url = f"{scheme}://127.0.0.1:{server.port}"
         transport: Any
@@ -103,7 +103,7 @@ async def test_calls_of_a_cluster_that_is_closed_meanwhile_are_lost_not_cancelle
             assert (ended.reason, ended.sent) == ("closed", False)
 
 
-def test_what_an_event_loop_that_is_gone_has_left_is_let_go() -> None:
+def test_the_leftovers_of_a_closed_event_loop_are_dropped() -> None:
     """Nobody listens there, so that the loop leaves no socket open."""
     lane = Lane(Address("127.0.0.1", free_port()), stall_s=LONG_S)
     loop = asyncio.new_event_loop()
@@ -144,7 +144,7 @@ async def test_another_event_loop_does_not_take_the_place_of_calls_to_be_confirm
         assert await second == [b"b", 1]
 
 
-async def test_nothing_is_to_be_confirmed_on_a_closed_lane() -> None:
+async def test_a_closed_lane_takes_no_call_to_be_confirmed() -> None:
     async with SilentServer() as server, lane_to(server.port) as lane:
         await lane.aclose()
         with pytest.raises(RuntimeError, match="this memory is closed"):

@@ -22,7 +22,7 @@ from redismem.transport.lane.lane import Lane
 
 
 @pytest.mark.parametrize("words", [b"+OK\r\n", b">2\r\n+a\r\n+b\r\n", b"*1\rx", b"?\r\n", b"-ERR who are you\r\n"])
-async def test_what_nobody_asked_for_ends_the_connection(words: bytes) -> None:
+async def test_an_unexpected_reply_ends_the_connection(words: bytes) -> None:
     async with SilentServer() as server, lane_to(server.port) as lane:
         asked = asyncio.ensure_future(lane.run([("ECHO", "a")], 60))
         await until(lambda: server.received.endswith(b"a\r\n"))
@@ -49,7 +49,7 @@ async def test_a_push_among_the_replies_ends_the_connection(redis_server: RedisS
         assert await connection_number(lane) != number
 
 
-async def test_whoever_waits_for_a_connection_given_up_on_purpose_is_late_not_lost() -> None:
+async def test_a_deliberate_reconnect_delays_calls_but_loses_none() -> None:
     async with (
         SilentServer() as server,
         contextlib.aclosing(Lane.from_url(f"redis://127.0.0.1:{server.port}/1", reply_timeout_s=60)) as lane,
@@ -153,7 +153,7 @@ async def test_scripts_are_loaded_again_after_a_flush(redis_server: RedisServer,
             assert context.total_messages == at + 1
 
 
-async def test_it_waits_for_a_server_that_is_not_there_yet(tmp_path: Any) -> None:
+async def test_the_lane_waits_for_a_server_that_is_not_up_yet(tmp_path: Any) -> None:
     server = RedisServer(tmp_path)
     async with lane_to(server.port) as lane:
         with pytest.raises(ConnectionLost, match="ConnectionRefusedError") as lost:
@@ -167,7 +167,7 @@ async def test_it_waits_for_a_server_that_is_not_there_yet(tmp_path: Any) -> Non
             server.stop()
 
 
-async def test_a_crowded_server_is_tried_again(tmp_path: Any) -> None:
+async def test_a_server_with_too_many_clients_is_retried(tmp_path: Any) -> None:
     server = RedisServer(tmp_path, options=("--maxclients", "1"))
     server.start()
     try:
@@ -186,7 +186,7 @@ async def test_a_crowded_server_is_tried_again(tmp_path: Any) -> None:
         server.stop()
 
 
-async def test_a_call_is_one_write_and_so_are_all_that_come_after_it_in_the_same_turn(
+async def test_calls_of_one_event_loop_iteration_share_few_writes(
     redis_server: RedisServer,
 ) -> None:
     async with Proxy(redis_server.port) as proxy, lane_to(proxy.port) as lane:
@@ -261,7 +261,7 @@ def test_a_lane_goes_on_in_a_new_loop_once_the_first_one_is_closed(redis_server:
     asyncio.run(ask())
 
 
-async def test_a_command_that_cannot_be_packed_disturbs_nobody(lane: Lane) -> None:
+async def test_an_unencodable_command_disturbs_no_other_call(lane: Lane) -> None:
     with pytest.raises(TypeError):
         await lane.run([("SET", "a", None)], 60)  # type: ignore[list-item]
     with pytest.raises(UnicodeEncodeError):

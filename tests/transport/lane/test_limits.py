@@ -20,7 +20,7 @@ from redismem.transport.lane.connection import PendingCall, end_late
 from redismem.transport.lane.lane import Lane
 
 
-async def test_ten_thousand_cancelled_callers_disturb_nobody(lane: Lane) -> None:
+async def test_thousands_of_cancelled_calls_disturb_no_other_call(lane: Lane) -> None:
     """One in three calls is cancelled, somewhere between now and its reply; every reply that comes is the right one."""
     chance = random.Random(7)
     cancelled = answered = 0
@@ -65,7 +65,7 @@ async def test_one_deadline_leaves_the_others_alone(lane: Lane, redis_server: Re
     assert await connection_number(lane) == number
 
 
-async def test_a_stalled_connection_is_given_up_and_its_calls_sent_again(
+async def test_a_stalled_connection_is_closed_and_its_calls_are_retried(
     redis_server: RedisServer, namespace: str
 ) -> None:
     async with Proxy(redis_server.port) as proxy, lane_to(proxy.port, stall_s=1) as lane:
@@ -89,7 +89,7 @@ class Ahead(asyncio.SelectorEventLoop):
         return super().time() + self.ahead_s
 
 
-def test_a_connection_is_stalled_where_nothing_is_answered_not_where_something_always_waits() -> None:
+def test_a_connection_is_stalled_without_replies_not_with_pending_calls() -> None:
     async def turns(loop: Ahead) -> None:
         async with SilentServer() as server, lane_to(server.port, stall_s=1_000) as lane:
             calls = [asyncio.ensure_future(lane.run([("ECHO", "0")], 100_000))]
@@ -110,7 +110,7 @@ def test_a_connection_is_stalled_where_nothing_is_answered_not_where_something_a
         runner.run(turns(loop))
 
 
-async def test_no_more_calls_are_on_their_way_than_allowed_and_others_wait_in_line() -> None:
+async def test_calls_over_the_limit_wait_in_line() -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=4) as lane:
         calls = [asyncio.ensure_future(lane.run([("ECHO", f"{at:03}")], 20)) for at in range(100)]
         for at in range(100):
@@ -121,7 +121,7 @@ async def test_no_more_calls_are_on_their_way_than_allowed_and_others_wait_in_li
         assert order == list(range(100))
 
 
-async def test_no_more_bytes_are_on_their_way_than_allowed() -> None:
+async def test_pending_bytes_stay_within_the_limit() -> None:
     async with SilentServer() as server, lane_to(server.port, max_bytes=10_000) as lane:
         first = asyncio.ensure_future(lane.run([("PING",)], 60))
         await until(lambda: server.received.endswith(b"PING\r\n"))
@@ -151,7 +151,7 @@ async def test_a_small_call_does_not_overtake_a_large_one_in_line() -> None:
         assert await asyncio.gather(*calls) == [[b"a"], [b"b"], [b"c"], [b"d"]]
 
 
-async def test_who_goes_away_while_in_line_sends_nothing() -> None:
+async def test_a_call_cancelled_in_line_sends_nothing() -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
         first, gone, last = (asyncio.ensure_future(lane.run([("ECHO", word)], 20)) for word in ("1", "2", "3"))
         await until(lambda: server.received.endswith(b"1\r\n"))
@@ -164,7 +164,7 @@ async def test_who_goes_away_while_in_line_sends_nothing() -> None:
         assert server.received.count(b"ECHO") == 2
 
 
-async def test_who_is_in_line_when_the_connection_is_lost_goes_on_the_next() -> None:
+async def test_calls_in_line_take_the_next_connection() -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
         first, second = (asyncio.ensure_future(lane.run([("ECHO", word)], 20)) for word in ("1", "2"))
         await until(lambda: server.received.endswith(b"1\r\n"))
@@ -183,7 +183,7 @@ async def test_a_call_over_the_limit_goes_alone(redis_server: RedisServer) -> No
         assert await asyncio.gather(*(lane.run([("ECHO", text)], 60) for text in texts)) == [[text] for text in texts]
 
 
-async def test_what_the_server_does_not_take_is_not_piled_up() -> None:
+async def test_bytes_that_the_server_does_not_read_do_not_pile_up() -> None:
     async with SilentServer() as server, lane_to(server.port) as lane:
         server.reads = False
         flood = asyncio.ensure_future(lane.run([("ECHO", "x" * 16_000_000)], 60))
@@ -196,7 +196,7 @@ async def test_what_the_server_does_not_take_is_not_piled_up() -> None:
             await flood
 
 
-async def test_the_memory_says_that_the_store_is_away_when_the_line_does_not_move(namespace: str) -> None:
+async def test_the_memory_raises_that_the_store_is_down_when_the_line_stalls(namespace: str) -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
         memory = Memory(Store(lane, namespace, Settings(deadline_s=0.3, reply_timeout_s=0.1)))
         calls = [memory.session(f"one-{at}").read() for at in range(20)]
@@ -204,7 +204,7 @@ async def test_the_memory_says_that_the_store_is_away_when_the_line_does_not_mov
             assert isinstance(outcome, StoreUnavailable)
 
 
-async def test_a_call_that_is_late_while_others_are_answered_says_nothing_of_the_server() -> None:
+async def test_a_late_call_among_answered_ones_does_not_blame_the_server() -> None:
     """Its own process had too many of them on their way."""
     loop = asyncio.get_running_loop()
     for answered_at, crowded in ((-math.inf, False), (14.9, False), (15.1, True)):

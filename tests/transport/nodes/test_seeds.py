@@ -22,7 +22,7 @@ def test_nodes_of_a_cluster(scheme: str) -> None:
     assert found.at("c", 4).place == "c:4"
 
 
-def test_sentinels_and_what_they_know() -> None:
+def test_a_sentinel_url_has_two_logins() -> None:
     found = parse_sentinel(
         "redis+sentinel://:node@a:1,b/chats/3?sentinel_password=s%3Ap&sentinel_username=u&client_name=pod"
     )
@@ -35,7 +35,7 @@ def test_sentinels_and_what_they_know() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "valkeys"])
-def test_tls_is_for_all_of_them(scheme: str) -> None:
+def test_tls_applies_to_all_nodes(scheme: str) -> None:
     for found in (parse_cluster(f"{scheme}+cluster://a,b"), parse_sentinel(f"{scheme}+sentinel://a,b/chats")):
         for address in (*found.seeds, found.at("c", 1)):
             assert isinstance(address.tls, ssl.SSLContext)
@@ -62,7 +62,7 @@ def test_tls_is_for_all_of_them(scheme: str) -> None:
     ],
 )
 @pytest.mark.parametrize("memory", [Memory, BlockingMemory])
-def test_what_is_no_such_url_is_refused_without_its_password(
+def test_an_invalid_url_is_refused_without_its_password(
     memory: type[Memory] | type[BlockingMemory], url: str, said: str
 ) -> None:
     with pytest.raises(InvalidSettings) as refused:

@@ -58,7 +58,7 @@ async def test_a_cluster_over_tls(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_user_who_may_do_what_the_documents_say(
+async def test_the_documented_permissions_are_enough_on_a_cluster(
     kind: str, alone: tuple[RedisServer, int], namespace: str
 ) -> None:
     server, _ = alone
@@ -76,7 +76,7 @@ async def test_a_user_who_may_do_what_the_documents_say(
     await memory.aclose()
 
 
-async def test_one_node_that_is_no_cluster(redis_server: RedisServer, namespace: str) -> None:
+async def test_a_single_node_is_not_a_cluster(redis_server: RedisServer, namespace: str) -> None:
     url = redis_server.url.replace("redis://", "redis+cluster://")
     memory = Memory.connect(url, namespace=namespace, settings=PATIENT)
     assert "it is a single node, not a cluster: its URL begins with redis://" in str(await unavailable(memory.ping()))

@@ -39,7 +39,7 @@ async def lost() -> str:
     raise ConnectionLost("TimeoutError")
 
 
-async def test_without_a_thread_each_work_is_done_where_it_is_asked_for(may_begin: threading.Event) -> None:
+async def test_without_a_new_thread_work_runs_in_the_callers(may_begin: threading.Event) -> None:
     side = ThreadSide(16)
     first, failed, last = await side.run_all([name, lost, name])
     assert first == last == threading.current_thread().name
@@ -49,7 +49,7 @@ async def test_without_a_thread_each_work_is_done_where_it_is_asked_for(may_begi
     assert await side.run_all([name]) == ["redismem-node"]
 
 
-async def test_what_found_no_thread_in_the_background_is_done_by_whoever_asks_next(may_begin: threading.Event) -> None:
+async def test_background_work_without_a_thread_is_started_by_the_next_call(may_begin: threading.Event) -> None:
     side, done = ThreadSide(16), threading.Event()
 
     async def work() -> None:
@@ -62,7 +62,7 @@ async def test_what_found_no_thread_in_the_background_is_done_by_whoever_asks_ne
     assert done.wait(60)
 
 
-def test_what_another_event_loop_does_in_the_background_is_not_waited_for() -> None:
+def test_background_work_of_another_event_loop_is_not_awaited() -> None:
     side, lane, loop = LoopSide(60), Lane(Address("127.0.0.1", free_port())), asyncio.new_event_loop()
     given_up = []
 

@@ -35,7 +35,7 @@ ANSWER = [
 ]
 
 
-def test_slots_that_nobody_has_have_no_owner() -> None:
+def test_unassigned_slots_have_no_owner() -> None:
     topology = Topology.read(ANSWER, "10.0.0.1:7000")
     assert topology.primaries == ("10.0.0.1:7000", "10.0.0.2:7001")
     assert topology.replicas == ("10.0.0.3:7002",)
@@ -48,7 +48,7 @@ def test_a_node_that_does_not_know_its_host_is_where_it_was_asked(host: bytes | 
     assert Topology.read([[0, 9, node(host, 7)]], "[::1]:7000").primaries == ("[::1]:7",)
 
 
-def test_a_node_that_knows_of_no_slots_says_nothing() -> None:
+def test_a_node_without_slots_raises() -> None:
     with pytest.raises(ServerError, match="CLUSTERDOWN"):
         Topology.read([], "a:1")
 
@@ -66,7 +66,7 @@ def test_a_slot_that_no_node_has_is_not_the_whole_cluster(text: str, down: bool)
     assert is_down(server_error(text)) is down
 
 
-def test_what_moves_is_known_at_once() -> None:
+def test_a_moved_slot_is_known_at_once() -> None:
     topology = Topology.read(ANSWER, "10.0.0.1:7000")
     topology.move(3, "10.0.0.9:1")
     assert topology.owners[2:5] == ["10.0.0.1:7000", "10.0.0.9:1", "10.0.0.1:7000"]

@@ -21,14 +21,14 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[Any]:
     return [record for record in caplog.records if record.name == "redismem" and "socket_timeout" in record.message]
 
 
-async def test_a_client_of_a_cluster_that_decodes_is_refused(cluster_servers: ClusterServers) -> None:
+async def test_a_cluster_client_that_decodes_is_refused(cluster_servers: ClusterServers) -> None:
     node = cluster_servers.nodes[0]
     async with redis.asyncio.RedisCluster("127.0.0.1", node.port, decode_responses=True) as client:
         with pytest.raises(InvalidSettings, match="decode_responses"):
             Memory.connect(client=client)
 
 
-def test_a_blocking_client_of_a_cluster_that_decodes_is_refused(cluster_servers: ClusterServers) -> None:
+def test_a_blocking_cluster_client_that_decodes_is_refused(cluster_servers: ClusterServers) -> None:
     node = cluster_servers.nodes[0]
     with redis.RedisCluster("127.0.0.1", node.port, decode_responses=True) as client:
         with pytest.raises(InvalidSettings, match="decode_responses"):
@@ -45,16 +45,14 @@ NEVER_IN_TIME: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", NEVER_IN_TIME)
-def test_a_blocking_client_that_waits_without_an_end_is_warned_of_once(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_blocking_client_without_a_timeout_is_warned_of_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with NEVER_IN_TIME[name]() as client:
         redismem.blocking.Memory.connect(client=client).close()
     (said,) = warnings(caplog)
     assert (said.levelname, said.op) == ("WARNING", "connect")
 
 
-def test_a_blocking_client_of_a_cluster_that_waits_without_an_end_is_warned_of(
+def test_a_blocking_cluster_client_without_a_timeout_is_warned_of(
     cluster_servers: ClusterServers, caplog: pytest.LogCaptureFixture
 ) -> None:
     with redis.RedisCluster("127.0.0.1", cluster_servers.nodes[0].port, socket_timeout=None) as client:
@@ -63,9 +61,7 @@ def test_a_blocking_client_of_a_cluster_that_waits_without_an_end_is_warned_of(
     assert len(warnings(caplog)) == 1
 
 
-def test_no_client_that_ends_its_calls_is_warned_of(
-    redis_server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_with_a_timeout_is_not_warned_of(redis_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     """That of an asyncio memory needs no timeout: its calls are ended by the event loop."""
     for timeout_s in (1, 0.5):
         with redis.Redis(port=redis_server.port, socket_timeout=timeout_s) as client:
