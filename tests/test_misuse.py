@@ -31,7 +31,7 @@ class WithCoroutine:
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "a port": ({"url": 6379}, "a text such as redis://127.0.0.1:6379/0, not one of the type int.*client="),
+    "a port": ({"url": 6379}, "must be a string such as redis://127.0.0.1:6379/0, not one of the type int.*client="),
     "a URL in bytes": ({"url": b"redis://:CANARY@h"}, "not one of the type bytes"),
     "a client": ({"url": redis.Redis(password="CANARY")}, "of the type Redis; pass a redis-py client as client="),
     "settings in a dict": ({"settings": {"url": "CANARY"}}, r"settings is none of the type dict: pass Settings\(...\)"),

@@ -1,8 +1,9 @@
-"""Bad days: three producers and three workers, real processes, while nodes are killed, stopped, moved and replaced.
+"""Faults under load: three producers and three workers, which are processes, while nodes are killed, stopped or
+replaced.
 
-`make faults` has more rounds of each, and prints a row for each kind of fault. What is acknowledged is not confirmed by
-a replica here, so a failover may lose it: that is counted and shown, and so is how long calls have waited, for the
-shards of the node that was hit and for the others.
+`make faults` runs more rounds of each, and prints a row per kind of fault. No replica confirms appends here, so a
+failover may lose acknowledged ones. The test counts and prints them, and the waiting times of calls, for the shards of
+the faulty node and for the others.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ pytestmark = pytest.mark.timeout(3_000)
 
 
 class OnCluster:
-    """The faults of a cluster. Each gives the slots of the node that it hits."""
+    """The faults of a cluster. Each method returns the slots of its node."""
 
     def __init__(self, servers: ClusterServers) -> None:
         self._servers = servers
 
     def _some(self) -> tuple[ClusterNode, set[int]]:
-        """A primary, and its slots."""
+        """Return a primary and its slots."""
         topology = self._servers.topology()
         place = random.choice(topology.primaries[:3])
         return self._servers.at(place), {slot for slot, owner in enumerate(topology.owners) if owner == place}
@@ -52,7 +53,7 @@ class OnCluster:
         await asyncio.to_thread(self._servers.bring_back, node)
 
     async def move(self) -> set[int]:
-        """Busy slots, to another node and back."""
+        """Move busy slots to another node and back."""
         hit = {slot(name) for name in random.sample(own_sessions(0), 2)}
         for each in hit:
             source = self._servers.owner(each)
@@ -67,7 +68,7 @@ class OnCluster:
         return EVERYTHING
 
     async def new(self) -> set[int]:
-        """A new node that takes a busy slot, gives it back, and is removed."""
+        """Add a node, move a busy slot there and back, and remove the node."""
         each = slot(own_sessions(1)[0])
         source = self._servers.owner(each)
         node = await asyncio.to_thread(self._servers.new_node)

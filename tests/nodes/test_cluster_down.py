@@ -1,4 +1,5 @@
-"""A cluster that serves no slot because a primary without a replica is gone: refused with its word, and back again."""
+"""A cluster that serves no slot because a primary without a replica is gone: calls fail with CLUSTERDOWN until it is
+back."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ async def test_a_cluster_that_is_down(kind: str, servers: ClusterServers, namesp
         (name,) = names[record]
         gone.kill()
         there = [node for node in servers.nodes if node is not gone]
-        set_timeout(there, 1_000)  # and not before: this machine may be busy
+        set_timeout(there, 1_000)  # and not before, even on a busy machine
 
         async def is_down() -> bool:
             return all(node.facts()["cluster_state"] == "fail" for node in there)
@@ -58,7 +59,7 @@ async def test_a_cluster_that_is_down(kind: str, servers: ClusterServers, namesp
         await until(is_down)
 
         async def is_refused() -> bool:
-            """A node that has just been busy may not have answered in time."""
+            """A node that was just busy may have timed out instead."""
             return (await unavailable(hasty.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
 
         await until(is_refused)

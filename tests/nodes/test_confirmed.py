@@ -1,4 +1,4 @@
-"""confirm=n with several nodes: the replicas of the node that has the session say that they have it."""
+"""confirm=n with several nodes: the replicas of the node that owns the session confirm the append."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_the_replicas_of_an_importing_node_confirm(
 async def test_a_topology_refresh_does_not_cut_off_a_wait_for_replicas(
     cluster_servers: ClusterServers, namespace: str
 ) -> None:
-    """The node that is about to have the slot has none yet: who looks sees nobody who would need it."""
+    """The importing node owns no slot yet, so a refresh of the topology finds no reason to keep its lane."""
     key = f"{{{namespace}}}:list".encode()
     lanes = Cluster(parse_cluster(cluster_servers.url), LoopSide(60), reply_timeout_s=60)
     source = cluster_servers.owner(slot_of(key))

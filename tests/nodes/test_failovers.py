@@ -1,4 +1,4 @@
-"""Primaries of a cluster that die or stand still: their sessions wait for their replicas, others notice nothing."""
+"""Primaries of a cluster that die or stall: their sessions wait for a replica, and other sessions notice nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
-    """A cluster that fails over when it is told to, and not because this machine is busy."""
+    """A cluster that fails over only on command, not because this machine is busy."""
     servers = ClusterServers(tmp_path_factory.mktemp("failovers"), node_timeout_ms=60_000, more=ON_DEMAND)
     try:
         yield servers.start()
@@ -42,7 +42,7 @@ def well(servers: ClusterServers) -> Iterator[None]:
 
 
 def parted(caller: Caller, servers: ClusterServers, count: int = 1) -> tuple[list[str], list[str], ClusterNode]:
-    """Sessions of two nodes, those of a third, and that one: not the one that has the namespace's own record."""
+    """Return sessions of two nodes, sessions of a third, and that node, which does not hold the namespace's record."""
     names = on_each(caller, servers.topology().owners, count)
     record = servers.topology().owners[caller.slot_of_record()]
     place = next(place for place in names if place != record)
@@ -51,7 +51,7 @@ def parted(caller: Caller, servers: ClusterServers, count: int = 1) -> tuple[lis
 
 
 async def pester(caller: Caller, names: list[str], count: int) -> None:
-    """Makes so many appends, to these sessions in turn."""
+    """Make this many appends, to these sessions in turn."""
     for number in range(count):
         await caller.append(names[number % len(names)], f"h.{number}")
 
@@ -104,7 +104,7 @@ async def test_calls_to_a_node_that_is_down_name_it_and_others_are_served(
         failed = await unavailable(caller.append(name, "a"))
         assert f"Redis at {node.place} " in str(failed)
         caller.events.clear()
-        # Once it is known to be away, nobody waits for it; and nobody else is kept.
+        # Once the node is known to be down, no call waits for it, and no other call is delayed.
         refused = await unavailable(caller.append(other, "a"))
         assert f"Redis at {node.place} has not answered for" in str(refused)
         assert [event.sent_count for event in caller.events if event.op == "append"] == [0]
@@ -157,7 +157,7 @@ async def test_with_the_fallback_only_sessions_of_the_missing_node_are_degraded(
 async def test_a_process_may_start_while_the_node_with_the_record_is_away(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    """The process does not know yet that the settings are the namespace's, so its fallback serves all."""
+    """The process has not checked the namespace's record, so its fallback serves all sessions."""
     async with calling("asyncio", servers.url, namespace, HASTY) as caller:
         names = on_each(caller, servers.topology().owners)
         node = servers.owner(caller.slot_of_record())
@@ -185,7 +185,7 @@ async def test_a_process_may_start_while_the_node_with_the_record_is_away(
 async def test_another_number_of_shards_is_refused_once_the_record_is_back(
     servers: ClusterServers, namespace: str
 ) -> None:
-    """Nothing that was accepted meanwhile is written where nobody would find it."""
+    """Nothing accepted meanwhile is written to a shard where no process would find it."""
     async with calling("asyncio", servers.url, namespace, HASTY) as caller:
         names = on_each(caller, servers.topology().owners)
         node = servers.owner(caller.slot_of_record())
@@ -261,7 +261,7 @@ async def test_calls_that_any_node_can_take_go_to_one_that_answers(
         await unavailable(caller.append(hit, "a"))
         for _ in range(20):
             assert await (asyncio.to_thread(caller.memory.ping) if kind == "blocking" else caller.memory.ping())
-        # What is due on the others is found without it.
+        # The sessions due on other nodes are found without it.
         await unavailable(caller.count())
         oldest = queue_calls.due_sessions(caller.store.keys.shards(), 0, 1)
         found = caller.store.run(oldest)

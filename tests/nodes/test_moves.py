@@ -1,4 +1,4 @@
-"""Slots that move between the nodes of a cluster, nodes that come and go, scripts that are gone: no caller sees it."""
+"""Slots that move between nodes, nodes that join and leave, scripts that are flushed: no caller notices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def transport(kind: str, servers: ClusterServers) -> Cluster:
 
 
 def refusals(node: ClusterNode, word: str) -> int:
-    """How often the node has refused something with this word."""
+    """Return how often the node has replied with this error word."""
     lines = node.say("INFO", "errorstats").decode().splitlines()
     found = [line.partition("=")[2] for line in lines if line.startswith(f"errorstat_{word}:")]
     return int(found[0]) if found else 0
@@ -104,13 +104,13 @@ async def test_a_transaction_follows_its_keys_to_the_importing_node(
         cluster_servers.begin_move(slot, source, target)
         assert cluster_servers.move_keys(slot, source, target) >= 2, "of other tests there may be more"
         turn = [("EVALSHA", script.sha, 2, key, other, "2"), ("LRANGE", key, 0, -1)]
-        # The target knows the script no sooner than it has been asked once.
+        # The target learns the script when it is first asked.
         assert await lanes.run(turn, 60, script) == [3, [b"1", b"2"]]
         assert await lanes.run(turn, 60, script) == [4, [b"1", b"2", b"2"]]
         assert await lanes.run([("LLEN", key)], 60) == [3]
         assert await lanes.run_independent([("LLEN", key), ("LLEN", other), ("LLEN", f"{key!r}-no")], 60) == [3, 1, 0]
         assert refusals(source, "ASK") >= 5
-        # What the target refuses stands where it would without a move.
+        # A refusal by the target is raised as it is without a move.
         (refused,) = await lanes.run([("GET", key)], 60)
         assert isinstance(refused, ServerError)
         assert refused.word == "WRONGTYPE"
@@ -243,7 +243,7 @@ async def test_all_keys_of_all_nodes_are_scanned_once(
 
 
 async def test_a_moved_session_passes_the_check(cluster_servers: ClusterServers, namespace: str) -> None:
-    """Its keys expire a little later than noted, one after the other, until the expiry is set anew."""
+    """Its keys expire a little later than noted, one after the other, until a write sets their expiry again."""
     async with calling("asyncio", cluster_servers.url, namespace) as caller:
         await caller.append("user-42", "a")
         keys = caller.store.keys.session("user-42")

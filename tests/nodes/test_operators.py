@@ -1,4 +1,4 @@
-"""What operators are told of several nodes, and do to all of them: `doctor` and `deploy`."""
+"""`doctor` and `deploy` on several nodes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_deployed_scripts_are_known_on_every_node(cluster_servers: Cluster
 async def test_repeated_deploys_reach_the_current_primary(
     kind: str, cluster_servers: ClusterServers, namespace: str
 ) -> None:
-    """What was the primary takes scripts as before, and does not say that it is none any more."""
+    """A former primary still takes scripts, and does not say that it is one."""
     shas = [scripts.load(name).sha for name in scripts.names()]
     first = cluster_servers.primaries()[0]
     async with calling(kind, cluster_servers.url, namespace) as caller:

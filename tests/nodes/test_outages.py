@@ -1,7 +1,7 @@
-"""Outages of a part, under pods with the fallback: what is hit is degraded, nothing is lost, others notice nothing.
+"""Partial outages under pods with the fallback: affected sessions are degraded, nothing is lost, others notice nothing.
 
-On a cluster without replicas one primary goes; behind sentinels the only primary. As on one node, the pods are real
-processes, and `make outages` has longer ones and prints what they took.
+On a cluster without replicas one primary fails; behind sentinels the only one. Pods are processes. `make outages` runs
+longer outages and prints their durations.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NODE_TIMEOUT_MS = 1_500
 HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=3)
 KILLED = ("killed", pytest.param("stopped", marks=pytest.mark.nightly))
 STOPPED = (pytest.param("killed", marks=pytest.mark.nightly), "stopped")
-# With everysec and a slow disk, Redis acknowledges up to two seconds of writes before it gives them to the system.
+# With everysec and a slow disk, Redis acknowledges up to two seconds of writes before it passes them to the kernel.
 ALWAYS = ("--appendfsync", "always")
 pytestmark = pytest.mark.timeout(600)
 
 
 class OnCluster:
-    """The cluster, the pods, and the primary that goes: not the one that has the namespace's own record."""
+    """The cluster, the pods, and the primary that fails: one that does not hold the namespace's record."""
 
     def __init__(self, servers: ClusterServers, folder: Path) -> None:
         self.servers = servers
@@ -53,7 +53,7 @@ class OnCluster:
         go(self.lost, way)
 
     async def begin_whole(self) -> None:
-        """Every node says that the cluster is down, since the slots of one have nobody."""
+        """Make each node report the cluster as down, by taking the slots from one."""
         self.lost.kill()
         others = [node for node in self.servers.nodes if node is not self.lost]
         await asyncio.to_thread(
@@ -87,7 +87,8 @@ async def on_cluster(tmp_path: Path) -> AsyncIterator[OnCluster]:
 async def test_on_a_cluster_only_affected_sessions_are_degraded(
     on_cluster: OnCluster, way: str, seconds: float
 ) -> None:
-    # While one of three is gone, another that is slow for so long would leave the third alone: then that refuses, too.
+    # With one of three nodes down, a slow second one would leave the third without a majority, and it would refuse
+    # calls too.
     on_cluster.servers.set_timeout(60_000)
     begin = partial(on_cluster.begin, way)
     row = await outage(on_cluster.pods, f"a primary {way}", seconds, begin, on_cluster.end, on_cluster.is_hit)
@@ -116,12 +117,12 @@ async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_i
         await on_cluster.begin_whole()
 
         async def is_refused() -> bool:
-            """A node that has just been busy may not have answered in time."""
+            """A node that was just busy may have timed out instead."""
             failed = await unavailable(caller.append(name, "b", id="b"))
             return failed.reason == "CLUSTERDOWN" and "cluster-require-full-coverage" in str(failed)
 
         await until(is_refused)
-        # A PING would be answered: whoever looks for the node asks it for a key.
+        # The node would answer a PING: a probe must ask it for a key.
         caller.events.clear()
         for _ in range(3):
             assert (await unavailable(caller.append(name, "b", id="b"))).reason == "CLUSTERDOWN"

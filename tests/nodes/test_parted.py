@@ -1,7 +1,7 @@
-"""The network between hosts is parted: real servers in network namespaces, and writers that want a replica's word.
+"""Network partitions: real servers in network namespaces, and writers that wait for a replica.
 
-Each time once so that the writers still reach the primary that is cut off, and once so that they do not. Nothing
-acknowledged is lost or doubled, nothing is torn; `-s` shows how long writers have waited.
+Each partition runs twice: once the writers still reach the isolated primary, once they do not. Nothing acknowledged is
+lost, doubled or torn. `-s` prints the waiting times of the writers.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Deposed:
-    """Pods that know no other sentinel than that of the host which is cut off: they never hear of another primary."""
+    """Pods that know only the sentinel on the isolated host, and so never learn of another primary."""
 
     def __init__(self, confirming: Caller, free: Caller) -> None:
         self._confirming = confirming
         self._free = free
         self.acked_count = 0
-        """What was acknowledged though nobody else has it."""
+        """Appends that were acknowledged while no other host had them."""
 
     async def begin(self) -> None:
         for caller, name in ((self._confirming, "confirming"), (self._free, "free")):
             await caller.append_confirmed(name, "begun")
 
     async def until_refused(self) -> None:
-        """Until min-replicas-to-write ends it."""
+        """Append until min-replicas-to-write makes the primary refuse."""
 
         async def is_refused() -> bool:
             return await self._outcome() == "NOREPLICAS"
@@ -63,7 +63,7 @@ class Deposed:
         await refused
 
     async def _outcome(self) -> str:
-        """Why one more append of whoever asks for no replica's word was refused; "" if it was taken."""
+        """Return the reason why one more append without confirm was refused; "" if it was accepted."""
         text = str(self.acked_count)
         try:
             await self._free.append("free", text, id=text)
@@ -84,7 +84,7 @@ class Deposed:
             assert not await self._is_confirmed()
 
     async def check_lost(self) -> int:
-        """How many are not there: all that was taken without confirmation, and nothing else."""
+        """Return the number of missing messages: all that were unconfirmed, and no others."""
         await until(self._is_confirmed)
         assert await self._confirming.texts("confirming") == ["begun", "next"]
         assert await self._confirming.texts("free") == ["begun"], "whoever confirms is the new primary"
@@ -106,7 +106,7 @@ async def deposed(servers: SentinelServers, namespace: str) -> AsyncIterator[Dep
 
 
 def names_on_each(servers: ClusterServers, keys: Keys) -> dict[str, set[str]]:
-    """Some sessions of each primary, by its place."""
+    """Return some session ids of each primary, by its place."""
     owners = servers.topology().owners
     found: dict[str, set[str]] = {}
     for number in range(200):
@@ -118,7 +118,7 @@ def names_on_each(servers: ClusterServers, keys: Keys) -> dict[str, set[str]]:
 
 
 def until_promoted(servers: SentinelServers, lost: SentinelNode) -> None:
-    """Until the sentinels that are not cut off with it name another, which says so itself."""
+    """Wait until the other sentinels name another primary, which says so itself."""
     others = [sentinel for sentinel in servers.sentinels if sentinel.host != lost.host]
 
     def is_over() -> bool:
@@ -182,11 +182,11 @@ async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, name
                     begun_s = time.monotonic()
                     network.part(lost.host, others if reaches else [*others, network.here])
                     parted_s = time.monotonic()
-                    lost.is_stopped = True  # what it knows is not asked for any more
+                    lost.is_stopped = True  # its own view does not matter any more
                     await ledger.until_more(names - hit)
                     await asyncio.to_thread(servers.until_failed_over, lost)
                     await ledger.until_more(names - hit)
-                    # Neither the one that is cut off has a replica now, nor the one that has its place.
+                    # Neither the isolated primary nor its successor has a replica now.
                     assert ledger.since(parted_s, hit) == []
                     network.heal()
                     await asyncio.to_thread(servers.bring_back, lost)
@@ -228,7 +228,7 @@ async def test_a_cluster_with_partitions(tmp_path: Path) -> None:
             await asyncio.to_thread(servers.until_failed_over, lost)
             network.heal()
             await asyncio.to_thread(servers.bring_back, lost)
-            # It has its place again: no two primaries are ever on one host.
+            # It gets its place back: no host ever runs two primaries.
             lost.say("CLUSTER", "FAILOVER")
             await asyncio.to_thread(until_so, lambda: lost in servers.primaries(), "that it is primary again")
             await asyncio.to_thread(servers.until_well)

@@ -1,4 +1,4 @@
-"""A primary behind sentinels: when another takes its place, calls go there, and none to the one that was."""
+"""A primary behind sentinels: after a failover, calls go to the new primary and none to the old one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelServers]:
-    """Sentinels that fail over when they are told to, and not because this machine is busy."""
+    """Sentinels that fail over only on command, not because this machine is busy."""
     servers = SentinelServers(tmp_path_factory.mktemp("sentinel"), down_after_ms=60_000)
     try:
         yield servers.start()
@@ -42,10 +42,10 @@ def place(node: RedisServer) -> str:
 
 
 async def check_goes_on(caller: Caller, servers: SentinelServers) -> None:
-    """What is written next, is written to the new primary, once and in order."""
+    """Check that the next appends go to the new primary, once and in order."""
 
     async def has_left() -> bool:
-        await caller.count()  # until it has, what is written is lost with the old one
+        await caller.count()  # until then, writes are lost with the old primary
         return place_of(caller.store.transport) == place(servers.primary)
 
     await until(has_left)
@@ -87,7 +87,7 @@ async def test_a_primary_that_is_made_a_replica_says_so_and_is_left(
         other = next(node for node in servers.nodes if node is not was)
         await caller.append("user-42", "a")
         servers.until_in_step()
-        # The sentinels do not know of it yet, so what they name is no primary by its own word.
+        # The sentinels do not know of it yet, but the node itself says that it is no primary.
         was.say("REPLICAOF", "127.0.0.1", other.port)
         waiting = asyncio.ensure_future(caller.append("user-42", "b", id="b"))
 
@@ -104,7 +104,7 @@ async def test_a_primary_that_is_made_a_replica_says_so_and_is_left(
 async def test_a_deposed_primary_that_still_answers_is_left(
     kind: str, servers: SentinelServers, namespace: str
 ) -> None:
-    """It has heard of nothing: neither has it lost the connection, nor does it refuse a write."""
+    """The old primary notices nothing: it keeps its connections, and refuses no write."""
     async with calling(kind, servers.url, namespace) as caller:
         was = servers.primary
         await caller.append("user-42", "a")
@@ -120,7 +120,7 @@ async def test_a_deposed_primary_that_still_answers_is_left(
 async def test_confirmed_appends_ask_the_sentinels_regularly_too(
     kind: str, servers: SentinelServers, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever makes no others would stay with a deposed primary."""
+    """A memory that only makes confirmed appends would otherwise stay with a deposed primary."""
     async with calling(kind, servers.url, namespace) as caller:
         await caller.append_confirmed("user-42", "a")
         asked: list[bool] = []
@@ -131,7 +131,7 @@ async def test_confirmed_appends_ask_the_sentinels_regularly_too(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_some_sentinels_may_be_down(kind: str, servers: SentinelServers, namespace: str) -> None:
-    servers.sentinels[0].stop()  # there are two more
+    servers.sentinels[0].stop()  # two more are up
     async with calling(kind, servers.url, namespace) as caller:
         await caller.append("user-42", "a")
         assert await caller.texts("user-42") == ["a"]

@@ -1,6 +1,5 @@
-"""The lines on TLS of docs/operations.md: one node, a cluster and sentinels that are started with them serve every
-face, and tell a client that is not trusted, or does not trust, why.
-"""
+"""The TLS settings of docs/operations.md: one node, a cluster and sentinels work with them, and errors name the
+untrusted side."""
 
 from __future__ import annotations
 
@@ -35,14 +34,14 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def options(certificates: Path) -> tuple[str, ...]:
-    """The lines, with a port and a folder of this test's own."""
+    """The settings, with a port and a folder of this test."""
     lines = LINES.replace("6379", "PORT").replace("/etc/redis", str(certificates))
     return tuple(word for name, value in map(shlex.split, lines.splitlines()) for word in (f"--{name}", value))
 
 
 @pytest.fixture
 def tls(certificates: Path) -> dict[str, Any]:
-    """How redis-py is let in there."""
+    """Options that let redis-py connect."""
     files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "pod.crt", "ssl_keyfile": "pod.key"}
     return {"ssl": True, **{name: str(certificates / file) for name, file in files.items()}}
 
@@ -52,7 +51,7 @@ def url_of(servers: RedisServer | ClusterServers | SentinelServers, certificates
 
 
 def use(url: str, namespace: str, patch: pytest.MonkeyPatch) -> None:
-    """Turns of both memories, a worker's pass, and what operators look at."""
+    """Take turns with both memories, run a worker, and run the operators' commands."""
     for name in ("shards", "threshold", "recent_limit", "deadline_s", "reply_timeout_s"):
         patch.setenv(f"REDISMEM_{name.upper()}", str(getattr(SETTINGS, name)))
     patch.setenv("REDISMEM_URL", url)
@@ -73,7 +72,7 @@ def use(url: str, namespace: str, patch: pytest.MonkeyPatch) -> None:
 
 
 async def check_refused(url: str, strangers: Path) -> None:
-    """Whoever has no certificate, or one of another authority, or trusts another authority alone."""
+    """Check the errors without a certificate, with a foreign certificate, and with a foreign authority."""
     certificate = re.compile(r"ssl_certfile=([^&]*)/pod.crt&ssl_keyfile=[^&]*/pod.key")
     foreign = f"ssl_certfile={strangers}/pod.crt&ssl_keyfile={strangers}/pod.key"
     for wrong, why in (
@@ -150,7 +149,7 @@ def test_a_cluster_made_over_tls(
 
 
 async def follow(servers: ClusterServers, url: str, namespace: str) -> None:
-    """A slot that has moved, keys and all, over TLS between the nodes too."""
+    """Move a slot with its keys, over TLS between the nodes too."""
     for kind in KINDS:
         async with calling(kind, url, namespace, SETTINGS) as caller:
             name = f"moved-{kind}"

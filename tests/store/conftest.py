@@ -1,4 +1,4 @@
-"""A way to the embedded store that the tests of outages disturb."""
+"""An embedded store behind a transport that the tests of outages can interrupt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redismem import Memory
 
 @pytest.fixture
 async def faulty() -> AsyncIterator[Faulty]:
-    """An empty store."""
+    """An empty embedded store."""
     faulty = Faulty(fakeredis.FakeServer())
     yield faulty
     await faulty.aclose()
@@ -21,7 +21,7 @@ async def faulty() -> AsyncIterator[Faulty]:
 
 @pytest.fixture
 async def degradable(faulty: Faulty, namespace: str) -> AsyncIterator[Memory]:
-    """A memory with the fallback over it."""
+    """A memory with the fallback on that store."""
     async with over(faulty, namespace) as memory:
         yield memory
-        faulty.heal()  # closing would wait for a store that is away
+        faulty.heal()  # closing would wait for a store that is down

@@ -1,4 +1,4 @@
-"""The circuit breaker: when Redis counts as away, who looks for it, and what does not open it."""
+"""The circuit breaker: when it opens, who probes Redis, and what does not open it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""confirm=n: an append is acknowledged when n replicas have it, or not at all. A primary and two replicas of it.
+"""confirm=n acknowledges an append once n replicas have it, or not at all. On a primary with two replicas.
 
-On Redis 8 too: there WAIT waits for nothing behind a connection that has written nothing.
+Redis 8 is tested too: there WAIT returns at once on a connection that has written nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def replicated(servers: Replicated) -> Replicated:
 
 @asynccontextmanager
 async def opened(make: str, url: str, namespace: str, settings: Settings) -> AsyncIterator[Memory]:
-    """A memory over each way to a server; a blocking one in a thread that it has to itself."""
+    """A memory over each kind of transport; a blocking one in a thread of its own."""
     if make == "lane":
         async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
             yield memory
@@ -102,7 +102,7 @@ async def test_an_append_not_confirmed_in_time_raises(replicated: Replicated, na
                 await session.append(user(2), id="two", confirm=2)
             assert (refused.value.replicas < 2, refused.value.wanted) == (True, 2)
             assert (await session.info()).total_messages == 2, "it stands in the primary"
-            with pytest.raises(Unconfirmed):  # known by now, and waited for all the same
+            with pytest.raises(Unconfirmed):  # the append is known by now, and WAIT is sent all the same
                 await session.append_and_read(user(2), id="two", confirm=2)
         receipt = await patient.session("a").append(user(2), id="two", confirm=2)
         assert (receipt.duplicate, receipt.last_seq, receipt.replicas) == (True, 2, 2)
@@ -140,7 +140,7 @@ async def test_concurrent_appends_share_one_wait(replicated: Replicated, namespa
 
 
 async def test_other_calls_do_not_wait_for_replicas(replicated: Replicated, namespace: str) -> None:
-    """Redis answers nothing on a connection that waits: so what waits has one of its own."""
+    """Redis runs nothing else on a connection in a WAIT, so confirmed appends have their own connection."""
     async with Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory:
         with replicated.stopped(0, 1):
             waiting = [asyncio.create_task(memory.session("a").append(user(n), confirm=1)) for n in range(3)]
@@ -155,7 +155,7 @@ async def test_other_calls_do_not_wait_for_replicas(replicated: Replicated, name
 
 
 async def test_a_connection_lost_in_a_wait_confirms_nothing(replicated: Replicated, namespace: str) -> None:
-    """On another connection a WAIT would answer for nothing: what is known there is waited for as well."""
+    """On another connection a WAIT would confirm nothing, so a known append is followed by a WAIT as well."""
     settings = PATIENT.model_copy(update={"confirm_timeout_s": 0.3})
     async with (
         redis.asyncio.Redis(port=replicated.primary.port) as client,
@@ -189,7 +189,7 @@ async def test_a_cancelled_wait_leaves_the_others(replicated: Replicated, namesp
 
 
 async def test_a_client_without_a_timeout_is_abandoned(replicated: Replicated, namespace: str) -> None:
-    """The primary is there, and says nothing."""
+    """The primary is up, but does not answer."""
     settings = Settings(shards=2, confirm_timeout_s=1, deadline_s=2, reply_timeout_s=1)
     async with (
         redis.asyncio.Redis.from_url(replicated.url, socket_timeout=None, retry=Retry(NoBackoff(), 0)) as client,
@@ -248,7 +248,7 @@ async def test_the_fallback_confirms_nothing(tmp_path: Path, namespace: str) -> 
 
 
 async def test_a_confirmed_append_survives_the_primary(tmp_path: Path, namespace: str) -> None:
-    """Killed under load, without a log: what was confirmed is on a replica."""
+    """The primary is killed under load and has no log: a confirmed append is on a replica."""
     servers = Replicated(tmp_path)
     try:
         await servers.ready()

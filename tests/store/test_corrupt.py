@@ -1,4 +1,4 @@
-"""Sessions that cannot be read, and what is shown of any, on both stores."""
+"""Unreadable sessions: quarantine, and what a listing shows of them, on both stores."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_an_unreadable_session_is_quarantined_and_starts_afresh(
     for key, (content, _) in aside.items():
         name = key.rpartition(b":")[2].decode()
         was = broken.get(getattr(keys, name), ([], 0))[0]
-        # What another append added before it was noticed lies behind it.
+        # Messages that another append added before the damage was noticed lie behind it.
         assert content == was or (name == "messages" and content[: len(was)] == was) or name == "state"
     (record,) = [record for record in caplog.records if record.name == "redismem"]
     assert record.levelno == logging.ERROR
@@ -153,7 +153,7 @@ async def test_a_session_of_a_newer_release_is_left_alone(
 async def test_a_session_that_cannot_be_quarantined_raises(
     raw: Any, session: Session, keys: SessionKeys, monkeypatch: Any
 ) -> None:
-    """Somebody breaks it again, faster than it is mended."""
+    """Another process breaks the session again, faster than it is mended."""
     await session.append(said("a"))
     send = Store.send
 

@@ -1,4 +1,4 @@
-"""The server dies, or stands still, while many talk to it: what was acknowledged is there once, in its place."""
+"""The server dies or stalls under load: each acknowledged append is there once, in its place."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from redismem.protocol.layout import counters
 
 PATIENT = Settings(deadline_s=60, reply_timeout_s=1)
 HASTY = Settings(deadline_s=1, reply_timeout_s=0.5)
-AHEAD_COUNT = 500  # appends beyond those that a test waits for: some are on their way when it does something
+AHEAD_COUNT = 500  # Appends beyond the number that a test waits for, so that some are under way at the fault.
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A server that may be killed. With `everysec` it acknowledges while a slow disk keeps it from writing its file."""
+    """A server that tests may kill. With `everysec` it acknowledges appends while a slow disk delays its log."""
     server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
     yield server
     server.stop()
 
 
 class Ledger:
-    """What writers asked for, and what they were told."""
+    """The appends that writers asked for, and the receipts they got."""
 
     def __init__(self) -> None:
         self.asked: dict[str, set[str]] = {}
@@ -58,7 +58,7 @@ class Ledger:
         await until(reached)
 
     def check(self, session_id: str, found: list[Message]) -> None:
-        """Everything acknowledged at its place, nothing twice, nothing that nobody asked for."""
+        """Check that each acknowledged append is in its place, nothing is there twice, and nothing is unknown."""
         texts = [message.content for message in found]
         assert len(set(texts)) == len(texts), "twice"
         assert set(texts) <= self.asked[session_id]
@@ -70,9 +70,10 @@ class Ledger:
 
 
 class Load:
-    """Tasks that append as often as they are told to, each waiting for its answer before the next.
+    """Tasks that append within a budget, each waiting for its receipt before the next append.
 
-    A session remembers its last 16 appends. So either one writes to a session, or a few that write little a round.
+    A session remembers its last 16 appends. So each session has either one writer, or a few writers that append little
+    per round.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -93,7 +94,7 @@ class Load:
         except StoreUnavailable as error:
             check_silent(error)
             self.failed_count += 1
-            await asyncio.sleep(0.005)  # while Redis is known to be away, a call fails at once
+            await asyncio.sleep(0.005)  # while Redis is known to be down, a call fails at once
             self.allow(1)
         else:
             assert receipt is not None
@@ -107,7 +108,7 @@ class Load:
             await self._append(session, writer, number)
 
     async def round(self, number: int) -> None:
-        """Until stopped."""
+        """Append until stopped."""
         self._stop, self._room = False, asyncio.Semaphore(0)
         async with asyncio.TaskGroup() as group:
             for alone in range(24):
@@ -148,10 +149,10 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
         load = Load(memory)
         for number in range(kills_count):
             talking = asyncio.create_task(load.round(number))
-            await asyncio.sleep(0)  # it begins with nothing allowed
+            await asyncio.sleep(0)  # it begins with a budget of zero
             # Early, while several still write to one session, or later.
             await load.acked(40 if number % 2 else 300)
-            server.kill()  # here and now: many wait for their answers
+            server.kill()  # at this moment many writers wait for a receipt
             if settings is HASTY:
                 failed_count = load.failed_count
                 load.allow(AHEAD_COUNT)
@@ -170,8 +171,8 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
 
 @pytest.mark.parametrize("write", ["append", "append to a full slot of ids", "prune"])
 async def test_a_cut_log_is_replayed_twice(server: RedisServer, write: str) -> None:
-    """The server cuts off what is no whole command, leaves the first commands of the transaction where they are, and
-    carries them out at its next start but one: redis-server 7.0 and 8.0 and Valkey 8.1 do."""
+    """The server truncates an incomplete command, keeps the first commands of its transaction, and runs them at its
+    start after next: redis-server 7.0 and 8.0 and Valkey 8.1 do so."""
     async with Memory.connect(server.url, settings=PATIENT) as memory, redis.asyncio.Redis(port=server.port) as raw:
         session = memory.session("a")
         count = 5 if write == "append to a full slot of ids" else 3
@@ -222,7 +223,7 @@ async def test_blocking_callers_survive_a_kill(server: RedisServer) -> None:
             try:
                 for _ in range(2):
                     await acked(100)
-                    server.kill()  # not by `to_thread`: the writers may have all the threads that it has
+                    server.kill()  # not with `to_thread`: the writers may hold all its threads
                     server.start()
                 await acked(100)
             finally:
@@ -253,7 +254,7 @@ async def test_a_stalled_server_loses_nothing(server: RedisServer) -> None:
                     )
                 )
             assert time.monotonic() - before >= 0.4, "several attempts came first"
-            # A call's own time and its connection's are over in the same moment.
+            # The deadlines of the call and of its connection fall into the same moment.
             assert {error.reason for error in errors} <= {"TimeoutError", "StalledConnection"}
             assert proxy.connections_count >= 2, "tried again"
         finally:

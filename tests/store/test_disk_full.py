@@ -1,4 +1,4 @@
-"""The disk of Redis is full: a real one of a few MB, which root may mount. Nothing acknowledged is lost by it."""
+"""The disk of Redis is full: a real one of a few MB, which only root can mount. No acknowledged append is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def until_refused(server: RedisServer, memory: Memory, acked: list[str]) -> StoreUnavailable:
-    """Appends until there is no room; gives the refusal."""
+    """Append until Redis refuses, and return the refusal."""
     while len(acked) < 1_000:
         try:
             await memory.session("s").append(user(f"{len(acked)} {TEXT}"), id=str(len(acked)))
@@ -49,7 +49,7 @@ async def until_refused(server: RedisServer, memory: Memory, acked: list[str]) -
 
 @asynccontextmanager
 async def filled(disk: Path, fsync: str) -> AsyncIterator[tuple[RedisServer, Memory, list[str], StoreUnavailable]]:
-    """A server whose log has no room, a memory on it, what was acknowledged of its session "s", and the refusal."""
+    """A server whose log has no room, a memory, the acknowledged messages of its session "s", and the refusal."""
     server = RedisServer(disk.parent, aof=True, options=("--dir", str(disk), "--appendfsync", fsync)).start()
     acked: list[str] = []
     try:
@@ -93,7 +93,8 @@ async def test_everysec_refuses_writes_and_serves_reads_until_there_is_room(disk
                 return False
 
         async def written() -> bool:
-            """Redis acknowledges what waits for a slow disk to sync: killed before, it would not have it."""
+            """Wait for the sync: Redis acknowledges an append before a slow disk has it, and would lose it if
+            killed."""
             async with redis.asyncio.Redis(port=server.port) as raw:
                 return bool((await raw.info("persistence"))["aof_buffer_length"] == 0)
 
@@ -105,7 +106,7 @@ async def test_everysec_refuses_writes_and_serves_reads_until_there_is_room(disk
 
 
 async def test_always_ends_the_server_and_loses_nothing(disk: Path) -> None:
-    """Redis stops rather than acknowledge what it has not written: whoever runs it makes room and starts it."""
+    """Redis exits rather than acknowledge an unwritten append. The operator makes room and restarts it."""
     async with filled(disk, "always") as (server, memory, acked, refused):
         assert refused.may_be_done
         assert not server.is_up()
@@ -117,7 +118,7 @@ async def test_always_ends_the_server_and_loses_nothing(disk: Path) -> None:
             try:
                 return bool(await memory.session("s").append(user(f"{number} {TEXT}"), id=str(number)))
             except StoreUnavailable:
-                return False  # until it is noticed that the server is back
+                return False  # until the memory notices that the server is back
 
         await until(taken)
         assert await is_whole(memory, [*acked, user(f"{number} {TEXT}")["content"]])

@@ -1,4 +1,4 @@
-"""The server dies within a script that pins, moves, takes back or changes messages: its log is cut, and read twice."""
+"""The server dies within a script that edits messages: its log is cut, and replayed twice."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 async def moved(memory: Memory) -> View:
-    """The same session after its pinned message has left the window, with an original of it."""
+    """The same session once its pinned message has left the window, with an original of it."""
     view = await viewed(memory)
     await memory.store.run(await commit(memory, view))
     return await viewed(memory)
 
 
 async def call_of(memory: Memory, write: str) -> Call[Any]:
-    """One call, which is sent again as it is."""
+    """Return one call, which is sent again unchanged."""
     calls = memory.store.session_calls("a")
     if write == "append pinned":
         return calls.append([SYSTEM, user("last")], {"id": "last"})

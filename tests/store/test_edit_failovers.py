@@ -1,4 +1,4 @@
-"""A failover that loses acknowledged appends, between what an edit or an eviction reads and what it writes."""
+"""A failover loses acknowledged appends between the read and the write of an edit or eviction."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OTHERS = [said("other 3"), said("other 4")]
 
 
 class LossyFailover:
-    """Puts what is stored of a namespace back as it was when this began, after the read of an edit."""
+    """Restores an earlier copy of a namespace after an edit has read it, as a failover does."""
 
     def __init__(self, url: str, port: int, namespace: str) -> None:
         self._url, self._port, self._namespace = url, port, namespace
         self._stored: list[tuple[bytes, int, bytes]] = []
         self.comes_next = False
         self.meanwhile: Callable[[redismem.blocking.Session], object] = lambda session: None
-        """What somebody else does then, before the edit goes on."""
+        """The work of another client after the failover, before the edit continues."""
 
     def __call__(self, event: Event) -> None:
         if event.op == "read_window" and self.comes_next:
@@ -47,7 +47,7 @@ class LossyFailover:
             self.meanwhile(memory.session("a"))
 
     def begins(self) -> None:
-        """What is written from here on is lost."""
+        """Start to lose all writes."""
         with redis.Redis(port=self._port) as client:
             keys = self._keys(client)
             self._stored = [(key, client.pexpiretime(key), client.dump(key)) for key in keys]
@@ -119,7 +119,7 @@ async def test_a_prune_drops_no_unread_pinned_message(
 async def test_a_pinned_message_that_is_back_in_the_window_is_changed_there(
     redis_server: Any, namespace: str, failover: LossyFailover, what: str
 ) -> None:
-    """The prune that had moved it is lost; its place in the window gets no other form of it."""
+    """The prune that moved it is lost, and its place in the window gets no other copy of it."""
     async with connected(redis_server, namespace, failover) as memory:
         session = memory.session("a")
         await session.append(SYSTEM, said("2"), said("3"))
@@ -138,7 +138,7 @@ async def test_a_pinned_message_that_is_back_in_the_window_is_changed_there(
 async def test_an_eviction_removes_only_messages_in_the_transcript(
     redis_server: Any, namespace: str, failover: LossyFailover, lost: bool
 ) -> None:
-    """While a worker hands over the transcript, it is outdated, and the session is chosen again by another."""
+    """While a worker hands over the transcript, the session grows, and another worker selects it again."""
     archived: list[tuple[list[Any], dict[str, Any]]] = []
 
     async def choose() -> None:

@@ -1,4 +1,4 @@
-"""A primary becomes a replica while its address leads to its successor: a failover by DNS or a virtual IP."""
+"""A primary becomes a replica, and its address leads to its successor: a failover by DNS or virtual IP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENT = Settings(deadline_s=60)
 
 
 class Failover(Proxy):
-    """Leads to the old primary, until `fail_over`."""
+    """An address that leads to the old primary until `fail_over`."""
 
     successor_port: int
 

@@ -1,4 +1,4 @@
-"""What breaks between a memory and its Redis: replies lost, sockets broken, calls cancelled, scripts forgotten."""
+"""Faults between a memory and its Redis: lost replies, broken sockets, cancelled calls, flushed scripts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ import redismem.blocking
 from redismem import Memory, Receipt, Settings, StoreUnavailable
 from redismem.protocol.scripts import load
 
-# An attempt that is given up before its time, on a busy machine, would look like the second sending of an append.
+# A long timeout: on a busy machine, an attempt that times out too early would look like a repeated append.
 PATIENT = Settings(deadline_s=60, reply_timeout_s=1)
-# For those to whom that makes no difference.
+# For tests to which a repetition makes no difference.
 QUICK = Settings(deadline_s=60, reply_timeout_s=0.15)
 SHORT = Settings(deadline_s=0.5, reply_timeout_s=0.1)
 GIVES_UP = Settings(deadline_s=3, reply_timeout_s=0.5)
@@ -88,7 +88,8 @@ async def test_lost_replies_of_a_state_change(proxy: Proxy, near: Memory) -> Non
 
 
 async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> None:
-    """It gives its own receipt, not the newest; it does not undo what was merged since; it reads what is there now."""
+    """It returns its own receipt, not the newest one; does not undo later state changes; and reads the current
+    context."""
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
         await memory.session("a").append(user(1))
         proxy.break_next("freeze", to=b"EVALSHA")
@@ -179,7 +180,7 @@ async def answers(memory: Memory) -> bool:
 
 
 async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServer, near: Memory) -> None:
-    """Breaks whatever comes next, the greetings of new connections too, and holds each answer against what must be."""
+    """Break anything, greetings of new connections too, and check each answer."""
 
     async def talk(how: How, random_: random.Random) -> None:
         expected: list[str] = []
@@ -191,7 +192,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
             session = memory.session(f"a-{how}")
             for number in range(25):
                 expected.append(user(number)["content"])
-                if memory.health().is_away:  # else nothing goes out that could be broken
+                if memory.health().is_away:  # else no call goes out that could be broken
                     proxy.heal()
                     await until(partial(answers, memory))
                 proxy.break_next(how, random_.choice([1, 2, 3, 100]), delay_s=random_.choice([0.01, 0.2]))
@@ -221,7 +222,7 @@ async def test_a_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, near:
         assert error.session_id == "a"
         assert error.may_be_done
         assert "may have been carried out" in error.text
-        # The call's own time and the connection's are over in the same moment.
+        # The deadlines of the call and of its connection fall into the same moment.
         assert error.reason in {"TimeoutError", "StalledConnection"}
         assert proxy.count(b"EVALSHA") >= 3
         proxy.heal()

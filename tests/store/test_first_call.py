@@ -1,4 +1,4 @@
-"""The first call of a memory that nobody entered; and the namespace's record after all was flushed."""
+"""The first call of a memory that was not entered, and the namespace's record after a flush."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redismem.workers.summaries import Worker
 
 
 async def test_the_first_call_ends_within_its_deadline_too(proxy: Proxy, near: Memory) -> None:
-    """Each reply comes in time by itself; those that agree on the shards count as well."""
+    """Each reply comes in time by itself, but the check of the shards counts towards the deadline too."""
     settings = Settings(deadline_s=0.6, reply_timeout_s=0.6)
     memory = Memory.connect(proxy.url, namespace=near.store.keys.namespace + "-new", settings=settings)
     proxy.break_next("delay", float("inf"), delay_s=0.4)
@@ -29,7 +29,7 @@ async def test_the_first_call_ends_within_its_deadline_too(proxy: Proxy, near: M
 
 
 async def test_the_record_is_written_again_after_a_flush(store: Store, raw: Any, namespace: str) -> None:
-    """Else the next process could settle on another number of shards, while this one goes on with its own."""
+    """Otherwise the next process could record another number of shards, while this one keeps its own."""
     async with store.memory(namespace, Settings(shards=2)) as memory:
         await memory.session("a").append(said(1))
         record = Keys(namespace, 2).record

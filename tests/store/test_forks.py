@@ -1,4 +1,4 @@
-"""A process that is forked off while Redis is away, or about to count as away, finds it by itself."""
+"""A process that is forked off while Redis is down, or about to count as down, finds Redis by itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HASTY = Settings(deadline_s=0.5, reply_timeout_s=0.5, fallback_after_s=0.3)
 
 
 def status_of_child(is_well: Callable[[], bool], within_s: int = 30) -> int:
-    """How a process that does this has ended: 0 if it is well."""
+    """Run this in a forked process, and return its exit status; 0 means success."""
     child = os.fork()
     if not child:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -38,7 +38,7 @@ def status_of_child(is_well: Callable[[], bool], within_s: int = 30) -> int:
 
 
 class HeldProbe:
-    """An `on_event` that keeps the first probe of this process from going on."""
+    """An `on_event` that blocks the first probe of this process."""
 
     def __init__(self) -> None:
         self._parent = os.getpid()
@@ -64,7 +64,7 @@ def test_a_child_forked_during_a_probe_finds_redis(server: RedisServer, namespac
     session, theirs = memory.session("a"), memory.session("b")
 
     def append(said: Any, text: str) -> bool:
-        """Whether Redis has it."""
+        """True if Redis has it."""
         with contextlib.suppress(StoreUnavailable):
             return not said.append(user(text), id=text).degraded
         return False
@@ -97,7 +97,7 @@ def test_a_child_forked_during_a_probe_finds_redis(server: RedisServer, namespac
 def test_a_child_needs_no_lock_and_no_probe_of_another_process() -> None:
     breaker = Breaker()
     assert breaker.trip(time.monotonic(), "TimeoutError")
-    with breaker._lock:  # as a thread has it that the child has not
+    with breaker._lock:  # as if a thread that the child lacks held it
         assert status_of_child(breaker.begin_probe) == 0
     assert breaker.begin_probe(), "nobody in this process has begun one"
     assert status_of_child(breaker.begin_probe) == 0

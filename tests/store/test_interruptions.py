@@ -1,4 +1,4 @@
-"""Calls cancelled, scripts forgotten and connections scarce: nothing of it may be noticed."""
+"""Cancelled calls, flushed scripts and few connections: no caller notices."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_cancelled_append_that_is_repeated_is_there_once(proxy: Proxy, n
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
         proxy.break_next("delay", float("inf"), delay_s=0.004)
         bystanders = [asyncio.create_task(bystand(memory.session(f"by-{n}"))) for n in range(4)]
-        # How many are cancelled, and how many of these were carried out, is up to the machine.
+        # The machine decides how many calls are cancelled, and how many of these were made.
         while (cancelled < 100 or applied < 20) and rounds_count < 20:
             await asyncio.gather(*(cancel(memory.session(f"a-{rounds_count}-{n}")) for n in range(20)))
             rounds_count += 1
@@ -85,7 +85,7 @@ FORGOTTEN: list[tuple[Callable[[Session], Awaitable[Any]], Callable[[Any], bool]
     (lambda session: session.unpin(8), lambda message: not message.pinned),
     (lambda session: session.clear(), lambda cleared: cleared is True),
 ]
-"""In this order: what each operation that runs a script does, and whether it gave what it should."""
+"""For each operation with a script, in this order: its call, and a check of its result."""
 
 
 async def test_forgotten_scripts_are_not_noticed(near: Memory, raw: Any) -> None:
@@ -97,7 +97,7 @@ async def test_forgotten_scripts_are_not_noticed(near: Memory, raw: Any) -> None
 
 
 async def converse(session: Session, random_: random.Random) -> None:
-    """Forty calls, each answered as if nothing had happened."""
+    """Make forty calls, each of which must return as if nothing had happened."""
     total = 0
     for number in range(40):
         match random_.randrange(4):
@@ -131,7 +131,7 @@ async def test_scripts_forgotten_at_any_moment_are_not_noticed(near: Memory, raw
     flushing = asyncio.create_task(flush())
     for number in itertools.count():
         await asyncio.gather(*(converse(near.session(f"a-{number}-{n}"), random_) for n in range(10)))
-        # How often it happens during one round is up to the machine.
+        # The machine decides how often it happens during one round.
         if flushed > 20:
             break
     done = True

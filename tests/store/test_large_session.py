@@ -1,4 +1,4 @@
-"""A session of a hundred thousand messages: no script of its turns and pages keeps the server for long."""
+"""A session of a hundred thousand messages: no script of a turn or page blocks the server for long."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ async def test_no_script_takes_long(server: RedisServer) -> None:
             name = names[rest[0]]
             shortest_us[name] = min(duration_us, shortest_us.get(name, duration_us))
     assert shortest_us.keys() >= {"append", "touch", "page", "pop"}
-    # The shortest of each: what the others took is this machine's affair.
+    # The shortest run of each script: the others include delays of this machine.
     assert {name: took for name, took in shortest_us.items() if took > LONGEST_US} == {}

@@ -1,4 +1,4 @@
-"""A default removes nothing that others were told to keep. On both stores."""
+"""A default removes no session that an explicit setting keeps, on both stores."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_limit_for_an_unusable_variable_is_not_recorded(monkeypatch: pytest.
 async def test_a_process_that_may_not_record_its_limit_goes_on(
     redis_server: RedisServer, near: Memory, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It opens, takes turns, and says what could not be recorded."""
+    """It opens, takes turns, and logs that the limit could not be recorded."""
     await near.session("a").append(said(1))
     async with redis.asyncio.Redis(port=redis_server.port) as admin:
         rules = ("on", ">word", "~*", "+@all", "-hsetnx")

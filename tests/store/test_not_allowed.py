@@ -1,4 +1,4 @@
-"""What the ACL of a Redis user refuses: its own error, which names the command, and what the doctor says of it."""
+"""Commands and keys that the ACL of a Redis user forbids: the error names the command, and the doctor names the fix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DATA = permissions.COMMANDS[permissions.COMMANDS.index("client|setname") + 1 :]
 
 @pytest.fixture(scope="module", params=[ON_THE_PATH, REDIS_8])
 def redis_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A server of each kind, as they refuse in other words."""
+    """A server of each kind, because their error texts differ."""
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.binary = binary_of(request.param)
     yield server.start()
@@ -34,7 +34,7 @@ def redis_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture
 def admin(redis_server: Any, namespace: str) -> Iterator[Any]:
-    """A user `app` that may do what the doctor says, and whoever may change that."""
+    """A user `app` with the permissions that the doctor lists, and an admin client that can change them."""
     with redis.Redis(port=redis_server.port) as admin:
         line = f"ACL SETUSER app reset on >pw {permissions.acl(namespace)}"
         admin.execute_command(*line.split())
@@ -62,12 +62,12 @@ def open_memory(request: pytest.FixtureRequest, redis_server: Any, namespace: st
 
 
 def confirmed(session: blocking.Session) -> None:
-    with contextlib.suppress(Unconfirmed):  # there are no replicas; but they were asked for
+    with contextlib.suppress(Unconfirmed):  # there are no replicas, but Redis was asked
         session.append(user(4), confirm=1)
 
 
 def refusals(memory: blocking.Memory) -> list[NotAllowed]:
-    """What a user meets who does everything once; anything else than being let do it, or NotAllowed, is raised."""
+    """Return the NotAllowed errors of a user that runs every operation once. Any other error is raised."""
     session = memory.session("a")
     everything: list[Callable[[], Any]] = [
         memory.ping,
@@ -87,7 +87,7 @@ def refusals(memory: blocking.Memory) -> list[NotAllowed]:
         except NotAllowed as refused:
             found.append(refused)
         except RedismemError:
-            # What a refused call has left half done is found out by the next.
+            # The next call shows what a refused call left half done.
             if not found:
                 raise
     return found
@@ -98,20 +98,19 @@ def test_with_the_documented_acl_nothing_is_refused(open_memory: Open, admin: An
     memory = open_memory()
     assert refusals(memory) == []
     memory.close()
-    # redis-py tells newer servers its name, and goes on without being let do it.
+    # redis-py sends newer servers its name, and ignores a refusal.
     log = map(str, admin.execute_command("ACL", "LOG"))
     assert [entry for entry in log if "app" in entry and "client|setinfo" not in entry] == []
 
 
 REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time"]
-# Only workers, projects, `check`, the doctor and a session that cannot be read need them, or a server answers before
-# it looks.
+# Used only by workers, projects, `check`, the doctor and quarantine, or checked by the server after its own refusal.
 ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type", "rename", "pexpire", "pttl"}
 ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists", "zrem", "hdel", "ltrim"}
 ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
 
 
-# Each command once; and one of each kind for each server and each way to it, as they refuse in other words.
+# Each command once; and one of each kind per server and transport, because their errors differ.
 OF_EACH_KIND = ["evalsha", "multi", "ping", "hset", "rpush", "zadd"]
 CASES = [(ON_THE_PATH, "lane", command) for command in REFUSED_ON_THE_WAY]
 CASES += [
@@ -136,7 +135,7 @@ def test_every_command_that_is_not_allowed_is_named(open_memory: Open, admin: An
 
 
 def test_an_append_stands_if_the_acl_forbids_wait(open_memory: Open, admin: Any) -> None:
-    """It is written before WAIT is refused: no refusal, which would have it made again."""
+    """The append is written before WAIT is refused. A refusal would make the caller repeat it."""
     admin.execute_command("ACL", "SETUSER", "app", "-wait")
     memory = open_memory()
     session = memory.session("a")
@@ -229,7 +228,7 @@ def test_the_permissions_that_the_doctor_names_are_enough(
     told = json.loads(capsys.readouterr().out)
     failed = [each for each in told["findings"] if each["verdict"] == "fail"]
     assert any(command.upper() in each["seen"] for each in failed)
-    if command != "ping":  # without which nothing else is looked at
+    if command != "ping":  # without it nothing else is checked
         assert command.upper() in next(each["seen"] for each in failed if each["name"] == "commands")
     assert not any("redismem doctor" in each["seen"] for each in failed), "this is the doctor"
     assert main([word for word in arguments if word != "--json"]) == 1

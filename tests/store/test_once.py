@@ -1,4 +1,4 @@
-"""Once for an append id, and `expect`, on both stores."""
+"""An append id makes an append once, and `expect` guards it, on both stores."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_change_of_state_is_made_once_for_an_id(raw: Any, session: Sessi
 
 
 async def test_appends_and_changes_of_state_need_ids_of_their_own(raw: Any, session: Session, namespace: str) -> None:
-    """Taken for the same, one of them would be lost in silence."""
+    """If one were taken for the other, it would be lost without an error."""
     await session.append(said(1), id="turn-1")
     await session.update(id="change-1", merge={"x": 1})
     before = await everything(raw, namespace)
@@ -79,7 +79,7 @@ async def test_appends_and_changes_of_state_need_ids_of_their_own(raw: Any, sess
 
 
 async def test_a_change_sent_again_does_not_undo_what_another_has_changed_since(memory: Memory) -> None:
-    """The reply was lost, and somebody else was faster than its repetition."""
+    """The reply was lost, and another client changed the state before the retry."""
     session = memory.session("s")
     call = SessionCalls(memory.store.keys.session("s"), memory.settings).update(merge={"x": "old"}, waiting="x")
     await memory.store.run(call)
@@ -112,7 +112,7 @@ async def test_ids_belong_to_a_session_and_its_epoch(memory: Memory) -> None:
 
 
 async def test_the_first_attempt_may_arrive_after_the_retry(memory: Memory) -> None:
-    """Held up on the way, while the memory had given it up and sent it again."""
+    """It was delayed on the way, so the memory timed out and sent it again."""
     await memory.session("s").append(said("a"))
     call = SessionCalls(memory.store.keys.session("s"), memory.settings).append([said("b")])
     receipt = await memory.store.run(call.again())
@@ -148,7 +148,7 @@ async def test_expect_counts_all_that_was_ever_appended(session: Session) -> Non
 
 
 async def test_an_id_that_redis_has_is_known_while_it_is_away(degradable: Memory, faulty: Faulty) -> None:
-    """A turn that is taken again stands once in what is served, and the session is not forgotten for it."""
+    """A repeated turn appears once in the served context, and the session's cached context is kept."""
     session = degradable.session("a")
     await session.append_and_read(user(1), user(2), id="one")
     await session.append(user(3), id="two")

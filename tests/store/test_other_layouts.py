@@ -1,4 +1,4 @@
-"""Sessions that another release wrote in a layout of its own: refused, never quarantined, never evicted."""
+"""Sessions with a layout of another release are refused, never quarantined and never evicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Redis whose memory has run out: the workers go on, and what they do makes room. (Chats: test_server_words.)"""
+"""A Redis that is out of memory: workers go on, and their work frees memory. (Chats: test_server_words.)"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
 TEXT = "x" * 50_000
-FREED = 0.5  # of what went, at least: scripts that are loaded meanwhile, and buffers, take some of it again
+FREED = 0.5  # Least share of the removed bytes that is freed: scripts loaded meanwhile, and buffers, take some.
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +37,13 @@ async def raw(server: RedisServer) -> AsyncIterator[Any]:
 
 
 async def run_out(raw: Any) -> int:
-    """Bytes in use when nothing more may be."""
+    """Fill the server, and return the bytes in use at its limit."""
     await raw.config_set("maxmemory", 1)
     return await used_bytes(raw)
 
 
 async def answers_transactions(raw: Any) -> bool:
-    """Whether memory that has run out leaves a transaction of reads alone: Redis 7.0 refuses it, 8.0 does not."""
+    """True if a server out of memory runs a transaction of reads: Redis 7.0 refuses it, 8.0 does not."""
     try:
         await raw.pipeline(transaction=True).get("x").execute()
     except redis.exceptions.OutOfMemoryError:

@@ -1,7 +1,7 @@
-"""Redis goes away under pods, real processes with the fallback: nothing is lost, nothing doubled, all in order.
+"""Redis fails under pods, which are real processes with the fallback: nothing is lost or doubled, all is in order.
 
-An outage here is over when each pod has served turns without Redis, and no sooner than a second. `make outages` has
-longer ones, and prints what they took.
+An outage here ends once each pod has served turns without Redis, and after a second at the earliest. `make outages`
+runs longer ones, and prints their durations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Scene:
-    """The server, the way to it, and the pods."""
+    """The server, its proxy, and the pods."""
 
     def __init__(self, server: RedisServer, proxy: Proxy, folder: Path) -> None:
         self.server = server
@@ -74,7 +74,7 @@ async def heal(scene: Scene) -> None:
 
 
 async def flap(scene: Scene) -> None:
-    """Comes back, and is killed again when the replays have begun."""
+    """Come back, and be killed again once the replays have begun."""
     for _ in range(3):
         await start(scene)
         received = len(scene.proxy.received)

@@ -1,4 +1,4 @@
-"""The server dies within a script that removes a session, or brings one back: its log is cut, and read twice."""
+"""The server dies within a script that removes or restores a session: its log is cut, and replayed twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 async def evicted(memory: Memory) -> Call[Any]:
-    """The last step of an eviction, of a session that was chosen."""
+    """The last step of the eviction of a selected session."""
     calls, store = memory.store.queue_calls("a"), memory.store
     seen_ms = (await memory.session("a").info()).active_ms
     chosen = [(calls.keys, seen_ms)]
@@ -48,7 +48,7 @@ async def cleared(memory: Memory) -> Call[Any]:
 
 
 async def restored(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
-    """A session with originals comes back from quarantine: as it was, or without a message that cannot be read."""
+    """A session with originals is restored from quarantine: unchanged, or without an unreadable message."""
     store, calls = memory.store, memory.store.session_calls("a")
     if spoilt:
         await raw.lset(calls.keys.messages, 1, b"\xc1")
@@ -60,7 +60,7 @@ async def restored(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
 
 
 async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:
-    """The call that evicts, clears or restores a session with a summary and its originals."""
+    """Return the call that evicts, clears or restores a session with a summary and its originals."""
     await memory.session("a").append({"role": "system", "content": "Be brief."}, *(user(str(at)) for at in range(9)))
     await memory.store.run(await commit(memory, await viewed(memory)))
     if name == "evict":
@@ -85,7 +85,7 @@ async def test_a_log_cut_within_a_removal_or_restore_is_replayed_twice(server: R
 
 @pytest.mark.parametrize("name", ["evict", "clear"])
 async def test_a_cut_removal_that_is_never_repeated_loses_nothing(server: RedisServer, name: str, clock: Clock) -> None:
-    """Its caller has died too: the session is there with what came since. What takes it for active is mended."""
+    """The caller has died too: the session has only later messages. The index of active sessions is repaired."""
     async with (
         Memory.connect(server.url, settings=SETTINGS, clock=clock) as memory,
         redis.asyncio.Redis(port=server.port) as raw,
@@ -101,7 +101,7 @@ async def test_a_cut_removal_that_is_never_repeated_loses_nothing(server: RedisS
             assert found
             await crash(server)
             assert await everything(session) == found
-            clock.now_ms += 2_000  # activity is kept to the second
+            clock.now_ms += 2_000  # activity is stored in whole seconds
             await goes_on(session)
             await Eviction(memory.store).sweep()
             assert [violation async for violation in check(memory.store)] == []

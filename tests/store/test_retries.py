@@ -1,4 +1,4 @@
-"""When a call is tried again, when not, and how long that may take."""
+"""Retries: of which calls, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call costs on the socket, counted at a proxy; and that what travels together happens together."""
+"""Round trips per call, counted at a proxy; and atomicity of what travels in one transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 
-# What is sent again, because it took long, is counted too.
+# A long timeout: a retry of a slow call would be counted too.
 PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
 
 
@@ -95,13 +95,13 @@ async def test_redis_py_loads_each_script_once(proxy: Proxy) -> None:
 
 
 class Race:
-    """Writers, pruners and clearers on one session, each over connections of its own."""
+    """Writers, pruners and clearers on one session, each over its own connections."""
 
     def __init__(self, server: RedisServer, namespace: str) -> None:
         self._server = server
         self._namespace = namespace
         self.contexts: dict[str, Context] = {}
-        """The contexts, by the text of the message that each came back for."""
+        """The contexts, by the text of the message that each followed."""
         self.pruned_count = 0
         self.cleared_count = 0
         self._writing = asyncio.Event()
@@ -115,7 +115,7 @@ class Race:
         async with self._memory() as memory:
             for number in range(20 * count):
                 if number >= count and self.cleared_count > 3 and self.pruned_count > 3:
-                    return  # how often the others come in between is up to the machine
+                    return  # the machine decides how often the others come in between
                 message = user(f"{writer}-{number}")
                 self.contexts[message["content"]] = await memory.session("a").append_and_read(message)
 

@@ -1,4 +1,4 @@
-"""The clock of Redis itself is set an hour on, or back, while sessions are written and summarised."""
+"""The clock of Redis jumps an hour ahead or back, while sessions are written and summarised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redismem.workers.eviction import Eviction
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
-# This test could say nothing of sessions that time out within the jump: they are past their time then.
+# Long timeouts: a session that expires within the jump would be gone for a good reason.
 SETTINGS = Settings(shards=2, idle_timeout_s=24 * HOUR_S, threshold=10, recent_limit=6, lease_s=30, deadline_s=60)
 
 
@@ -52,12 +52,12 @@ async def test_a_clock_that_jumps_repeats_nothing_and_loses_no_session(server: S
         await Worker(memory.store, quick).drain()
         slow.gate.set()
         await holding
-        # An hour on, the lease is over and another has done it; an hour back, it is still held.
+        # An hour ahead, the lease is over and another worker finishes the job; an hour back, it is still held.
         assert late.outcomes[SummaryOutcome.FENCED] == (1 if shift_s > 0 else 0)
         await Eviction(memory.store).enforce()
         assert {each.session_id for each in (await memory.sessions()).sessions} == set(names)
         server.clock.shift(0)
-        # Whatever is due by the other time is so by the right one, or when it comes.
+        # A session that is due by the wrong clock is due by the right one, now or later.
         await memory.session("s-new").append(user("new"))
         assert {each.session_id for each in (await memory.sessions()).sessions} == {*names, "s-new"}
         for name in names:

@@ -1,4 +1,4 @@
-"""What the server itself refuses: each with its word, nothing half done, at once if only an operator can mend it."""
+"""Error replies of the server: each raises with its word, nothing is half done, and lasting ones fail at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from support.server_words import PASSING, config, loading
 import redismem.blocking
 from redismem import Memory, NotAllowed, Session, Settings, StoreUnavailable
 
-# Long: what ends at once has not waited for it. Short: what is tried again to the end.
+# Long: a call that fails at once must not wait for it. Short: a call is retried to the end.
 LONG = Settings(deadline_s=60)
-HASTY = Settings(deadline_s=5, reply_timeout_s=2)  # for an answer that is long in coming
+HASTY = Settings(deadline_s=5, reply_timeout_s=2)  # for a reply that is slow to come
 SHORT = Settings(deadline_s=2, reply_timeout_s=0.6)
 WRITES: list[Callable[[Session], Coroutine[Any, Any, object]]] = [
     lambda session: session.append(user("refused")),
@@ -31,7 +31,7 @@ WRITES: list[Callable[[Session], Coroutine[Any, Any, object]]] = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A server whose configuration these tests change; each gives back what it changed."""
+    """A server whose configuration these tests change; each test restores it."""
     server = RedisServer(tmp_path_factory.mktemp("words"), options=("--busy-reply-threshold", "20")).start()
     yield server
     server.stop()
@@ -55,7 +55,7 @@ async def snapshot(raw: Any, namespace: str) -> dict[bytes, Any]:
 
 
 async def refused_at_once(proxy: Proxy, raw: Any, session: Session, namespace: str, word: str) -> None:
-    """Each write ends after one attempt, with the word, and has written nothing."""
+    """Check that each write fails after one attempt, with the word, and writes nothing."""
     before = await snapshot(raw, namespace)
     for write in WRITES:
         proxy.forget()
@@ -88,7 +88,7 @@ async def test_out_of_memory(server: RedisServer, proxy: Proxy, raw: Any, namesp
             assert await session.prune(2) == 6
             assert await window_bytes(raw, session) < used_bytes - 1_000_000
             assert [len(text) for text in await contents(session)] == [len(user("x" * 200_000)["content"])] * 2
-            # Whoever comes to clear up may be new.
+            # The client that frees memory may be new.
             async with Memory.connect(server.url, namespace=namespace, settings=LONG) as late:
                 assert await late.session("b").clear()
             assert await window_bytes(raw, other) == 0
@@ -180,7 +180,7 @@ async def test_transient_server_errors_are_retried_until_the_deadline(
                 assert error.reason in {word, "TimeoutError"}, "the last attempt may have had no time left"
                 assert sum(f"-{word}".encode() in chunk for chunk in proxy.received) > 2
                 unsure_count += error.may_be_done
-        # What had no answer may arrive when the server takes calls again. It is whole then.
+        # A call without a reply may arrive once the server takes calls again. Then it is whole.
         made_count = await raw.llen(session._calls.keys.messages) - 1
         assert 0 <= made_count <= unsure_count
         assert unsure_count or await snapshot(raw, namespace) == before

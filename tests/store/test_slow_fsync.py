@@ -1,4 +1,4 @@
-"""A disk that is slow to sync, by a tracer that holds the call back, and a server that is killed meanwhile."""
+"""A slow fsync, made by a tracer that holds the call back, and a server that is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = Settings(shards=2, deadline_s=60, reply_timeout_s=30, strategy="none"
 
 
 def is_traced(pid: int) -> bool:
-    """Whether all of its threads are."""
+    """True if all its threads are traced."""
     threads = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     return all("\nTracerPid:\t0\n" not in status for status in threads)
 
@@ -40,7 +40,7 @@ def trace(server: RedisServer, delay_s: float) -> subprocess.Popen[bytes]:
 
 @contextlib.asynccontextmanager
 async def slow_to_sync(server: RedisServer, delay_s: float) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """Each fdatasync of the server begins so late."""
+    """Delay each fdatasync of the server."""
     tracer = trace(server, delay_s)
 
     async def begun() -> bool:
@@ -57,7 +57,7 @@ async def slow_to_sync(server: RedisServer, delay_s: float) -> AsyncIterator[sub
 
 
 async def kill_at_once(server: RedisServer, tracer: subprocess.Popen[bytes]) -> None:
-    """The tracer too: it would keep what it holds back from ending."""
+    """Kill the tracer too: it would keep a held thread from ending."""
     os.kill(server.pid, signal.SIGKILL)
     tracer.kill()
     await asyncio.to_thread(server.kill)
@@ -77,7 +77,7 @@ async def is_prefix(memory: Memory, acked: list[Any], least: int) -> None:
 
 
 async def test_everysec_loses_at_most_the_appends_during_a_sync(tmp_path: Path) -> None:
-    """What waits for the disk is acknowledged; killed then, Redis has lost it: the last of it, and nothing is torn."""
+    """Redis acknowledges appends before the sync. Killed then, it loses the last of them, and no append is torn."""
     server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "everysec")).start()
     try:
         async with (

@@ -16,7 +16,7 @@ from redismem.transport.lane.lane import Lane
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The lane's tests run on asyncio's own loop, and on uvloop if that is installed."""
+    """Run the lane's tests on asyncio's event loop, and on uvloop if it is installed."""
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
     if item.path.name.startswith(("test_lane", "test_address")):
         with contextlib.suppress(ImportError):
@@ -46,7 +46,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]
 
 @pytest.fixture(scope="session")
 def tls_server(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
-    """Wants a client's certificate on its TLS port."""
+    """Its TLS port requires a client certificate."""
     tls_port = free_port()
     files = {"--tls-ca-cert-file": "ca.crt", "--tls-cert-file": "node.crt", "--tls-key-file": "node.key"}
     options = [word for option, name in files.items() for word in (option, str(certificates / name))]

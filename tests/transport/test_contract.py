@@ -1,4 +1,4 @@
-"""What every transport must do, whatever carries it: one suite over all of them."""
+"""The contract of every transport: one suite runs on all of them."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
 
 @pytest.fixture
 def namespace(namespace: str) -> str:
-    """The namespace as a hash tag, so that all keys of a test lie on one node."""
+    """The namespace as a hash tag, so that one node owns all keys of a test."""
     return f"{{{namespace}}}"
 
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port that takes connections and never answers."""
+    """A port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield int(listener.getsockname()[1])
 
 
 async def outcome(transport: Transport, commands: Sequence[Command]) -> Any:
-    """The first error, in place or raised, else the replies."""
+    """Return the first error, in place or raised, or else the replies."""
     try:
         replies = await transport.run(commands, 60)
     except ServerError as error:
@@ -122,7 +122,7 @@ async def test_a_script_is_known_once_it_is_loaded(transport: Transport, namespa
     assert replies == [[b"a", namespace.encode()], 0]
 
 
-@pytest.mark.parametrize("name", OVER_A_SOCKET)  # the embedded store compiles a script when it is called
+@pytest.mark.parametrize("name", OVER_A_SOCKET)  # the embedded store compiles a script only when it runs
 async def test_a_script_that_cannot_be_loaded_is_an_error(name: str, url: str, namespace: str) -> None:
     async with to(name, url) as transport:
         command = ("EVALSHA", b"e" * 40, 1, namespace)
@@ -148,7 +148,7 @@ async def test_a_missing_server_is_a_lost_connection(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 async def test_a_late_reply_reaches_no_other_call(name: str, url: str, namespace: str) -> None:
-    # redis-py's blocking client knows no other time than that of a connection's attempts.
+    # redis-py's blocking client has only the timeout of its connections.
     async with to(name, url, 1 if name == "redis-py blocking" else 60) as transport:
         with pytest.raises(ConnectionLost):
             await transport.run([("BLPOP", namespace, 0)], 0.05)
@@ -158,7 +158,7 @@ async def test_a_late_reply_reaches_no_other_call(name: str, url: str, namespace
         assert await transport.run([("ECHO", "a"), ("ECHO", "b")], 60) == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("name", [*NODE, *SENTINEL])  # of a cluster's nodes, another would be asked then
+@pytest.mark.parametrize("name", [*NODE, *SENTINEL])  # a cluster would ask another node then
 async def test_a_connection_that_the_server_closed_is_replaced(name: str, url: str) -> None:
     async with to(name, url) as transport:
         (number,) = await transport.run([("CLIENT", "ID")], 60)

@@ -1,4 +1,4 @@
-"""More calls at once than a process can serve in time: those that fit are served, the rest is told so."""
+"""More calls at once than a process can serve in time: those that fit are served, the others are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.stores import PATIENCE
 from redismem import Memory, Receipt, Settings, StoreUnavailable
 
 PATIENT = Settings(**PATIENCE, fallback_after_s=60)
-MOST = 4_096 + 8_192  # on their way, and in line
+MOST = 4_096 + 8_192  # pending, and in line
 
 
 async def test_calls_that_fit_are_served_and_others_refused(redis_server: RedisServer, namespace: str) -> None:
@@ -31,7 +31,7 @@ async def test_calls_that_fit_are_served_and_others_refused(redis_server: RedisS
 
 
 async def test_too_many_calls_are_no_outage(redis_server: RedisServer, namespace: str) -> None:
-    """With a fallback, what does not fit is refused as well, not accepted beside a Redis that is there."""
+    """The fallback does not accept the excess either, because Redis is up."""
     async with Memory.connect(redis_server.url, namespace=namespace, settings=PATIENT, fallback=True) as memory:
         handles = [memory.session(f"s-{number % 500}") for number in range(MOST + 1_000)]
         message = {"role": "user", "content": "x"}
@@ -46,7 +46,7 @@ async def test_too_many_calls_are_no_outage(redis_server: RedisServer, namespace
 async def test_a_busy_process_reads_replies_before_it_times_calls_out(
     redis_server: RedisServer, namespace: str
 ) -> None:
-    """The replies were there in time: it was this process that did not look."""
+    """The replies were there in time: this process did not read them."""
     settings = Settings(deadline_s=120, reply_timeout_s=30)
     sent: list[int] = []
     loop = asyncio.get_running_loop()
@@ -60,6 +60,6 @@ async def test_a_busy_process_reads_replies_before_it_times_calls_out(
             await asyncio.sleep(0)  # they are written
         clock = loop.time
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loop, "time", lambda: clock() + 50)  # as if the whole process had stood still
+            patch.setattr(loop, "time", lambda: clock() + 50)  # as if the whole process had stalled
             await asyncio.gather(*calls)
     assert sent == [1] * 40

@@ -1,4 +1,4 @@
-"""A process that was forked off has no connection of its parent's, and all other files."""
+"""A forked process keeps all files of its parent except the connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_child_has_other_files_and_no_held_socket() -> None:
     held = forks.hold(here.fileno())
     forks.drop(forks.hold(dropped.fileno()))
     stale = forks.hold(gone.fileno())
-    os.dup2(other.fileno(), gone.fileno())  # closed, and its number given to another
+    os.dup2(other.fileno(), gone.fileno())  # closed, and its number reused
     with here, there, dropped, other, gone, reused:
         child = os.fork()
         if child == 0:

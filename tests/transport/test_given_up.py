@@ -1,4 +1,4 @@
-"""A call that was given up does not arrive after that: it may have been repeated elsewhere, and forgotten there."""
+"""A call that timed out never arrives later: it may have been repeated elsewhere, and its id forgotten."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redismem.transport.lane.lane import Lane
 from redismem.transport.url import Address
 
 LONG = b"a" * (32 * 1024 * 1024)
-"""More than the system takes for a server that reads nothing."""
+"""More bytes than the kernel buffers for a server that does not read."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 async def given_up(kind: str, listener: socket.socket, deadline_s: float = 1) -> socket.socket:
-    """The server's end of the connection, of a call that was given up while it was sent."""
+    """The server's end of a connection on which a call timed out while it was sent."""
     address = Address.from_url(f"redis://127.0.0.1:{listener.getsockname()[1]}?protocol=2")
     lane = Lane(address, stall_s=1) if kind == "asyncio" else BlockingLane(address)
     with pytest.raises(ConnectionLost):
@@ -41,7 +41,7 @@ async def given_up(kind: str, listener: socket.socket, deadline_s: float = 1) ->
         if server.recv(1, socket.MSG_PEEK):
             return server
         server.close()
-    return await given_up(kind, listener, 4 * deadline_s)  # on a busy machine nothing was sent by then
+    return await given_up(kind, listener, 4 * deadline_s)  # a busy machine had sent nothing by then
 
 
 def read_to_the_end(server: socket.socket) -> None:
@@ -75,14 +75,14 @@ asyncio.run(main(sys.argv[1], sys.argv[2]))
 
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 async def test_a_forked_process_does_not_send_the_call_either(kind: str, listener: socket.socket) -> None:
-    """It has the connection no more, so that it ends with the parent's."""
+    """The child has no copy of the connection, so that the parent's close ends it."""
     deadline_s = 1
     while not await was_reset_beside_a_child(kind, listener, deadline_s):
         deadline_s *= 4
 
 
 async def was_reset_beside_a_child(kind: str, listener: socket.socket, deadline_s: int) -> bool:
-    """Whether the call was given up while it was sent, not before; and then the connection has ended at once."""
+    """Return True if the call timed out while it was sent, and the connection then ended at once."""
     command = (sys.executable, "-c", ASKING, kind, str(listener.getsockname()[1]), str(deadline_s))
     asking = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     server, _ = await asyncio.to_thread(listener.accept)
@@ -104,7 +104,7 @@ async def was_reset_beside_a_child(kind: str, listener: socket.socket, deadline_
 
 
 async def test_bytes_not_received_before_the_servers_close_are_never_sent(listener: socket.socket) -> None:
-    """It says that it will send nothing more, and could still read."""
+    """The server has shut down its sending side, but could still read."""
 
     def accept() -> socket.socket:
         server, _ = listener.accept()
@@ -126,5 +126,5 @@ async def test_bytes_not_received_before_the_servers_close_are_never_sent(listen
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 async def test_bytes_not_received_are_never_sent(kind: str, listener: socket.socket) -> None:
     server = await given_up(kind, listener)
-    with server, pytest.raises(ConnectionResetError):  # not the end, as after all of it
+    with server, pytest.raises(ConnectionResetError):  # no clean end, which would follow all bytes
         await asyncio.to_thread(read_to_the_end, server)

@@ -1,4 +1,4 @@
-"""Memories that nobody closes, or closes elsewhere: no socket stays open for them; forks have room for calls."""
+"""Memories that are never closed, or closed elsewhere: no socket stays open, and forks have room for calls."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_a_handle_keeps_its_memory_open(redis_server: RedisServer, namespa
 
 
 def test_a_memory_closed_on_another_loop_closes_its_socket(redis_server: RedisServer, namespace: str) -> None:
-    """The loop that it was used on runs still, in another thread."""
+    """The event loop that used it still runs, in another thread."""
     memory = redismem.Memory.connect(f"{redis_server.url}?client_name={namespace}", settings=ROOMY)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -95,7 +95,7 @@ def test_a_fork_during_calls_has_all_connections_free(redis_server: RedisServer,
     lane = BlockingLane(Address("127.0.0.1", redis_server.port), max_connections=2)
     memory = blocking.Memory(redismem.Memory(Store(lane, namespace, ROOMY)))
     memory.ping()
-    for _ in range(2):  # two other threads are in the middle of a call
+    for _ in range(2):  # two other threads are in a call
         assert lane._room.acquire(timeout=0)
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""Bytes into replies, cut anywhere, in order or out of step. No socket."""
+"""Bytes to replies: cut anywhere, in order or out of step. No socket."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CONVERSATION: list[tuple[list[Command], bytes, Any]] = [
 
 
 def plain(outcome: Any) -> Any:
-    """Errors as their words."""
+    """Return error replies as their words."""
     if isinstance(outcome, list):
         return [plain(reply) for reply in outcome]
     return outcome.word if isinstance(outcome, ServerError) else outcome
 
 
 def feed(loop: asyncio.AbstractEventLoop, pieces: list[bytes]) -> tuple[list[Any], Connection]:
-    """What a connection on which the conversation was sent makes of these pieces of the answer."""
+    """Feed the pieces to a connection with these pending calls, and return the outcomes."""
     connection = Connection(loop, lambda: None, lambda _: None)
     calls = []
     for commands, _, _ in CONVERSATION:
@@ -105,7 +105,7 @@ async def test_an_incomplete_reply_reaches_no_call() -> None:
 
 @pytest.mark.parametrize("shift", [b"+OK\r\n", b":1\r\n", b"+QUEUED\r\n", b"*0\r\n", b"$1\r\nx\r\n"])
 async def test_a_transaction_out_of_step_ends_the_connection(shift: bytes) -> None:
-    """One reply too many: the call it is mistaken for may be any, the next transaction notices."""
+    """With one reply too many the affected call may be any, but the next transaction notices."""
     loop = asyncio.get_running_loop()
     found, connection = feed(loop, [shift, *(reply for _, reply, _ in CONVERSATION)])
     assert connection.lost_reason == "OutOfStep"
@@ -153,7 +153,7 @@ def test_a_reply_to_another_transaction_is_noticed(replies: list[Any]) -> None:
 
 
 class Recorder(asyncio.Transport):
-    """What a connection writes, piece by piece."""
+    """Records each write of a connection."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from support.servers import TlsServer
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking
 
-# Tried again until then, a test would never end.
+# A call that is retried until then would make the test hang.
 PATIENT = Settings(deadline_s=120, reply_timeout_s=60)
 
 

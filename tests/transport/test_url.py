@@ -1,4 +1,4 @@
-"""URLs, and being let in: users, databases, unix sockets, TLS; the same for the lane and its blocking twin."""
+"""URLs and logins: users, databases, unix sockets, TLS; for the lane and the blocking lane."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def asked(transport: Transport, *command: str) -> Any:
 
 
 async def client_info(transport: Transport) -> dict[str, str]:
-    """What the server knows of the connection."""
+    """Return the server's view of the connection."""
     told: bytes = await asked(transport, "CLIENT", "INFO")
     return dict(word.split("=", 1) for word in told.decode().split())
 
@@ -128,7 +128,7 @@ def test_no_option_is_ignored(url: str, said: str) -> None:
 
 
 def test_each_option_of_redis_py_is_used_or_refused_by_name() -> None:
-    """All that its connections can be made with: whoever moves a URL here loses nothing without being told."""
+    """All parameters of redis-py's connections: a URL that worked there loses no option silently."""
     parameters = {
         name
         for kind in (redis.Connection, redis.SSLConnection, redis.ConnectionPool, redis.connection.AbstractConnection)

@@ -1,4 +1,5 @@
-"""A clear takes with it what waits for its replay, if it is made. If it is not, or nobody knows, that is replayed."""
+"""A clear drops the session's backlog if Redis makes it. If Redis does not, or the outcome is unknown, the backlog
+is replayed."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ SAID = [message["content"] for message in MINE]
 
 
 class Gate:
-    """Stands before the transport: calls of one script wait until it is open."""
+    """Wraps a transport: calls of one script wait until the gate is open."""
 
     def __init__(self, transport: Transport, held_sha: bytes) -> None:
         self._transport = transport
         self._held_sha = held_sha
         self.reached, self.opened = asyncio.Event(), asyncio.Event()
         self.passed: list[bytes] = []
-        """The scripts of appends and clears in the order in which they were let through."""
+        """Names of the scripts of appends and clears, in the order in which they passed."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -55,7 +56,7 @@ class Gate:
 
 
 class Pod:
-    """A memory with the fallback that has accepted two messages, and a Redis that answers and refuses the first."""
+    """A memory with the fallback that has accepted two messages, and a Redis that is up but refuses the first."""
 
     def __init__(self, memory: Memory, near: Memory, raw: Any) -> None:
         self.memory = memory
@@ -69,7 +70,7 @@ class Pod:
         return gate
 
     async def may(self, rule: str) -> None:
-        """What its user may do from now on."""
+        """Set the permissions of its Redis user."""
         await self._raw.execute_command("ACL", "SETUSER", self.memory.store.keys.namespace, rule)
 
     def waiting(self) -> tuple[int, int]:
@@ -134,12 +135,12 @@ async def test_a_clear_that_is_refused_loses_nothing(pod: Pod) -> None:
 
 @pytest.mark.parametrize("how", ["hole", "freeze"])
 async def test_a_clear_whose_reply_is_lost_loses_nothing(pod: Pod, proxy: Proxy, how: How) -> None:
-    """`hole`: Redis never sees it. `freeze`: it makes it, and what waits comes behind."""
+    """With `hole` Redis never sees the clear. With `freeze` Redis makes it, and the backlog is replayed after it."""
     before = pod.waiting()
     proxy.break_next(how, float("inf"), to=CLEAR)
     lost = await unavailable(pod.session.clear())
     assert (lost.may_be_done, lost.session_id) == (True, "a")
-    if how == "hole":  # else nothing keeps it from being replayed at once
+    if how == "hole":  # else it would be replayed at once
         assert pod.waiting() == before
     await pod.session.append(MINE[2])
     proxy.heal()
@@ -177,7 +178,7 @@ async def test_appends_accepted_during_a_clear_stay(pod: Pod, is_made: bool) -> 
     else:
         with pytest.raises(NotAllowed):
             await clear
-    kept = SAID[2:] if is_made else SAID  # what others wrote before, this pod has never seen
+    kept = SAID[2:] if is_made else SAID  # the session on another pod has messages that this pod has never seen
     assert [message.content for message in (await pod.session.read()).messages] == kept
     await pod.caught_up()
     assert await contents(pod.there) == (kept if is_made else [FIRST["content"], *kept])

@@ -1,4 +1,4 @@
-"""Turns that this process serves while Redis is away: what they see, what is refused, what is bounded, what is lost."""
+"""Turns served while Redis is down: which context they see, and what is refused, bounded or lost."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ async def test_a_call_that_cannot_be_served_says_so_and_changes_nothing(
 ) -> None:
     await degradable.session("a").append_and_read(user(1))
     faulty.is_away = True
-    assert (await degradable.session("b").append(user(1))).degraded  # it is known to be away now
+    assert (await degradable.session("b").append(user(1))).degraded  # Redis is known to be down now
     error = await unavailable(OPERATIONS[name].call(degradable.session("a")))
     assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
-    # By the names of methods: a `read_window` is nothing that the caller has called.
+    # Errors must name the caller's method, not an internal operation such as `read_window`.
     odd = {"append that expects": "expect", "append with confirm": "an append with confirm"}
     called = odd.get(name, name.partition(" ")[0])
     assert called in error.text

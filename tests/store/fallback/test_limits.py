@@ -1,4 +1,4 @@
-"""What bounds the turns that this process serves while Redis is away, and what becomes of them when it ends."""
+"""Limits of the fallback, and the end of a process that has a backlog."""
 
 from __future__ import annotations
 

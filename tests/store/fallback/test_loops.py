@@ -1,4 +1,5 @@
-"""The fallback of a memory whose calls have an event loop each: nothing goes on between them, and Redis is found."""
+"""The fallback of a memory that uses one event loop per call: nothing runs between calls, and Redis is still found
+again."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from support.redis_server import RedisServer
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.store.fallback.fallback import Fallback
 
-# The connection of a loop that has ended is closed when it is collected: here, at the end of each test.
+# The connection of an ended event loop is closed when it is collected: here, at the end of each test.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 HASTY = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.3)
@@ -30,7 +31,7 @@ def reached(is_so: Callable[[], bool]) -> None:
 
 
 def is_taken(memory: Memory, name: str, text: str) -> bool:
-    """Whether Redis itself has taken it."""
+    """True if Redis itself has the append."""
     return not asyncio.run(memory.session(name).append(user(text), id=text)).degraded
 
 

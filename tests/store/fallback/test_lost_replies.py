@@ -1,4 +1,4 @@
-"""An append whose reply was lost is taken for none that says the same, and is made once wherever it can be told."""
+"""An append whose reply was lost is never mistaken for an equal one, and is made once wherever that can be decided."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SETTINGS = Settings(deadline_s=60, fallback_after_s=0.3, strategy="none", max_ba
 YES = user("yes")
 SAID = YES["content"]
 APART_MS = 250
-"""So far apart, two messages have stamps that no drift of clocks brings together."""
+"""A distance in time at which drifting clocks cannot confuse two stamps."""
 
 
 @pytest.fixture
 async def memory(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
-    """A pod with the fallback, behind the proxy, whose events are looked at."""
+    """A pod with the fallback, behind the proxy, with recorded events."""
     events: list[Event] = []
     async with Memory.connect(
         proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, on_event=events.append
@@ -35,7 +35,7 @@ async def memory(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
 
 
 async def lose(memory: Memory, proxy: Proxy, how: How, *messages: object) -> None:
-    """An append that is not answered. `hole`: the server never sees it; `freeze`: it makes it."""
+    """Make an append without a reply. With `hole` the server never sees it; with `freeze` it makes it."""
     proxy.break_next(how, float("inf"))
     assert (await memory.session("a").append(*messages)).degraded  # type: ignore[arg-type]
 
@@ -48,7 +48,7 @@ async def others(near: Memory, count: int = OTHERS) -> list[str]:
 
 
 async def later(near: Memory) -> None:
-    """Until the server's clock has moved on."""
+    """Wait until the server's clock has moved on."""
     begun_ms = await near.server_time_ms()
 
     async def is_later() -> bool:
@@ -74,7 +74,7 @@ async def test_an_older_equal_message_is_another_append(
     memory: Memory, near: Memory, proxy: Proxy, how: How, others_count: int, was_seen: bool
 ) -> None:
     await near.session("a").append(user("first"))
-    if was_seen:  # what comes then, this pod does not know of
+    if was_seen:  # this pod never sees the later messages
         await memory.session("a").read()
     await near.session("a").append(YES)
     before = await others(near)
@@ -125,7 +125,7 @@ async def test_an_append_that_was_never_sent_is_not_searched(
 
 @pytest.mark.parametrize("size", [1, 3])
 async def test_equal_messages_of_others_have_other_times(proxy: Proxy, near: Memory, namespace: str, size: int) -> None:
-    """With a clock of one's own the times are exact."""
+    """With the memory's own clock the times are exact."""
     async with Memory.connect(
         proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, clock=Clock()
     ) as memory:
@@ -141,7 +141,7 @@ async def test_equal_messages_of_others_have_other_times(proxy: Proxy, near: Mem
 async def test_the_search_ends_in_a_session_of_any_length(
     proxy: Proxy, near: Memory, namespace: str, forgotten_count: int
 ) -> None:
-    """By this clock all of it may have come since, so that each page is read."""
+    """By this clock every message may be later than the append, so each page is read."""
     clock = Clock(await near.server_time_ms() - 60_000)
     async with Memory.connect(proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, clock=clock) as memory:
         before = [user(number) for number in range(forgotten_count)]
@@ -172,7 +172,7 @@ async def test_an_append_on_two_pages_is_found(memory: Memory, near: Memory, pro
 async def test_an_undecidable_append_is_repeated_rather_than_lost(
     memory: Memory, near: Memory, proxy: Proxy, redis_server: RedisServer, how: How
 ) -> None:
-    """An operator has made the keys last for ever: then nothing tells the server's time."""
+    """The keys were made persistent, so nothing tells the server's time."""
     await near.session("a").append(YES)
     await lose(memory, proxy, how, YES)
     said = await others(near)

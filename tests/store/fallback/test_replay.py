@@ -1,4 +1,4 @@
-"""What was accepted while Redis was away comes to it once, in order a session, whatever is lost on the way."""
+"""The backlog reaches Redis once, in order per session, whatever replies are lost on the way."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 
 
 class History:
-    """What was asked for, and what must be there in the end."""
+    """The appends made so far, and the contents that must be there in the end."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -182,7 +182,7 @@ class History:
         self.theirs: dict[str, list[str]] = {"a": [], "b": []}
         self.merged: dict[str, int] = {}
         self.unsure: set[str] = set()
-        """Texts of appends that failed: they may be there or not, as the error says."""
+        """Texts of failed appends: the error says if they may have been made."""
 
     async def step(self, step: Step) -> None:
         match step:

@@ -1,4 +1,4 @@
-"""What was on its way when Redis went away, and is summarised when it is back, is found among what is kept."""
+"""An append that was under way when Redis failed, and was summarised meanwhile, is found among the originals."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from redismem.transport.url import Address
 
 
 def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Runs it to its end, which its first step must be."""
+    """Run a coroutine that must never suspend, and return its value."""
     with pytest.raises(StopIteration) as stop:
         coroutine.send(None)
     return stop.value.value
@@ -50,7 +50,7 @@ def ask(lane: BlockingLane, word: str) -> None:
 
 
 def in_threads(*works: Any) -> None:
-    """Runs them at once. Raises the first failure."""
+    """Run functions in threads at once. Raises the first error."""
     failures: list[BaseException] = []
 
     def guarded(work: Any) -> None:
@@ -90,7 +90,7 @@ async def test_a_broken_connection_fails_its_call_and_no_later_one(how: How, red
     "words", [b"+OK\r\n", b">2\r\n+a\r\n+b\r\n", b"$1", b"*1\rx", b"?\r\n", b"-ERR who are you\r\n"]
 )
 async def test_an_unexpected_reply_ends_the_connection(words: bytes) -> None:
-    """Be it a whole reply or the beginning of one."""
+    """The extra bytes are a whole reply, or the beginning of one."""
     async with SilentServer() as server:
         lane = lane_to(server.port)
         stray = asyncio.create_task(asyncio.to_thread(ask, lane, "a"))
@@ -174,7 +174,7 @@ def test_a_call_that_waits_too_long_for_a_connection_sends_nothing(redis_server:
 
 
 def named(admin: Any, name: str) -> list[str]:
-    """What the connections of this name have asked last."""
+    """Return the last commands of the connections with this name."""
     return [client["cmd"] for client in admin.client_list() if client["name"] == name]
 
 

@@ -1,4 +1,4 @@
-"""A lane that is closed from another event loop: whoever waits for an answer is told so. On both event loops."""
+"""A lane that is closed from another event loop: each pending call ends with an error. On both event loops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE = Wanted(1, LONG_S)
 
 
 async def closed_elsewhere(transport: Any) -> None:
-    """Closes it in an event loop of its own, in another thread."""
+    """Close it in another event loop, in another thread."""
     async with asyncio.timeout(60):
         await asyncio.to_thread(asyncio.run, transport.aclose())
 
@@ -104,7 +104,7 @@ async def test_calls_of_a_cluster_that_is_closed_meanwhile_are_lost_not_cancelle
 
 
 def test_the_leftovers_of_a_closed_event_loop_are_dropped() -> None:
-    """Nobody listens there, so that the loop leaves no socket open."""
+    """No server listens there, so the loop leaves no socket open."""
     lane = Lane(Address("127.0.0.1", free_port()), stall_s=LONG_S)
     loop = asyncio.new_event_loop()
 

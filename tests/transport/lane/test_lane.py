@@ -1,4 +1,4 @@
-"""The lane over broken connections, and its own life. On both event loops."""
+"""The lane over broken connections, and its life cycle. On both event loops."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_replies_a_byte_at_a_time_and_late_ones_are_the_same(redis_server:
 async def test_nothing_is_lost_or_doubled_through_a_hundred_reconnects(
     redis_server: RedisServer, namespace: str
 ) -> None:
-    """Under load; the writers do not know. Kills are counted on the server, each hits calls on their way."""
+    """Under load, unnoticed by the writers. The server counts the kills, each of which hits pending calls."""
     killed, acknowledged = 0, 0
     written: dict[int, list[str]] = {at: [] for at in range(24)}
 

@@ -1,4 +1,4 @@
-"""The lane with many callers: some go away, some are late, some have to wait. On both event loops."""
+"""The lane with many callers, some of which cancel, time out or wait in line. On both event loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redismem.transport.lane.lane import Lane
 
 
 async def test_thousands_of_cancelled_calls_disturb_no_other_call(lane: Lane) -> None:
-    """One in three calls is cancelled, somewhere between now and its reply; every reply that comes is the right one."""
+    """One in three calls is cancelled before its reply; each other reply is the right one."""
     chance = random.Random(7)
     cancelled = answered = 0
 
@@ -81,7 +81,7 @@ async def test_a_stalled_connection_is_closed_and_its_calls_are_retried(
 
 
 class Ahead(asyncio.SelectorEventLoop):
-    """An event loop whose clock a test puts forward."""
+    """An event loop whose clock a test can advance."""
 
     ahead_s = 0.0
 
@@ -205,7 +205,7 @@ async def test_the_memory_raises_that_the_store_is_down_when_the_line_stalls(nam
 
 
 async def test_a_late_call_among_answered_ones_does_not_blame_the_server() -> None:
-    """Its own process had too many of them on their way."""
+    """Its own process had too many calls pending."""
     loop = asyncio.get_running_loop()
     for answered_at, crowded in ((-math.inf, False), (14.9, False), (15.1, True)):
         late, other = (PendingCall(b"", 1, False, loop.create_future(), 10, deadline) for deadline in (20, 30))

@@ -1,4 +1,4 @@
-"""Several nodes in one URL."""
+"""URLs with several nodes."""
 
 from __future__ import annotations
 

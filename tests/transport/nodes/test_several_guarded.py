@@ -1,4 +1,4 @@
-"""Clusters and sentinels that want TLS and a user: one URL is enough, and what the documents say the user needs."""
+"""Clusters and sentinels with TLS and users: one URL suffices, and the documented permissions do too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tls_options(certificates: Path, port: int) -> tuple[str, ...]:
 
 @pytest.fixture
 async def alone(certificates: Path, tmp_path: Path) -> AsyncIterator[tuple[RedisServer, int]]:
-    """A cluster of one node, which tells those who come by TLS of its TLS port."""
+    """A cluster of one node, which announces its TLS port to clients that use TLS."""
     tls_port = free_port()
     cluster = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--tls-cluster", "yes")
     server = RedisServer(tmp_path, options=(*cluster, *tls_options(certificates, tls_port))).start()
@@ -103,7 +103,7 @@ async def test_sentinels_over_tls(kind: str, certificates: Path, tmp_path: Path,
 
 
 class Watching(RedisServer):
-    """A sentinel, with its own file of settings."""
+    """A sentinel with its own settings file."""
 
     def command(self) -> list[str]:
         binary, *options = super().command()

@@ -1,4 +1,4 @@
-"""Work on several nodes at a time: without threads, begun on another event loop; and when a lane may be closed."""
+"""Work on several nodes: without threads, or started on another event loop; and when a lane may be closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redismem.transport.url import Address
 
 @pytest.fixture
 def may_begin(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Until it is set, no thread of a node begins."""
+    """Until this is set, no thread of a node starts."""
     began, allowed = threading.Thread.start, threading.Event()
 
     def begin(thread: threading.Thread) -> None:

@@ -1,4 +1,4 @@
-"""What CLUSTER SLOTS and redirections say, read; without any I/O."""
+"""The topology from CLUSTER SLOTS, and redirections; without I/O."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_key_of_a_command(command: Any, key: Any) -> None:
 
 @given(st.lists(st.lists(st.integers(1, 1 << 60), max_size=4), min_size=1, max_size=5))
 def test_a_cursor_over_all_nodes_meets_each_step_of_each_node(cursors: list[list[int]]) -> None:
-    """`cursors`: what each node gives, step by step, before its 0."""
+    """`cursors` lists each node's cursors, before its final 0."""
     steps = [dict(zip([0, *row], [*row, 0], strict=True)) for row in cursors]
     wanted = [(number, at) for number, row in enumerate(cursors) for at in dict.fromkeys([0, *row])]
     if any(len(set(row)) != len(row) for row in cursors):

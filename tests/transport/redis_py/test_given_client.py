@@ -1,4 +1,4 @@
-"""Clients that a caller brings: what they are refused or warned of for when they are handed over."""
+"""Clients that the caller provides: which are refused, and which cause a warning."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_blocking_cluster_client_that_decodes_is_refused(cluster_servers: Clus
     with redis.RedisCluster("127.0.0.1", node.port, decode_responses=True) as client:
         with pytest.raises(InvalidSettings, match="decode_responses"):
             redismem.blocking.Memory.connect(client=client)
-        client.disconnect_connection_pools()  # which `close` leaves to the search for garbage
+        client.disconnect_connection_pools()  # `close` leaves them to the garbage collector
 
 
 NEVER_IN_TIME: dict[str, Callable[[], Any]] = {
@@ -62,7 +62,7 @@ def test_a_blocking_cluster_client_without_a_timeout_is_warned_of(
 
 
 def test_a_client_with_a_timeout_is_not_warned_of(redis_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    """That of an asyncio memory needs no timeout: its calls are ended by the event loop."""
+    """A client of an asyncio memory needs no timeout: the event loop ends its calls."""
     for timeout_s in (1, 0.5):
         with redis.Redis(port=redis_server.port, socket_timeout=timeout_s) as client:
             redismem.blocking.Memory.connect(client=client).close()
