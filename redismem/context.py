@@ -10,8 +10,9 @@ from redismem.formats.anthropic import AnthropicContext, anthropic_context
 from redismem.formats.gemini import GeminiContext, gemini_context
 from redismem.formats.quoting import quote_as_data
 from redismem.formats.recalled import Recalled, recalled_payload
+from redismem.formats.sendable import repair_messages, replace_unsendable
 from redismem.formats.tool_pairing import provider_view
-from redismem.messages.decoding import StoredMessages, is_gap
+from redismem.messages.decoding import StoredMessages, is_gap, scan_payloads
 from redismem.messages.message import Message, moment
 from redismem.messages.values import decode_value, encode_value
 
@@ -202,47 +203,66 @@ class Context:
         """The messages of the window before `recent`. They wait for a summary."""
         return self.messages[: -self.recent_limit]
 
-    def to_openai(self) -> list[Any]:
+    def to_openai(self, *, now_ms: float | None = None) -> list[Any]:
         """Return the messages for OpenAI: `client.chat.completions.create(model=…, messages=context.to_openai())`.
 
         A new list of dicts: pinned messages, then background, summaries and recalled messages quoted in user messages,
-        then the messages of the window. Messages are exactly as appended, with one exception.
+        then the messages of the window. Messages are exactly as appended, except for what OpenAI or its client refuses:
 
-        The exception is tool calls and results that a provider would refuse, which are quoted in a user message: a
-        result without its call right before it, and a call that got no result. Calls at the very end may still wait
-        for their results.
+        - A result without its call right before it, and a call that got no result, are quoted in a user message. Calls
+          at the very end may still wait for their results.
+        - Arguments of a call that are not valid JSON, such as those of an answer that was cut off, become a string of
+          the object `{"arguments": …}`.
+        - An assistant's `audio` becomes `{"id": …}`; once it has expired, its transcript becomes the text.
+        - Lone surrogates, such as half an emoji, become U+FFFD.
+
+        Args:
+            now_ms: the time at which audio must not have expired, in milliseconds since 1970; None means now.
         """
         messages = self._messages
         if self._pinned is None and not self.is_mixed and isinstance(messages, StoredMessages):
             payloads = messages.payloads()
             if messages.may_hold_calls:
-                payloads = provider_view(payloads)
+                view = provider_view(payloads)
+                if view is not payloads or messages.may_hold_surrogates:
+                    payloads = repair_messages(view, messages.may_hold_surrogates, now_ms)
             return self._quotes() + payloads
-        pinned, payloads, may_hold_calls = self._payloads()
-        if not pinned:
-            return self._quotes() + (provider_view(payloads) if may_hold_calls else payloads)
-        whole: list[dict[str, Any]] = [*pinned, *self._quotes(), *payloads]
+        pinned, payloads, may_hold_calls, may_hold_surrogates = self._payloads()
+        whole = [*pinned, *self._quotes(), *payloads] if pinned else payloads
+        if may_hold_calls:
+            view = provider_view(whole)
+            if view is not whole or may_hold_surrogates:
+                whole = repair_messages(view, may_hold_surrogates, now_ms)
+        return whole if pinned else self._quotes() + whole
+
+    def _paired(self) -> list[dict[str, Any]]:
+        """The messages for a conversion: calls and results are paired, all else is as appended."""
+        pinned, payloads, may_hold_calls, _ = self._payloads()
+        whole = [*pinned, *self._quotes(), *payloads]
         return provider_view(whole) if may_hold_calls else whole
 
     def _quotes(self) -> list[dict[str, Any]]:
         """The user messages that quote the background, the summaries and the recalled messages."""
-        quoted: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries]
+        quoted: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries] if self.summaries else []
         if self.background:
-            quoted.insert(0, quote_as_data("project", "What is known of the project", self.background))
-        return [*quoted, recalled_payload(self._recalled)] if self._recalled else quoted
+            project = quote_as_data("project", "What is known of the project", self.background)
+            quoted.insert(0, replace_unsendable(project))
+        return [*quoted, replace_unsendable(recalled_payload(self._recalled))] if self._recalled else quoted
 
-    def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
-        """Return the dicts of pinned and of other messages, and True if any of them may hold a tool call."""
+    def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool, bool]:
+        """Return the dicts of pinned and of other messages; True if any may hold a call; True if any, a surrogate."""
         moved, window = self._pinned, self._messages
         if isinstance(window, StoredMessages) and not isinstance(moved, list):
             pinned = [] if moved is None else moved.payloads()
             also_pinned, others = window.payloads_apart() if self.is_mixed else ([], window.payloads())
-            return pinned + also_pinned, others, window.may_hold_calls or (moved is not None and moved.may_hold_calls)
-        return (
-            [message.to_openai() for message in self.pinned],
-            [message.to_openai() for message in self.messages],
-            True,
-        )
+            may_hold_calls, may_hold_surrogates = window.may_hold_calls, window.may_hold_surrogates
+            if moved is not None:
+                may_hold_calls |= moved.may_hold_calls
+                may_hold_surrogates |= moved.may_hold_surrogates
+            return pinned + also_pinned, others, may_hold_calls, may_hold_surrogates
+        pinned = [message.to_openai() for message in self.pinned]
+        others = [message.to_openai() for message in self.messages]
+        return pinned, others, *scan_payloads(pinned + others)
 
     def to_anthropic(self) -> AnthropicContext:
         """Return arguments for Anthropic: `client.messages.create(model=…, max_tokens=…, **context.to_anthropic())`.
@@ -251,7 +271,7 @@ class Context:
         so. Messages in the formats of OpenAI and Gemini are converted; parts in Anthropic's format stay unchanged.
         Content that Anthropic would refuse, such as audio or a broken URL, becomes a placeholder in brackets.
         """
-        return anthropic_context(self.to_openai(), self._quoted_count)
+        return anthropic_context(self._paired(), self._quoted_count)
 
     def to_gemini(self) -> GeminiContext:
         """Return JSON values for Gemini: `contents`, and `system_instruction` for the config.
@@ -259,7 +279,7 @@ class Context:
         Messages in the formats of OpenAI and Anthropic are converted; parts in Gemini's format stay unchanged. Content
         that Gemini would refuse becomes a placeholder in brackets.
         """
-        return gemini_context(self.to_openai(), self._quoted_count)
+        return gemini_context(self._paired(), self._quoted_count)
 
     @property
     def _quoted_count(self) -> int:

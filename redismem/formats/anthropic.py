@@ -21,7 +21,8 @@ from redismem.formats.anthropic_blocks import (
     media_source,
 )
 from redismem.formats.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
-from redismem.formats.tool_arguments import make_sendable, to_object
+from redismem.formats.sendable import make_sendable
+from redismem.formats.tool_arguments import to_object
 from redismem.formats.tool_calls import THOUGHTS, Payload
 from redismem.formats.turns import Turn, build_turns, split_opening
 

@@ -11,7 +11,8 @@ from typing import Any, NotRequired, TypedDict
 
 from redismem.formats.media import guess_mime, parse_base64
 from redismem.formats.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
-from redismem.formats.tool_arguments import make_sendable, parse_object, to_object
+from redismem.formats.sendable import make_sendable
+from redismem.formats.tool_arguments import parse_object, to_object
 from redismem.formats.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, Payload, gemini_field, text_of
 from redismem.formats.turns import Turn, build_turns, split_opening
 

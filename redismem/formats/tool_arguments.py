@@ -1,4 +1,4 @@
-"""Convert call arguments of any form to objects, and make views safe to send as JSON. No I/O."""
+"""Convert call arguments of any form to objects. No I/O."""
 
 from __future__ import annotations
 
@@ -52,22 +52,3 @@ def _is_sound(value: Any, depth: int) -> bool:
         return True
     inner = value.values() if isinstance(value, dict) else value
     return depth > 0 and all(_is_sound(item, depth - 1) for item in inner)
-
-
-def make_sendable(view: Any) -> Any:
-    """Return a view that UTF-8 JSON can hold: lone surrogates become U+FFFD, non-finite numbers null."""
-    try:
-        json.dumps(view, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError:
-        return _replace_unsendable(view)
-    return view
-
-
-def _replace_unsendable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, dict):
-        return {_replace_unsendable(key): _replace_unsendable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replace_unsendable(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value

@@ -19,7 +19,7 @@ ITEM_CALLS = ("function_call", "custom_tool_call")
 ITEM_RESULTS = ("function_call_output", "custom_tool_call_output")
 GEMINI_CALLS, GEMINI_RESULTS = ("function_call", "functionCall"), ("function_response", "functionResponse")
 """The field names of calls and of results in Gemini's parts."""
-_KEYS = frozenset(["tool_calls", "tool_call_id", "function_call", "type", "parts"])
+_KEYS = frozenset(["tool_calls", "tool_call_id", "function_call", "type", "parts", "audio"])
 _TEXT_PARTS = ("text", "input_text", "output_text")
 THOUGHTS = ("thinking", "redacted_thinking")
 """Anthropic parts that are not an answer by themselves."""

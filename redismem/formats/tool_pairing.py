@@ -80,7 +80,8 @@ class _View:
         """Add the message at a place of the conversation."""
         made = list(calls(payload))
         parts = tools_in(payload)
-        self._names.update((call.key, call.name) for call in made)
+        for call in made:
+            self._names[call.key] = call.name
         if payload.get("type") in ITEM_CALLS or payload.get("type") in ITEM_RESULTS:
             self._take_item(payload, at in self._unpaired_items)
         elif whole_result(payload) is not None:
@@ -154,6 +155,8 @@ class _View:
         """Close the call that a result answers, also its twins in other formats; False if no such call is open."""
         if self._open.answer(key) is None:
             return False
+        if not self._open.calls:
+            return True
         for twin in ((form, key[1]) for form in ("chat", "part", "item") if key[0] != "function"):
             if self._open.calls.pop(twin, None) is not None:
                 self._twins.add(twin)

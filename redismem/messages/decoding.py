@@ -12,7 +12,7 @@ from redismem.errors import UnsupportedFormat
 from redismem.messages.compression import decode_frame
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import COMPRESSED_VERSION, Message, is_pinned
-from redismem.messages.values import Undecodable, unwrap_json
+from redismem.messages.values import Undecodable, encode_plain, unwrap_json
 
 GAP = encode_message(Message.restored({}, {"gap": True}, 0, 0, 0, ""), lambda _: 0)[0]
 """The unstamped placeholder element for a popped message, and for the pop itself."""
@@ -46,7 +46,7 @@ def is_gap(message: Message) -> bool:
 class StoredMessages:
     """Stored messages, checked and decoded; `Message` objects are created on demand."""
 
-    __slots__ = ("_epoch", "_first_seq", "_rows", "_seqs", "may_hold_calls")
+    __slots__ = ("_epoch", "_first_seq", "_rows", "_seqs", "may_hold_calls", "may_hold_surrogates")
 
     def __init__(
         self, elements: Sequence[bytes], first_seq: int, epoch: str, seqs: Sequence[int] | None = None
@@ -60,10 +60,11 @@ class StoredMessages:
         # One msgpack array around all elements: one call into msgspec instead of one per message.
         length = len(elements) if seqs is None else len(seqs)
         array = b"".join((b"\xdd", length.to_bytes(4, "big"), *elements))
-        rows = self._rows = _decode_rows(array, elements)
-        # Every form of a tool call or result contains "_", except a role of eight letters and Gemini's `parts`.
-        # Searching bytes for an integer is fastest.
-        may_hold_calls = 0x5F in array or 0xA8 in array or (0xA5 in array and b"\xa5parts" in array)
+        # Every form of a tool call or result contains "_", except a role of eight letters and Gemini's `parts`. So does
+        # an assistant's audio, except one that never expires. Searching bytes for an integer is fastest.
+        rows, self.may_hold_surrogates = _decode_rows(array, elements)
+        self._rows = rows
+        may_hold_calls = 0x5F in array or 0xA8 in array or (0xA5 in array and _has_short_name(array))
         self.may_hold_calls = may_hold_calls or bool(rows and type(rows[0]) is not _Element)
         self._first_seq = first_seq
         self._seqs = seqs
@@ -110,6 +111,19 @@ class StoredMessages:
         return messages
 
 
+def scan_payloads(payloads: list[dict[str, Any]]) -> tuple[bool, bool]:
+    """Return whether any of the dicts may hold a tool call, and whether any may hold a lone surrogate."""
+    try:
+        packed = encode_plain(payloads)
+    except (TypeError, ValueError, OverflowError):
+        return True, True
+    return 0x5F in packed or 0xA8 in packed or _has_short_name(packed), False
+
+
+def _has_short_name(packed: bytes) -> bool:
+    return b"\xa5parts" in packed or b"\xa5audio" in packed
+
+
 def split_elements(joined: bytes, length: int) -> list[bytes]:
     """Split concatenated elements; `length` is their count. Raises Undecodable."""
     try:
@@ -123,18 +137,21 @@ def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> li
     return StoredMessages(elements, first_seq, epoch).messages()
 
 
-def _decode_rows(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
+def _decode_rows(array: bytes, elements: Sequence[bytes]) -> tuple[list[_Element], bool]:
+    """Return the rows, and True if any payload is JSON text, the only encoding that can hold lone surrogates."""
     try:
         try:
-            return _decode_elements(array)
+            return _decode_elements(array), False
         except msgspec.ValidationError:
             rows = _decode_any_elements(array)
+        has_json = False
         for row in rows:
             if row.version == COMPRESSED_VERSION:
                 row.payload, row.beside = decode_frame(row.payload)
+            has_json = has_json or type(row.payload) is bytes
             row.payload = _unwrap_dict(row.payload)
             row.beside = None if row.beside is None else _unwrap_dict(row.beside)
-        return list(rows)
+        return list(rows), has_json
     except (msgspec.MsgspecError, ValueError, RecursionError):
         newest = max((element[1] for element in elements if element[:1] == b"\x95" and len(element) > 1), default=0)
         if COMPRESSED_VERSION < newest < 0x80:

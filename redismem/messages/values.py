@@ -20,6 +20,7 @@ _TOO_DEEP = f"is nested too deep: at most {DEPTH_LIMIT} deep"
 
 encode_plain = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
+_scan_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Undecodable(Exception):
@@ -149,6 +150,15 @@ def _step(path: str, key: str | int) -> str:
         return f"{path}[{key}]"
     shown = key if len(key) <= 64 and key.isidentifier() else "[…]"
     return f"{path}.{shown}" if path and shown != "[…]" else f"{path}{shown}"
+
+
+def is_json(text: str) -> bool:
+    """True if a text is valid JSON without lone surrogates, not even escaped ones."""
+    try:
+        _scan_json(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def unwrap_json(value: Any) -> Any:

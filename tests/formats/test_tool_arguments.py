@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from support.json_values import texts, values
 from support.provider_rules import check_sendable, object_faults
 
-from redismem.formats.tool_arguments import make_sendable, parse_object, to_object
+from redismem.formats.sendable import make_sendable
+from redismem.formats.tool_arguments import parse_object, to_object
 
 json_texts = st.one_of(
     values.map(json.dumps),

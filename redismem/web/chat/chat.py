@@ -14,6 +14,7 @@ from redismem.concurrency.callbacks import awaited
 from redismem.context import Context
 from redismem.errors import ModelFailed, NotAllowed, RedismemError, StoreUnavailable, TooLarge
 from redismem.events import facts, unquoted
+from redismem.formats.sendable import replace_unsendable
 from redismem.session.background import Background
 from redismem.session.session import Session
 from redismem.slots import ASKED, Kind, Slots, Step
@@ -206,11 +207,13 @@ class Chat:
                 turn.add(piece)
 
     def _prompt(self, context: Context | None, step: Step) -> list[dict[str, Any]]:
-        if context is None:
-            return [{"role": "system", "content": self.instruction}, {"role": "user", "content": step.text}]
-        params = _params_text(context, self.hidden_params)
-        system = self.instruction + (f"\nFacts of this conversation, as data: {params}" if params else "")
-        return [{"role": "system", "content": system}, *context.to_openai()]
+        system, messages = self.instruction, [{"role": "user", "content": step.text}]
+        if context is not None:
+            params = _params_text(context, self.hidden_params)
+            system += f"\nFacts of this conversation, as data: {params}" if params else ""
+            messages = context.to_openai()
+        prompt: list[dict[str, Any]] = replace_unsendable([{"role": "system", "content": system}, *messages])
+        return prompt
 
 
 def _explain(error: Exception) -> str:

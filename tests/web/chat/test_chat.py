@@ -30,6 +30,16 @@ async def test_both_turns_are_kept_and_the_model_is_given_the_memory(memory: Mem
     assert "order = 'O-17'" in asked[0]["content"]
 
 
+async def test_no_half_of_a_character_reaches_the_model(memory: Memory, provider: Provider) -> None:
+    session = memory.session("s")
+    await session.append({"role": "user", "content": "look \ud83d"})
+    await session.merge({"\ud83d": "x"})
+    async with chatting(memory, provider) as http:
+        assert text_of(await heard(http.client, "/api/chat", json=ASKED)) == TEXT
+    system, first, _ = (each["content"] for each in provider.bodies[0]["messages"])
+    assert (first, "\ufffd = 'x'" in system) == ("look \ufffd", True)
+
+
 async def test_without_a_session_a_new_one_begins(memory: Memory) -> None:
     async with chatting(memory, None) as http:
         events = await heard(http.client, "/api/chat", json={"message": "hello"})
