@@ -26,7 +26,7 @@ from benchmarks.remembered.customer import customer
 from benchmarks.remembered.friends import LANGUAGES, friends
 from benchmarks.running import load, options, over_lane, run, show_results
 from redismem import Message, Session, Settings
-from redismem.text.sentences import sentences
+from redismem.text.sentences import split_sentences
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
 
@@ -87,7 +87,7 @@ def _random_text(conversation: Conversation, tokens: int) -> str:
     """Sentences drawn at random, and the recent messages, of so many tokens in all."""
     turns = conversation.turns
     recent = told([turn.payload for turn in turns[-RECENT_COUNT:]])
-    every = [each for turn in turns[:-RECENT_COUNT] for each in sentences(told([turn.payload]))]
+    every = [each for turn in turns[:-RECENT_COUNT] for each in split_sentences(told([turn.payload]))]
     picked = []
     left = tokens - tokens_of(recent)
     for sentence in random.Random(7).sample(every, len(every)):

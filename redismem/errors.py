@@ -4,28 +4,28 @@ RedismemError
 ├── InvalidMessage      a message, batch or append id that cannot be stored as it is    (also a ValueError)
 ├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
 ├── InvalidSessionId    a session id or namespace that cannot be one                    (also a ValueError)
-├── InvalidItem         a field of a project's item, or a name, that cannot be stored    (also a ValueError)
-├── InvalidTransition   an item whose status does not lead to the one that was asked for (also a ValueError)
+├── InvalidItem         a field or name of a project's item that cannot be stored       (also a ValueError)
+├── InvalidTransition   an item's status does not lead to the requested status          (also a ValueError)
 ├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
-├── InvalidTime         what a clock of the caller's own gave cannot be the time        (also a ValueError)
+├── InvalidTime         the caller's clock returned a value that cannot be the time     (also a ValueError)
 ├── TooLarge            a message, batch, value or window over its limit                (also a ValueError)
-├── SessionNotFound     the session does not exist, or no longer                        (also a LookupError)
-├── NotInWindow         a message to pop, replace or unpin: a summary covers it, or it is gone   (also a LookupError)
+├── SessionNotFound     the session does not exist (any more)                           (also a LookupError)
+├── NotInWindow         a message to pop, replace or unpin is not in the window         (also a LookupError)
 ├── ItemNotFound        the project has no such item, or had none at that moment        (also a LookupError)
-├── Conflict            another writer was faster: `expect` is not the last seq; a message or item is not as it was read
-├── SessionExists       a session lives where one was to be restored from quarantine
+├── Conflict            another writer was faster: `expect` is not the last seq, or a message or item has changed
+├── SessionExists       a live session has the name of the session to restore from quarantine
 ├── WrongShards         the namespace was created with another number of shards
 ├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
-├── StoreUnavailable    Redis did not take the call before the deadline; with append's id it is safe to try again
-│   └── FallbackFull     Redis is away, and this process has accepted all it may until then
-├── Unconfirmed         an append was made, and too few replicas had it in time; with its id it is safe to try again
-├── NotAllowed          the Redis user may not run a command or use a key: its ACL lacks it
-├── ModelFailed         a model gave no usable text; the messages stay as they are
-│   └── ProviderUnavailable  nobody gets an answer from the provider now: it is paused, and no attempt is counted
+├── StoreUnavailable    Redis did not answer before the deadline; an append with an id is safe to retry
+│   └── FallbackFull     Redis is away, and this process has reached the limit of its backlog
+├── Unconfirmed         an append was made, but too few replicas had it in time; with its id it is safe to retry
+├── NotAllowed          the ACL of the Redis user lacks a command or a key
+├── ModelFailed         a model returned no usable text; the messages stay as they are
+│   └── ProviderUnavailable  the provider answers no request now: it is paused, and no attempt is counted
 └── ScriptFailed        a script stopped half way: a defect, never retried
 
-Every refusal happens before anything is written; Unconfirmed is none, as what it is about stands. Texts name the
+A refusal happens before anything is written. Unconfirmed is not a refusal: its append stays. Error texts name the
 session, the limit and a value's size, never the value.
 """
 
@@ -33,9 +33,9 @@ from __future__ import annotations
 
 
 class RedismemError(Exception):
-    """Root of all errors raised by redismem. `session_id` is the session it is about, or None.
+    """The root of all errors raised by redismem. `session_id` is the affected session, or `None`.
 
-    `text` is what happened without the session's id, so it may be logged.
+    `text` describes the error without the session's id, so it may be logged.
     """
 
     def __init__(self, text: str, session_id: str | None = None) -> None:
@@ -45,23 +45,23 @@ class RedismemError(Exception):
 
 
 class InvalidMessage(RedismemError, ValueError):
-    """A message, batch or append id cannot be stored and given back exactly as it is."""
+    """A message, batch or append id cannot be stored and returned unchanged."""
 
 
 class InvalidState(RedismemError, ValueError):
-    """A param name or a state value cannot be stored and given back exactly as it is."""
+    """A param name or a state value cannot be stored and returned unchanged."""
 
 
 class InvalidSessionId(RedismemError, ValueError):
-    """The session id or namespace holds characters that it may not hold, is empty, or is too long."""
+    """The session id or namespace is empty, is too long, or holds a forbidden character."""
 
 
 class InvalidItem(RedismemError, ValueError):
-    """A field of an item, a name, a link or a query cannot be stored or asked for as it is."""
+    """A field, name, link or query of a project's items is invalid."""
 
 
 class InvalidTransition(RedismemError, ValueError):
-    """An item's status does not lead to the one that was asked for. `before` and `after` are both of them."""
+    """An item's status `before` does not lead to the requested status `after`."""
 
     def __init__(self, text: str, session_id: str | None = None, before: str = "", after: str = "") -> None:
         super().__init__(text, session_id)
@@ -74,7 +74,7 @@ class InvalidSettings(RedismemError, ValueError):
 
 
 class InvalidTime(RedismemError, ValueError):
-    """A clock given to `Memory.connect` gave no int, or a time out of all reason. Nothing was written."""
+    """A clock given to `Memory.connect` returned no int, or an implausible time. Nothing was written."""
 
 
 class TooLarge(RedismemError, ValueError):
@@ -82,22 +82,22 @@ class TooLarge(RedismemError, ValueError):
 
 
 class SessionNotFound(RedismemError, LookupError):
-    """The session does not exist, or its time ran out."""
+    """The session does not exist, or it has expired."""
 
 
 class NotInWindow(RedismemError, LookupError):
-    """The message is in the window no more: a summary covers it, or it was dropped or popped. Or it never was."""
+    """The message is not in the window: a summary covers it, it was pruned or popped, or it never existed."""
 
 
 class ItemNotFound(RedismemError, LookupError):
-    """The project has no item of this id, or had none as of the moment that was asked for."""
+    """The project has no item with this id, or had none at the requested moment."""
 
 
 class Conflict(RedismemError):
-    """Another writer was faster: `expect` is not the session's last seq, or a message is not as it was read.
+    """Another writer was faster: `expect` is not the session's last seq, or a message has changed since it was read.
 
-    Nothing was written. `last_seq` is what the last seq was. Of a project: an item has changed since it was read, or a
-    name is taken. Read it again and decide anew.
+    In a project, an item has changed since it was read, or a name is taken. Nothing was written. `last_seq` is the
+    session's last seq. Read again, then decide anew.
     """
 
     def __init__(self, text: str, session_id: str | None = None, last_seq: int = 0) -> None:
@@ -106,15 +106,15 @@ class Conflict(RedismemError):
 
 
 class SessionExists(RedismemError):
-    """A session lives where another of its name was to be restored from quarantine. Both are as they were."""
+    """A live session has the name of the session to restore from quarantine. Both are unchanged."""
 
 
 class WrongShards(RedismemError):
-    """The namespace is recorded in Redis with another number of shards than `Settings.shards`."""
+    """Redis records another number of shards for the namespace than `Settings.shards`."""
 
 
 class CorruptSession(RedismemError):
-    """The stored bytes of a session cannot be read. `epoch` is the one that was seen, "" if none was."""
+    """The stored bytes of a session cannot be read. `epoch` is the session's epoch, or "" if that is unreadable too."""
 
     def __init__(self, text: str, session_id: str | None = None, epoch: str = "") -> None:
         super().__init__(text, session_id)
@@ -122,17 +122,17 @@ class CorruptSession(RedismemError):
 
 
 class UnsupportedFormat(RedismemError):
-    """Another release wrote this session, or laid out this namespace, in a way that this one does not know.
+    """The session or namespace has the layout of another release, which this release does not know.
 
-    It is left alone: nothing is written, and nothing goes into quarantine.
+    It stays unchanged: nothing is written, and nothing goes into quarantine.
     """
 
 
 class StoreUnavailable(RedismemError):
-    """Redis did not carry out the call in time. `reason` is the server's word, or what happened to the connection.
+    """Redis did not answer the call in time. `reason` is the server's error word, or the fault of the connection.
 
-    `may_be_done`: the call was sent and its answer did not come, so Redis may have carried it out, or may still do so.
-    An append or an update that has an id may be sent again with it: it is made once.
+    `may_be_done` means the call was sent without a reply, so Redis may have executed it, or may still do so. An append
+    or update with an id is safe to retry with that id: it is made once.
     """
 
     def __init__(
@@ -144,15 +144,15 @@ class StoreUnavailable(RedismemError):
 
 
 class FallbackFull(StoreUnavailable):
-    """Redis is away, and this process has accepted as much as it may until it is back. This append was not accepted."""
+    """Redis is away, and the backlog of this process is full. This append was not accepted."""
 
 
 class Unconfirmed(RedismemError):
-    """The append stands in Redis, but too few replicas said in time that they have it: a failover may lose it.
+    """The append is in Redis, but too few replicas confirmed it in time: a failover may lose it.
 
-    Or none could be asked, as the ACL of the Redis user lacks WAIT. `replicas`: how many have said so; `wanted`: how
-    many were to. With the same id it may be sent again: it is made once, and waited for anew. Without an id it would be
-    another append.
+    It is also raised if the ACL of the Redis user lacks WAIT. `replicas` is the number of confirmations, `wanted` the
+    required number. A retry with the same id waits again and appends nothing twice; a retry without an id is another
+    append.
     """
 
     def __init__(self, text: str, session_id: str | None = None, replicas: int = 0, wanted: int = 0) -> None:
@@ -162,9 +162,9 @@ class Unconfirmed(RedismemError):
 
 
 class NotAllowed(RedismemError):
-    """The ACL of the Redis user lacks a command or a key. `command` names it in small letters; "" for a key.
+    """The ACL of the Redis user lacks a command or a key. `command` is the command in lower case, or "" for a key.
 
-    If a script was stopped by it, what the script wrote before stays: `redismem doctor` prints the ACL that is needed.
+    If it stopped a script, the script's earlier writes stay. `redismem doctor` prints the required ACL.
     """
 
     def __init__(self, text: str, session_id: str | None = None, command: str = "") -> None:
@@ -173,11 +173,11 @@ class NotAllowed(RedismemError):
 
 
 class ModelFailed(RedismemError):
-    """An attempt at a model gave no usable text. The text names the provider and a status, never a message or key.
+    """A model returned no usable text. The text names the provider and a status, never a message or key.
 
-    `reason`: what is stored of it and shown to operators, such as `openai answered 400 context_length_exceeded`; at
-    most 120 printable characters of ASCII, or only the name of the class is. `retry_after_s`: how long the provider
-    asks to wait, or None. `permanent`: the same request will be refused again until somebody changes the transcript.
+    `reason` is stored and shown to operators, such as `openai answered 400 context_length_exceeded`. It has at most 120
+    printable ASCII characters; otherwise only the name of the class is stored. `retry_after_s` is the wait that the
+    provider asks for, or `None`. `permanent` means the provider will refuse the request until the transcript changes.
     """
 
     def __init__(
@@ -196,11 +196,11 @@ class ModelFailed(RedismemError):
 
 
 class ProviderUnavailable(ModelFailed):
-    """The provider answers nobody now: it is down, busy, or refuses the key or the model.
+    """The provider answers no request now: it is down or busy, or it refuses the key or the model.
 
-    The messages have nothing to do with it. The provider is paused for the namespace, and no session loses an attempt.
-    `perhaps_request`: it may be this request all the same that it cannot bear, as with a status of 5xx. If others are
-    answered since this session failed, it waits alone.
+    The messages are not the cause. The provider is paused for the namespace, and no session loses an attempt.
+    `perhaps_request` means this request may be the cause after all, as with a status of 5xx. If the provider has
+    answered other sessions since, only this session waits.
     """
 
     def __init__(
@@ -217,4 +217,4 @@ class ProviderUnavailable(ModelFailed):
 
 
 class ScriptFailed(RedismemError):
-    """A script stopped with an error that is none of the server's known words. It may have written a part."""
+    """A script stopped with an error word that redismem does not know. It may have written a part of its changes."""

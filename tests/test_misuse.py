@@ -34,7 +34,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a port": ({"url": 6379}, "must be a string such as redis://127.0.0.1:6379/0, not one of the type int.*client="),
     "a URL in bytes": ({"url": b"redis://:CANARY@h"}, "not one of the type bytes"),
     "a client": ({"url": redis.Redis(password="CANARY")}, "of the type Redis; pass a redis-py client as client="),
-    "settings in a dict": ({"settings": {"url": "CANARY"}}, r"settings is none of the type dict: pass Settings\(...\)"),
+    "settings in a dict": ({"settings": {"url": "CANARY"}}, r"settings is of type dict: pass Settings\(...\)"),
     "a number of workers": ({"workers": 4}, "workers must be True, False, or a callable.*not int"),
     "workers in words": ({"workers": "CANARY"}, "workers must be True, False.*not str"),
     "no workers": ({"workers": None}, "not NoneType"),
@@ -119,8 +119,8 @@ async def test_another_type_error_stays_what_it_is(store: Store, namespace: str)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"treshold": 5}, r"^treshold is no setting; did you mean threshold\?$"),
-        ({"qqqqqqq": 5}, "^qqqqqqq is no setting$"),
+        ({"treshold": 5}, r"^treshold is not a setting; did you mean threshold\?$"),
+        ({"qqqqqqq": 5}, "^qqqqqqq is not a setting$"),
         ({"deadline_s": 500}, "^deadline_s: .* 120, in seconds$"),
         ({"reply_timeout_s": 1000}, "^reply_timeout_s: .* 120, in seconds$"),
         ({"max_sessions": 0}, "1$"),
@@ -139,7 +139,7 @@ def test_settings_say_what_was_meant(given: dict[str, Any], said: str) -> None:
         ({"idle_timeout_s": 168}, "sessions stay for 168 s after their last activity"),
         ({"idle_timeout_s": 1_440}, "sessions stay for 1440 s after their last activity"),
         ({"idle_timeout_s": 10_080}, "sessions stay for 10080 s after their last activity"),
-        ({"tick_s": 1_000}, "workers look at the queues every 1000 s, and a summary may be as late"),
+        ({"tick_s": 1_000}, "workers poll the queues every 1000 s, and a summary may be as late"),
         ({"extractive_after_s": 900_000}, "a session that no model summarises waits 10.4 days for a summary"),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_variable_that_is_out_of_range_is_refused_with_its_unit(
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "5000")
     assert Settings().deadline_s == 5
     (record,) = caplog.records
-    assert "REDISMEM_DEADLINE_S is not usable (" in record.getMessage()
+    assert "REDISMEM_DEADLINE_S is invalid (" in record.getMessage()
     assert "120, in seconds)" in record.getMessage()
 
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from functools import partial
 
 from redismem.blocking.loop_thread import LoopThread
-from redismem.concurrency.forks import inherit
+from redismem.concurrency.forks import reset_after_fork
 from redismem.recall.embedder import Embedder
 
 # An embedder may ignore that it is cancelled.
@@ -20,12 +20,12 @@ class BlockingEmbedder(Embedder):
     def __init__(self, make: Callable[[], Embedder]) -> None:
         """`make` returns the embedder that the thread uses and is called once per process."""
         self._make = make
-        self.begin_again()
+        self.reset()
         self.name, self.mark = self._twin.name, self._twin.mark
         self._thread = LoopThread("redismem-embedder", lambda: aclosing(self._twin))
-        inherit(self)
+        reset_after_fork(self)
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Make another embedder: the connections of the parent's belong to the parent's loop."""
         self._twin = self._make()
 

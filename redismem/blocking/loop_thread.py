@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from redismem.concurrency.forks import inherit
+from redismem.concurrency.forks import reset_after_fork
 from redismem.events import facts, unquoted
 
 log = logging.getLogger("redismem.worker")
@@ -34,10 +34,10 @@ class LoopThread:
         """`make` returns the resource and is called whenever the thread starts."""
         self._name = name
         self._make = make
-        self.begin_again()
-        inherit(self)
+        self.reset()
+        reset_after_fork(self)
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Forget the parent's thread: a forked process does not have it."""
         self._lock = threading.Lock()
         self._loop: _Loop | None = None

@@ -16,7 +16,7 @@ from redismem.blocking import project as projects
 from redismem.blocking.workers import WorkerThread
 from redismem.concurrency.background import ThreadBackground
 from redismem.concurrency.finished import blocking as _blocking
-from redismem.concurrency.finished import finished as _finished
+from redismem.concurrency.finished import run_without_loop as _run_without_loop
 from redismem.context import Context
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
@@ -106,7 +106,7 @@ class Memory:
         return f"<blocking {repr(self._twin)[1:]}"
 
     def __enter__(self) -> Self:
-        _finished(self._twin.__aenter__())
+        _run_without_loop(self._twin.__aenter__())
         return self
 
     def __exit__(
@@ -215,7 +215,7 @@ class Session:
             )
         twin = None if project is None else project.twin
         reads: dict[str, Any] = {"recall": recall, "project": twin, "project_tokens": project_tokens}
-        return _finished(self._twin.append_and_read(*messages, **reads, **options))
+        return _run_without_loop(self._twin.append_and_read(*messages, **reads, **options))
 
     append_and_read.__doc__ = session.Session.append_and_read.__doc__
     recall = _blocking(session.Session.recall)

@@ -19,7 +19,7 @@ from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, complain
 from redismem.errors import RedismemError, StoreUnavailable
-from redismem.inspection.doctor import is_looked_after
+from redismem.inspection.doctor import has_workers
 from redismem.memory import Memory
 from redismem.settings.settings import Settings
 from redismem.transport.connect import EMBEDDED
@@ -180,7 +180,7 @@ async def _warn_of_missing_workers(memories: Mapping[str, Memory]) -> None:
     unattended = []
     for namespace, memory in memories.items():
         with contextlib.suppress(RedismemError):
-            if memory.workers is None and not await is_looked_after(memory.store):
+            if memory.workers is None and not await has_workers(memory.store):
                 unattended.append(namespace)
     if unattended:
         more = f" and {len(unattended) - 3} more" if len(unattended) > 3 else ""

@@ -1,1 +1,1 @@
-"""Threads, forks, and code of the caller's own."""
+"""Threads, forks and the caller's callbacks."""

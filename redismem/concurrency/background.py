@@ -1,4 +1,4 @@
-"""Work beside the calls: a task of the event loop, or a thread for blocking callers. One piece of work at a time."""
+"""Background work, one piece at a time: an event-loop task, or a thread for blocking callers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _CONCURRENCY = 16
 
 
 class Background(Protocol):
-    """Where the search for Redis, and the replay, take place."""
+    """Runs the probes of Redis and the replay."""
 
     def start(self, work: Work) -> None:
-        """Begins; the work before has ended, or is about to. Raises RuntimeError if there is no thread for it."""
+        """Start the work. Any earlier work has ended or is about to. Raises RuntimeError if no thread can start."""
 
-    def goes_on(self) -> bool:
-        """False if the work was ended from outside, perhaps before its first step: with an event loop all tasks end."""
+    def is_running(self) -> bool:
+        """False if the work was ended from outside, perhaps before its first step, as when its event loop ended."""
 
     async def pause(self, seconds: float) -> None:
-        """Waits for so many seconds, or until `wake`. Only the work itself calls it."""
+        """Wait for this time, or until `wake`. Only the work itself calls it."""
 
     def wake(self) -> None:
-        """Ends a pause now."""
+        """End a pause now."""
 
-    async def each(self, works: Sequence[Work]) -> None:
-        """Does all of these, several at a time if that is possible."""
+    async def run_all(self, works: Sequence[Work]) -> None:
+        """Run all of these, concurrently if possible."""
 
     async def end(self, timeout_s: float) -> None:
-        """Waits so long for the work to end, and gives it up then."""
+        """Wait up to this time for the work to end, then abandon it."""
 
 
 class LoopBackground:
@@ -43,28 +43,28 @@ class LoopBackground:
         self._awake = asyncio.Event()
 
     def start(self, work: Work) -> None:
-        """Begins; the piece of work before has ended, or is about to."""
-        self._awake = asyncio.Event()  # of this event loop
+        """Start the work as a task. Any earlier work has ended or is about to."""
+        self._awake = asyncio.Event()  # an event belongs to one event loop
         self._task = asyncio.get_running_loop().create_task(work())
 
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         """False if the task was cancelled, or its event loop is closed."""
         return self._task is None or not (self._task.done() or self._task.get_loop().is_closed())
 
     async def pause(self, seconds: float) -> None:
-        """Waits for so many seconds, or until `wake`."""
+        """Wait for this time, or until `wake`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._awake.wait()
         self._awake.clear()
 
     def wake(self) -> None:
-        """Ends a pause now."""
-        if self._task is not None and self.goes_on():  # on an event loop that is closed, nobody can be woken
+        """End a pause now."""
+        if self._task is not None and self.is_running():  # a closed event loop can wake no task
             self._awake.set()
 
-    async def each(self, works: Sequence[Work]) -> None:
-        """Does all of them, several at a time."""
+    async def run_all(self, works: Sequence[Work]) -> None:
+        """Run all of these, up to 16 at a time."""
         room = asyncio.Semaphore(_CONCURRENCY)
 
         async def one(work: Work) -> None:
@@ -74,7 +74,7 @@ class LoopBackground:
         await asyncio.gather(*map(one, works))
 
     async def end(self, timeout_s: float) -> None:
-        """Waits so long for the work to end, and gives it up then."""
+        """Wait up to this time for the task to end, then cancel it."""
         task, self._task = self._task, None
         if task is None or task.get_loop() is not asyncio.get_running_loop():
             return
@@ -91,31 +91,31 @@ class ThreadBackground:
         self._awake = threading.Event()
 
     def start(self, work: Work) -> None:
-        """Begins; the piece of work before has ended, or is about to."""
+        """Start the work in a thread. Any earlier work has ended or is about to."""
         thread = threading.Thread(target=_run, args=(work,), name="redismem-replay", daemon=True)
         thread.start()
         self._thread = thread
 
-    def goes_on(self) -> bool:
-        """True: nobody ends a thread."""
+    def is_running(self) -> bool:
+        """True: a thread cannot be ended from outside."""
         return True
 
     async def pause(self, seconds: float) -> None:
-        """Waits for so many seconds, or until `wake`."""
+        """Wait for this time, or until `wake`."""
         self._awake.wait(seconds)
         self._awake.clear()
 
     def wake(self) -> None:
-        """Ends a pause now."""
+        """End a pause now."""
         self._awake.set()
 
-    async def each(self, works: Sequence[Work]) -> None:
-        """Does all of them, one after the other."""
+    async def run_all(self, works: Sequence[Work]) -> None:
+        """Run all of these, one after the other."""
         for work in works:
             await work()
 
     async def end(self, timeout_s: float) -> None:
-        """Waits so long for the work to end."""
+        """Wait up to this time for the thread to end."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join(timeout_s)
@@ -127,7 +127,7 @@ def _run(work: Work) -> None:
 
 
 class Ongoing:
-    """A piece of work that is begun whenever it is wanted and not under way."""
+    """Work that `start` runs unless it is running already."""
 
     def __init__(self, background: Background, work: Work) -> None:
         self._background = background
@@ -135,13 +135,14 @@ class Ongoing:
         self._lock = threading.Lock()
         self._begun: object | None = None
         self.is_cut_off = False
-        """Whether it was ended from outside when it was begun last, as by an event loop that serves one call. Whoever
-        finds that it goes on again says so."""
+        """True if the previous run was ended from outside, as by an event loop that serves one call.
+
+        The work sets it back to False once it makes progress again."""
 
     def start(self) -> None:
-        """Begins, if it is not under way. Raises RuntimeError if there is no thread for it."""
+        """Start the work unless it is running. Raises RuntimeError if no thread can start."""
         with self._lock:
-            if self._begun is not None and self._background.goes_on():
+            if self._begun is not None and self._background.is_running():
                 return
             self.is_cut_off = self.is_cut_off or self._begun is not None
             begun = self._begun = object()
@@ -151,8 +152,8 @@ class Ongoing:
             self._begun = None
             raise
 
-    def is_over(self, is_done: Callable[[], bool]) -> bool:
-        """Asked by the work: whether it ends. Nobody finds it under way from then on."""
+    def end_if(self, is_done: Callable[[], bool]) -> bool:
+        """Return True, and count the work as ended from now on, if `is_done` says so. Only the work itself calls it."""
         with self._lock:
             if is_done():
                 self._begun = None
@@ -166,5 +167,5 @@ class Ongoing:
             self.is_cut_off = True
             raise
         finally:
-            if self._begun is begun:  # else it has said that it ends, or another has begun as its event loop had ended
+            if self._begun is begun:  # otherwise `end_if` ended it, or another run replaced it
                 self._begun = None

@@ -1,6 +1,6 @@
-"""How code of the caller's own is awaited: strategies, models, embedders, an `on_evict`.
+"""Run the caller's callbacks: strategies, models, embedders and `on_evict`.
 
-Whatever it raises is an Exception to those who await it here, so that it is a failure of that code and of nothing else.
+Their errors are raised as an Exception, so a broken callback fails alone.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from redismem.events import unquoted
 T = TypeVar("T")
 
 ENDING = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What is raised to end more than the work in hand."""
+"""Exceptions that end more than the current work."""
 
 
-async def awaited(call: Callable[[], Awaitable[T]]) -> T:
-    """What it gives. Raises Exceptions, those that are ENDING, and CancelledError if this task is cancelled.
+async def run_callback(call: Callable[[], Awaitable[T]]) -> T:
+    """Await a callback and return its result.
 
-    Another BaseException, such as a panic of a library in Rust, is raised as an Exception of that name without its
-    words. So is the CancelledError of a task or a future that others share, which is no wish to end this task.
+    Raises Exception, ENDING, and CancelledError if this task is cancelled. Any other BaseException, such as a panic of
+    a Rust library, is raised as an Exception of the same name without its text. The CancelledError of a task or future
+    inside the callback is treated alike, since it does not ask this task to end.
     """
     try:
         return await call()
@@ -35,23 +36,22 @@ async def awaited(call: Callable[[], Awaitable[T]]) -> T:
         raise unquoted(error) from None
 
 
-async def awaited_within(timeout_s: float, late: Exception, call: Callable[[], Awaitable[T]]) -> T:
-    """The same within this time. After it the work is cancelled, and `late` is raised: nobody waits for its end."""
+async def run_callback_within(timeout_s: float, late: Exception, call: Callable[[], Awaitable[T]]) -> T:
+    """Run a callback like `run_callback`. After `timeout_s`, cancel it and raise `late` without waiting for its end."""
     try:
         async with asyncio.timeout(timeout_s) as limit:
-            return await awaited(partial(_left_behind, call))
+            return await run_callback(partial(_run_detached, call))
     except TimeoutError:
         if limit.expired():
             raise late from None
         raise
 
 
-async def _left_behind(call: Callable[[], Awaitable[T]]) -> T:
-    """What it gives, for calls that nobody may wait for any longer than he wants to.
+async def _run_detached(call: Callable[[], Awaitable[T]]) -> T:
+    """Run a callback in a task of its own, so that a cancellation never waits for the callback's end.
 
-    Who is cancelled here cancels the work and goes: it may go on, as what retries after whatever it catches does, or
-    what closes its connection to somebody who does not answer. What it raises then is nobody's, and asyncio does not
-    log it.
+    A cancelled callback may go on: it may catch the cancellation and retry, or close a connection to a server that does
+    not answer. Its later errors are dropped, and asyncio does not log them.
     """
     work = asyncio.ensure_future(call())
     work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -1,4 +1,4 @@
-"""Coroutines run without an event loop: over a transport that blocks when another would suspend, each ends at once."""
+"""Run coroutines without an event loop, over a blocking transport: they finish without ever suspending."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-def finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns or raises; it must not suspend."""
+def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine and return its result. Raises the coroutine's errors, and RuntimeError if it suspends."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -23,10 +23,10 @@ def finished(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    """The method without await."""
+    """Turn an async method of the twin into a blocking method."""
 
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return finished(method(self._twin, *args, **kwargs))
+        return run_without_loop(method(self._twin, *args, **kwargs))
 
     functools.update_wrapper(run, method)
     return run

@@ -1,10 +1,10 @@
-"""What a forked process inherits: no sockets of its parent, and objects that start afresh.
+"""Close inherited sockets and reset registered objects in a forked process.
 
-The child inherits the parent's sockets. While it has them open, the system goes on sending what the parent has given
-up, see `transport.base.discard_unsent`, and a connection that the parent closes stays open for the server.
+A forked process inherits its parent's sockets. While it has them open, the system keeps sending bytes that the parent
+has given up (see `transport.base.discard_unsent`), and a connection that the parent closes stays open for the server.
 
-A lock that one of the parent's threads held would stay held in the child, and what that thread had begun would never
-end: an object that needs a lock or a thread registers itself with `inherit`.
+A lock held by one of the parent's threads would stay held in the child, and that thread's work would never end. So an
+object that needs a lock or a thread registers itself with `reset_after_fork`.
 """
 
 from __future__ import annotations
@@ -16,57 +16,60 @@ from typing import Protocol
 
 _Held = tuple[int, int]
 _held: set[_Held] = set()
-"""Descriptors of sockets that are open, and of each the inode: that of another file that has its number is another."""
+"""The descriptor and inode of each open socket. The inode tells the socket from a later file with its descriptor."""
 NONE: _Held = -1, -1
 
 
 def hold(descriptor: int) -> _Held:
-    """Notes that this socket is open, until it is dropped."""
+    """Register an open socket, until `drop`."""
     held = descriptor, os.fstat(descriptor).st_ino
     _held.add(held)
     return held
 
 
 def drop(held: _Held) -> None:
-    """The socket is about to be closed, or is."""
+    """Unregister a socket that is closed or about to be."""
     _held.discard(held)
 
 
-def _let_go() -> None:
-    """Puts something else in the sockets' places: closed, their numbers would be given to others, and closed again."""
+def _replace_sockets() -> None:
+    """Replace the sockets with /dev/null. Closing them would free their descriptors, and other files would reuse them.
+
+    The parent's objects close the descriptors once more, which would then close those files.
+    """
     inherited = list(_held)
     _held.clear()
     if not inherited:
         return
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor, inode in inherited:
-        with contextlib.suppress(OSError):  # it is closed
+        with contextlib.suppress(OSError):  # the descriptor is closed
             if os.fstat(descriptor).st_ino == inode:
                 os.dup2(nothing, descriptor, inheritable=False)
     os.close(nothing)
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_replace_sockets)
 
 
 class Inherited(Protocol):
-    """What a process that is forked off goes on with."""
+    """An object that a forked process goes on using."""
 
-    def begin_again(self) -> None:
-        """Called in that process, before anything else runs there."""
+    def reset(self) -> None:
+        """Start afresh. It runs in the forked process before any other code."""
 
 
 _inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
 
 
-def inherit(each: Inherited) -> None:
-    """Has it begin again in every process that is forked off while it is there."""
-    _inherited.add(each)
+def reset_after_fork(inherited: Inherited) -> None:
+    """Reset this object in every process forked during its lifetime."""
+    _inherited.add(inherited)
 
 
-def _begin_again() -> None:
-    for each in list(_inherited):
-        each.begin_again()
+def _reset_all() -> None:
+    for inherited in list(_inherited):
+        inherited.reset()
 
 
-os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_reset_all)

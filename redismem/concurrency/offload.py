@@ -9,24 +9,24 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 U = TypeVar("U")
 LARGE_BYTES = 65_536
-"""What has more bytes unpacked is decoded in a thread. Lists in lists take much less, compressed."""
+"""Unpacked size above which a thread decodes stored bytes. Nested lists can be far smaller when compressed."""
 
 
 class Blocks(Protocol):
-    """A transport, as far as this module knows it."""
+    """The part of a transport that this module uses."""
 
     @property
     def blocks(self) -> bool:
-        """True if calls block the thread and never suspend: there is no event loop to leave free."""
+        """True if calls block the thread and never suspend, so there is no event loop to keep free."""
 
 
-async def apart(transport: Blocks, work: Callable[[], T], *, is_much: bool = True) -> T:
-    """What the work gives. Much runs in a thread, so that others get their turn; here, if the transport blocks."""
+async def run_apart(transport: Blocks, work: Callable[[], T], *, is_much: bool = True) -> T:
+    """Run the work in a thread to keep the event loop free; run it here if it is little or the transport blocks."""
     return await asyncio.to_thread(work) if is_much and not transport.blocks else work()
 
 
-async def together(transport: Blocks, one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """What both give: at the same time, or one after the other if the transport blocks. A failed one ends both."""
+async def run_both(transport: Blocks, one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Run both coroutines concurrently, or one after the other if the transport blocks. An error in one ends both."""
     if transport.blocks:
         try:
             return await one, await other

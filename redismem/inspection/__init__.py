@@ -1,1 +1,1 @@
-"""What operators ask of a namespace: data out, no words, no terminal. The command line and the web ask it alike."""
+"""Operators' queries about a namespace. They return data without wording; the command line and the web share them."""

@@ -1,6 +1,6 @@
-"""Whether what is stored agrees with itself: every session of a namespace against the invariants. Never writes.
+"""Check every session of a namespace against the invariants. Never writes.
 
-Each session is read in one transaction, so writers in between do no harm.
+Each session is read in one transaction, so concurrent writers do no harm.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from redismem.store.store import Store
 
 _PAGE_COUNT = 200
 _TOGETHER_COUNT = 16
-# A key that moves to another node of a cluster takes the time along that it has left, and lives so much longer as its
-# way has taken, until an append sets the session's expiry anew.
+# A key that moves to another cluster node keeps its remaining time to live, so the duration of the move is added to
+# it, until an append sets the session's expiry again.
 _MOVED_LATE_MS = 60_000
 
 
-def stored(keys: SessionKeys) -> Call[Stored]:
-    """Raises CorruptSession if a key has a foreign type."""
+def read_stored(keys: SessionKeys) -> Call[Stored]:
+    """The call that reads everything stored of a session. Raises CorruptSession if a key has a foreign type."""
     shard = keys.shard
     commands: tuple[Command, ...] = (
         ("HGETALL", keys.state),
@@ -51,8 +51,8 @@ def stored(keys: SessionKeys) -> Call[Stored]:
     return Call(keys.session_id, commands, decode)
 
 
-def together(calls: list[Call[Stored]]) -> Call[list[Stored]]:
-    """Several sessions of one shard in one transaction."""
+def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:
+    """The call that reads several sessions of one shard in one transaction."""
     commands = tuple(command for call in calls for command in call.commands)
     count = len(calls[0].commands)
 
@@ -65,22 +65,22 @@ def together(calls: list[Call[Stored]]) -> Call[list[Stored]]:
 async def check(
     store: Store, also: Iterable[str] = (), on_checked: Callable[[int], None] | None = None
 ) -> AsyncIterator[Violation]:
-    """Every violation in the namespace, of the sessions in its indexes and those named in `also`.
+    """Yield every violation in the namespace: of the indexed sessions and of the sessions named in `also`.
 
-    A session that looks wrong is read once more before it is reported. `on_checked` is told after each step how many
-    sessions that step has looked at. Raises StoreUnavailable.
+    A session that looks wrong is read a second time before it is reported. After each batch `on_checked` receives the
+    number of sessions in it. Raises StoreUnavailable.
     """
-    others: dict[int, set[str]] = {}
+    named: dict[int, set[str]] = {}
     for session_id in also:
-        others.setdefault(store.keys.shard_of(session_id), set()).add(session_id)
+        named.setdefault(store.keys.shard_of(session_id), set()).add(session_id)
     for number, shard in enumerate(store.keys.shards()):
-        indexed = await _indexed(store, shard)
-        for foreign in sorted(each for each in indexed if not is_session_id(each)):
-            yield Violation(foreign, "I12", "an index of its shard holds it, and it is no session id")
-        session_ids = sorted(filter(is_session_id, indexed | others.get(number, set())))
+        indexed = await _load_indexed(store, shard)
+        for foreign in sorted(entry for entry in indexed if not is_session_id(entry)):
+            yield Violation(foreign, "I12", "an index of the shard holds it, but it is not a session id")
+        session_ids = sorted(filter(is_session_id, indexed | named.get(number, set())))
         for at in range(0, len(session_ids), _TOGETHER_COUNT):
             part = session_ids[at : at + _TOGETHER_COUNT]
-            for session_id in await _suspects(store, part):
+            for session_id in await _find_suspects(store, part):
                 for violation in await check_session(store, session_id):
                     yield violation
             if on_checked is not None:
@@ -88,41 +88,42 @@ async def check(
 
 
 async def check_session(store: Store, session_id: str) -> list[Violation]:
-    """The violations of one session. Raises StoreUnavailable."""
+    """Return the violations of one session. Raises StoreUnavailable."""
     try:
-        seen = await store.run(stored(store.keys.session(session_id)))
+        seen = await store.run(read_stored(store.keys.session(session_id)))
     except CorruptSession as unreadable:
         return [Violation(session_id, "I1", str(unreadable))]
     seen.dictionaries = await load_dictionaries(store, seen.originals.values())
-    return _wrong(store, session_id, seen)
+    return _find_violations(store, session_id, seen)
 
 
-def _wrong(store: Store, session_id: str, seen: Stored) -> list[Violation]:
+def _find_violations(store: Store, session_id: str, seen: Stored) -> list[Violation]:
     late_ms = 0 if store.breakers is None else _MOVED_LATE_MS
     return list(violations(session_id, seen, store.settings, late_ms=late_ms))
 
 
-async def _suspects(store: Store, session_ids: list[str]) -> list[str]:
-    calls = [stored(store.keys.session(session_id)) for session_id in session_ids]
+async def _find_suspects(store: Store, session_ids: list[str]) -> list[str]:
+    calls = [read_stored(store.keys.session(session_id)) for session_id in session_ids]
     try:
-        found = await store.run(together(calls))
+        sessions = await store.run(join(calls))
     except CorruptSession:
         return session_ids
-    known = await load_dictionaries(store, (value for seen in found for value in seen.originals.values()))
-    for seen in found:
-        seen.dictionaries = known
-    return [session_id for session_id, seen in zip(session_ids, found, strict=True) if _wrong(store, session_id, seen)]
+    loaded = await load_dictionaries(store, (value for seen in sessions for value in seen.originals.values()))
+    for seen in sessions:
+        seen.dictionaries = loaded
+    pairs = zip(session_ids, sessions, strict=True)
+    return [session_id for session_id, seen in pairs if _find_violations(store, session_id, seen)]
 
 
-async def _indexed(store: Store, shard: ShardKeys) -> set[str]:
-    """The sessions that the shard's indexes name, read a page at a time."""
-    found: set[str] = set()
+async def _load_indexed(store: Store, shard: ShardKeys) -> set[str]:
+    """Return the session ids in the shard's indexes, read page by page."""
+    session_ids: set[str] = set()
     for index in (getattr(shard, name) for name in INDEXES):
         cursor = 0
         while True:
             command = ("ZSCAN", index, cursor, "COUNT", _PAGE_COUNT)
             cursor, page = await store.run(Call(None, (command,), lambda reply: (int(reply[0]), reply[1])))
-            found.update(entry.session_id for entry in namespace_calls.entries(page))
+            session_ids.update(entry.session_id for entry in namespace_calls.entries(page))
             if cursor == 0:
                 break
-    return found
+    return session_ids

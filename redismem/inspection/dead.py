@@ -1,4 +1,4 @@
-"""Sessions whose summary failed too often: listing them, and taking them off the list."""
+"""List dead sessions, whose summary failed too often, and take them off the list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOGETHER_COUNT = 64
 
 @dataclass(frozen=True, slots=True)
 class DeadSession:
-    """One session of the list. `log_id` is what the workers' logs call it."""
+    """A dead session. `log_id` is its name in the workers' logs."""
 
     session_id: str
     log_id: str
@@ -29,7 +29,7 @@ class DeadSession:
     info: Info
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return the session as JSON values."""
         return {
             "session_id": self.session_id,
             "log": self.log_id,
@@ -40,7 +40,7 @@ class DeadSession:
 
 @dataclass(frozen=True, slots=True)
 class DeadList:
-    """The first dead sessions, the longest dead first, and how many there are in all."""
+    """The first dead sessions, longest dead first, and the count of all dead sessions."""
 
     count: int
     sessions: Sequence[DeadSession]
@@ -48,11 +48,11 @@ class DeadList:
 
 
 async def list_dead(store: Store, limit: int) -> DeadList:
-    """Raises StoreUnavailable."""
+    """Return the `limit` sessions that have been dead longest. Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
     depths = await store.run(depth_calls.depths(store.keys))
-    found = await store.run(depth_calls.members(store.keys, "dead", limit))
-    entries = sorted(found, key=_age)[:limit]
+    members = await store.run(depth_calls.members(store.keys, "dead", limit))
+    entries = sorted(members, key=_sort_key)[:limit]
     infos = await infos_of(store, entries)
     rows = [
         DeadSession(entry.session_id, session_hash(entry.session_id), entry.active_ms, info)
@@ -61,13 +61,17 @@ async def list_dead(store: Store, limit: int) -> DeadList:
     return DeadList(sum(shard["dead"].count for shard in depths), rows, now_ms)
 
 
-def _age(entry: SessionEntry) -> tuple[int, str]:
+def _sort_key(entry: SessionEntry) -> tuple[int, str]:
     return entry.active_ms, entry.session_id
 
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """Sessions that were taken off the list, that were not on it, and that another release wrote: those stay there."""
+    """The outcome of a requeue.
+
+    `taken`: the sessions that left the list. `missing`: the sessions that were not on it. `foreign`: the sessions that
+    another release wrote; they stay on the list.
+    """
 
     taken: list[str]
     missing: list[str]
@@ -75,40 +79,43 @@ class Requeued:
 
 
 async def requeue(store: Store, session_ids: Sequence[str], *, again: bool) -> Requeued:
-    """Takes sessions off the list.
+    """Take sessions off the list.
 
-    `again`: they are overdue at once; else nothing is tried until their next message. Raises InvalidSessionId,
-    StoreUnavailable.
+    With `again` they are overdue at once; without it, workers leave them alone until their next message.
+
+    Raises:
+        InvalidSessionId
+        StoreUnavailable
     """
     calls = [store.queue_calls(session_id).requeue(again=again) for session_id in session_ids]
-    found: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    outcomes: dict[bool | None, list[str]] = {True: [], False: [], None: []}
 
     async def ask(session_id: str, call: Call[bool]) -> None:
         try:
             is_listed = await store.run(call)
-            found[is_listed].append(session_id)
-        except UnsupportedFormat:  # of one session: the others go on
-            found[None].append(session_id)
+            outcomes[is_listed].append(session_id)
+        except UnsupportedFormat:  # one unreadable session must not stop the rest
+            outcomes[None].append(session_id)
 
     pairs = list(zip(session_ids, calls, strict=True))
     for at in range(0, len(pairs), _TOGETHER_COUNT):
         await asyncio.gather(*(ask(*pair) for pair in pairs[at : at + _TOGETHER_COUNT]))
-    return Requeued(found[True], found[False], found[None])
+    return Requeued(outcomes[True], outcomes[False], outcomes[None])
 
 
 async def requeue_all(store: Store, *, again: bool) -> Requeued:
-    """Takes all sessions off the list, page by page, each once: one that dies anew meanwhile stays.
+    """Take all sessions off the list, page by page. A session that dies again during the run stays on the list.
 
     Raises StoreUnavailable.
     """
-    found = Requeued([], [], [])
+    requeued = Requeued([], [], [])
     seen: set[str] = set()
     while True:
         page = await store.run(depth_calls.members(store.keys, "dead", _PAGE_COUNT))
         fresh = [entry.session_id for entry in page if entry.session_id not in seen]
         if not fresh:
-            return Requeued(sorted(found.taken), [], sorted(found.foreign))
+            return Requeued(sorted(requeued.taken), [], sorted(requeued.foreign))
         seen.update(fresh)
         part = await requeue(store, fresh, again=again)
-        found.taken.extend(part.taken)
-        found.foreign.extend(part.foreign)
+        requeued.taken.extend(part.taken)
+        requeued.foreign.extend(part.foreign)

@@ -1,4 +1,4 @@
-"""How full the queues of a namespace are, asked in one go."""
+"""The depths of a namespace's queues, read in one round trip."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ class Depths:
     max_sessions: int
     shards: list[dict[str, Depth]]
     fences: int
-    """How many epochs and fences were ever given: one a new session, one a claim."""
+    """The number of epochs and fences ever issued: one per new session, one per claim."""
 
     def total(self, queue: str) -> Depth:
-        """The queue over all shards."""
+        """Return the depth of a queue over all shards."""
         depths = [shard[queue] for shard in self.shards]
         firsts = [depth.first_ms for depth in depths if depth.first_ms is not None]
         return Depth(sum(depth.count for depth in depths), min(firsts, default=None))
 
     @property
     def sessions_count(self) -> int:
-        """Sessions that are listed as active."""
+        """The number of sessions listed as active."""
         return self.total("active").count
 
     @property
     def over(self) -> int:
-        """Sessions beyond the limit; negative if there is room."""
+        """The number of sessions beyond the limit; negative if there is room."""
         return self.sessions_count - self.max_sessions
 
     def document(self, *, by_shard: bool = False) -> dict[str, Any]:
-        """All of it as JSON values."""
-        found: dict[str, Any] = {
+        """Return the depths as JSON values."""
+        document: dict[str, Any] = {
             "now_ms": self.now_ms,
             "sessions": self.sessions_count,
             "max_sessions": self.max_sessions,
@@ -51,22 +51,22 @@ class Depths:
             "queues": {queue: asdict(self.total(queue)) for queue in QUEUES},
         }
         if by_shard:
-            found["shards"] = [
+            document["shards"] = [
                 {"shard": number, **{name: asdict(depth) for name, depth in shard.items()}}
                 for number, shard in enumerate(self.shards)
             ]
-        return found
+        return document
 
 
 async def depths_of(store: Store) -> Depths:
-    """Raises StoreUnavailable."""
+    """Return the depths of all queues. Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
     shards = await store.run(depth_calls.depths(store.keys))
     return Depths(now_ms, store.session_limit, shards, await store.run(_fences(store.keys)))
 
 
 async def sessions_count(store: Store) -> int:
-    """Sessions that are listed as active, expired ones that were not swept yet included. Raises StoreUnavailable."""
+    """Count the sessions listed as active, including expired sessions not yet swept. Raises StoreUnavailable."""
     counts = await store.run(depth_calls.counts(store.keys))
     return sum(counts)
 

@@ -1,4 +1,4 @@
-"""Looks at a server and a namespace, and holds what it sees against the rules. Changes nothing."""
+"""Examine a server and a namespace, and judge them by the rules. Changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from redismem.store.store import Store
 
 SAMPLE_COUNT = 200
 PINGS_COUNT = 50
-# What is in quarantine has no index, and a doctor is soon done.
+# The quarantine has no index, so its search is bounded to keep the examination short.
 LOOKED_AT_COUNT = 200_000
 QUARANTINED_COUNT = 1_000
 _CONFIG = (
@@ -37,9 +37,9 @@ _CONFIG = (
 
 
 async def examine(store: Store, *, embedded: bool) -> list[Finding]:
-    """A finding a question. A server that does not answer is one, too; nothing is raised for it."""
+    """Return one finding per question. An unreachable server is a finding too; it raises nothing."""
     try:
-        await store.ping()  # connects, which must not count as the way of an answer
+        await store.ping()  # connects first, so that the trip below is measured without it
         start = time.time()
         server_ms = await store.server_time_ms()
         trip_ms = (time.time() - start) * 1000
@@ -63,7 +63,7 @@ async def examine(store: Store, *, embedded: bool) -> list[Finding]:
 
 
 async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Finding:
-    """The finding, or why there is none."""
+    """Return the finding, or a finding that says why the look failed."""
     try:
         return await looking
     except RedismemError as error:
@@ -72,22 +72,22 @@ async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Fi
 
 def _refused(store: Store, name: str, error: RedismemError) -> Finding:
     if isinstance(error, NotAllowed):
-        told = {"error": permissions.strip_advice(error), "acl": permissions.acl(store.keys.namespace)}
-        return Finding(name, FAIL, "not_allowed", told)
+        seen = {"error": permissions.strip_advice(error), "acl": permissions.acl(store.keys.namespace)}
+        return Finding(name, FAIL, "not_allowed", seen)
     return Finding(name, FAIL, "failed", {"error": str(error)})
 
 
 async def _server(store: Store) -> list[Finding]:
-    info = await servers.facts(store, ("INFO",))
+    info = await servers.load_facts(store, ("INFO",))
     if not info:
         return [Finding("server", WARN, "no_info")]
     infos = await servers.memory_of(store)
-    told = [await servers.facts(store, ("CONFIG", "GET", each)) for each in _CONFIG]
-    config = {name: value for found in told for name, value in found.items()}
+    answers = [await servers.load_facts(store, ("CONFIG", "GET", name)) for name in _CONFIG]
+    config = {name: value for answer in answers for name, value in answer.items()}
     return [
         rules.version(info),
         rules.persistence(info, config),
-        rules.worst([rules.memory(each) for each in infos.values() if each] or [rules.memory(info)]),
+        rules.worst([rules.memory(facts) for facts in infos.values() if facts] or [rules.memory(info)]),
         rules.replication(info, config),
         nodes.config(config),
         await _looked_at(store, "nodes", _nodes(store, infos)),
@@ -105,7 +105,7 @@ async def _ping_ms(store: Store) -> float:
 
 
 async def _commands(store: Store) -> Finding:
-    """Whether this user may run every command there is in the scripts and beside them; none of them is carried out."""
+    """Check that this user may run every command that the package sends. Runs none of them."""
     on_cluster = store.breakers is not None
     try:
         await store.run(permissions.check_permissions(store.keys.session(ids.new_session_id()), on_cluster=on_cluster))
@@ -116,16 +116,16 @@ async def _commands(store: Store) -> Finding:
 
 
 async def _scripts(store: Store) -> Finding:
-    """Loads all of them, if it may, and runs one on a session that is not there, which changes nothing."""
+    """Load all scripts if that is allowed, then run one on a session that does not exist, which changes nothing."""
     names, case = scripts.names(), "run"
     try:
         for name in names:
             await store.run(Call(None, (("SCRIPT", "LOAD", scripts.load(name).source),), bool))
     except NotAllowed:
         case = "run_only"
-    nobody = store.session_calls(ids.new_session_id())
+    missing = store.session_calls(ids.new_session_id())
     try:
-        await store.run(replace(nobody.touch(), session_id=None))
+        await store.run(replace(missing.touch(), session_id=None))
     except StoreUnavailable as refused:
         if refused.reason != "NOSCRIPT":
             raise
@@ -139,8 +139,8 @@ async def _shards(store: Store, embedded: bool) -> Finding:
 
 
 async def _room(store: Store) -> Finding:
-    with contextlib.suppress(WrongShards):  # another finding says so
-        await store.look()  # others may have been given a larger limit than the default
+    with contextlib.suppress(WrongShards):  # the finding on shards reports it
+        await store.look()  # another process may have recorded a larger limit than the default
     return rules.room(await sessions_count(store), store.session_limit)
 
 
@@ -156,8 +156,8 @@ async def _ticks(store: Store) -> Finding:
     return rules.ticks(holds, depths.now_ms, depths.total("overdue").count)
 
 
-async def is_looked_after(store: Store) -> bool:
-    """Whether a process with workers looks after the namespace now. Raises StoreUnavailable, NotAllowed."""
+async def has_workers(store: Store) -> bool:
+    """True if a process with workers polls the namespace's queues now. Raises StoreUnavailable, NotAllowed."""
     holds = await store.run(tick_calls.holds(store.keys))
     now_ms = await store.server_time_ms()
     return any(hold.until_ms > now_ms for hold in holds.values())
@@ -167,15 +167,15 @@ async def _summaries(store: Store) -> Finding:
     depths = await depths_of(store)
     paused = await store.run(provider_pauses.list_pauses(store.keys))
     overdue = depths.total("overdue")
-    failing = await _failing(store) if overdue.count else []
+    failing = await _load_failing(store) if overdue.count else []
     return rules.summaries(overdue, depths.now_ms, store.settings, is_paused=bool(paused), failing=failing)
 
 
-async def _failing(store: Store) -> list[FailureFacts]:
-    """What fails among the sessions that are overdue: of those due first, about as many as are looked at for expiry."""
+async def _load_failing(store: Store) -> list[FailureFacts]:
+    """Return the failures among the sessions that have been due longest, in a sample of about SAMPLE_COUNT sessions."""
     limit = max(1, SAMPLE_COUNT // store.keys.shard_count)
-    found = await store.run(depth_calls.members(store.keys, "overdue", limit))
-    infos = await infos_of(store, found)
+    members = await store.run(depth_calls.members(store.keys, "overdue", limit))
+    infos = await infos_of(store, members)
     return [
         FailureFacts(info.failing_since_ms, info.attempts, info.failure)
         for info in infos
@@ -184,20 +184,20 @@ async def _failing(store: Store) -> list[FailureFacts]:
 
 
 async def _dead(store: Store) -> Finding:
-    found = await list_dead(store, 1)
+    listing = await list_dead(store, 1)
     facts = [
-        FailureFacts(each.died_ms, each.info.attempts, each.info.failure)
-        if isinstance(each.info, SessionInfo)
-        else FailureFacts(each.died_ms, 0, None)
-        for each in found.sessions
+        FailureFacts(session.died_ms, session.info.attempts, session.info.failure)
+        if isinstance(session.info, SessionInfo)
+        else FailureFacts(session.died_ms, 0, None)
+        for session in listing.sessions
     ]
-    return rules.dead(found.count, next(iter(facts), None), found.now_ms)
+    return rules.dead(listing.count, next(iter(facts), None), listing.now_ms)
 
 
 async def _expiry(store: Store) -> Finding:
     since_ms = await store.server_time_ms() - store.settings.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, SAMPLE_COUNT, None, since_ms))
-    return rules.expiry([await store.run(_sampled(store, entry.session_id)) for entry in page.sessions])
+    return rules.expiry([await store.run(_sample(store, entry.session_id)) for entry in page.sessions])
 
 
 async def _quarantine(store: Store) -> Finding:
@@ -205,18 +205,19 @@ async def _quarantine(store: Store) -> Finding:
         found = await list_quarantined(store, QUARANTINED_COUNT, looked_at_limit=LOOKED_AT_COUNT)
     except NotAllowed:
         return Finding("quarantine", WARN, "not_looked")
-    return rules.quarantine([each.session_id for each in found.sessions], found.looked_at_count, found.cursor is None)
+    session_ids = [session.session_id for session in found.sessions]
+    return rules.quarantine(session_ids, found.looked_at_count, found.cursor is None)
 
 
 async def _dictionaries(store: Store) -> Finding:
-    """The finding about the dictionaries as they stand in Redis, whatever this process has read before."""
+    """Check the dictionaries stored in Redis, bypassing this process's cache."""
     versions = await store.run(dictionaries.versions(store.keys))
-    found = await store.run(dictionaries.read(store.keys, versions)) if versions else {}
-    return rules.dictionaries(versions, found.keys())
+    readable = await store.run(dictionaries.read(store.keys, versions)) if versions else {}
+    return rules.dictionaries(versions, readable.keys())
 
 
-def _sampled(store: Store, session_id: str) -> Call[Sampled]:
-    """The call that looks at one session, in one transaction, so that no append comes between."""
+def _sample(store: Store, session_id: str) -> Call[Sampled]:
+    """The call that samples one session, in one transaction, so that no append comes between."""
     keys = store.keys.session(session_id)
 
     def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:

@@ -1,4 +1,4 @@
-"""Making a server know the scripts, for those who may run them and not load them."""
+"""Load the scripts into a server, for pods whose user may run scripts but not load them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from redismem.store.store import Store
 
 
 async def load_scripts(store: Store) -> int:
-    """Loads what the server does not know. Gives how many that were. Raises StoreUnavailable, NotAllowed."""
-    known_scripts = [scripts.load(name) for name in scripts.names()]
-    asked: Command = ("SCRIPT", "EXISTS", *(script.sha for script in known_scripts))
-    known: Any = await store.run(Call(None, (asked,), list))
-    missing = [script for script, is_known in zip(known_scripts, known, strict=True) if not is_known]
+    """Load the scripts that the server lacks and return their number. Raises StoreUnavailable, NotAllowed."""
+    all_scripts = [scripts.load(name) for name in scripts.names()]
+    command: Command = ("SCRIPT", "EXISTS", *(script.sha for script in all_scripts))
+    answer: Any = await store.run(Call(None, (command,), list))
+    missing = [script for script, is_loaded in zip(all_scripts, answer, strict=True) if not is_loaded]
     for script in missing:
         await store.run(Call(None, (("SCRIPT", "LOAD", script.source),), bool))
     return len(missing)
 
 
 def scripts_count() -> int:
-    """How many scripts there are."""
+    """Return the number of scripts."""
     return len(scripts.names())

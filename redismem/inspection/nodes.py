@@ -1,4 +1,4 @@
-"""What lies on each node: shards, sessions, memory; and what its redis.conf says. Data out."""
+"""The shards, sessions and memory of each node, and the settings in its redis.conf."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from redismem.inspection.rules import OK, WARN, Facts, Finding
 from redismem.protocol.queue import depths
 from redismem.store.store import Store
 
-# How much more than its share the fullest node may hold: the shards are dealt out evenly, sessions nearly so.
+# The fullest node may hold this many times its share: shards are spread evenly, sessions nearly so.
 _EVEN = 1.5
 _FEW_SESSIONS = 1_000
-# While a script runs for that long, the server answers nobody; a cluster's others take it for dead after 15 s.
+# A server answers no client until a script has run for this long; other nodes of a cluster declare it dead after 15 s.
 _BUSY_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What one node holds of a namespace, and of all it holds together. None: it does not tell."""
+    """The part of a namespace on one node. `used_bytes` is the node's whole memory; `None` means it is not reported."""
 
     place: str
     shards_count: int
@@ -28,7 +28,7 @@ class Node:
 
 
 def owners_of(store: Store) -> dict[str, list[int]]:
-    """Each node by its place, with the numbers of the shards it has."""
+    """Return the shard numbers of each node, by the node's place."""
     nodes = store.transport.nodes
     if nodes is None:
         return {store.transport.place: list(range(store.keys.shard_count))}
@@ -39,7 +39,7 @@ def owners_of(store: Store) -> dict[str, list[int]]:
 
 
 async def nodes_of(store: Store, infos: Mapping[str, Facts]) -> list[Node]:
-    """What each node holds. `infos`: what INFO says there, by its place. Raises StoreUnavailable."""
+    """Return the namespace's part on each node. `infos` holds the nodes' INFO by place. Raises StoreUnavailable."""
     counts = await store.run(depths.counts(store.keys))
     owners = owners_of(store)
     return [
@@ -54,7 +54,7 @@ async def nodes_of(store: Store, infos: Mapping[str, Facts]) -> list[Node]:
 
 
 def spread(nodes: Sequence[Node]) -> Finding:
-    """Whether the sessions lie evenly on the nodes."""
+    """Judge how evenly the sessions are spread over the nodes."""
     seen: dict[str, Any] = {
         "nodes": [
             {
@@ -72,16 +72,16 @@ def spread(nodes: Sequence[Node]) -> Finding:
     return Finding("nodes", OK, "even", seen)
 
 
-def config(found: Facts) -> Finding:
-    """What redis.conf should say beside what persistence, memory and replication are asked for."""
-    if not found:
+def config(facts: Facts) -> Finding:
+    """Judge the settings of redis.conf that the rules of persistence, memory and replication leave out."""
+    if not facts:
         return Finding("config", WARN, "not_told")
     wrong = []
-    if (limit := found.get("client-output-buffer-limit")) is not None and limit.startswith("normal 0 0 0"):
+    if (limit := facts.get("client-output-buffer-limit")) is not None and limit.startswith("normal 0 0 0"):
         wrong.append("client-output-buffer-limit")
-    busy = found.get("busy-reply-threshold") or found.get("lua-time-limit")
+    busy = facts.get("busy-reply-threshold") or facts.get("lua-time-limit")
     if busy is not None and (int(busy) == 0 or int(busy) > _BUSY_MS):
         wrong.append("busy-reply-threshold")
-    if found.get("min-replicas-to-write", "0") != "0" and int(found.get("min-replicas-max-lag", 10)) > 10:
+    if facts.get("min-replicas-to-write", "0") != "0" and int(facts.get("min-replicas-max-lag", 10)) > 10:
         wrong.append("min-replicas-max-lag")
     return Finding("config", WARN if wrong else OK, "wrong" if wrong else "good", {"wrong": tuple(wrong)})

@@ -1,12 +1,12 @@
-"""Whether what is stored of a namespace's projects agrees with itself. Never writes.
+"""Check a namespace's projects against their invariants. Never writes.
 
-P1  an item is what its versions make of it
-P2  an item stands in the indexes that it belongs to, and in no other
-P3  a link is seen from both ends, and so is the place of a decision in its chain; nothing leads back to itself
+P1  an item equals the result of folding its versions
+P2  an item is in exactly the indexes that it belongs to
+P3  links and decision chains are recorded at both ends, and contain no cycle
 P4  a name leads to the entity that has it
-P5  an import that counts is carried out: whoever uses the project next does it, and then it can be checked
+P5  a committed import is applied: the next process that uses the project applies it, then the project can be checked
 
-It reads all of a project, twice if something looks wrong: what a writer changed meanwhile is no violation.
+The check reads a whole project, and reads it again if something looks wrong, so concurrent writes are no violation.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ from redismem.store.store import Store
 
 
 async def check_projects(store: Store) -> AsyncIterator[Violation]:
-    """Every violation in the projects of the namespace; its `session_id` is the project. Raises StoreUnavailable."""
+    """Yield every violation in the namespace's projects, with the project as `session_id`. Raises StoreUnavailable."""
     for name in await project_names(store):
         items = Items(store, ProjectKeys(store.keys, name), carries_out=False)
         try:
-            found = set(await _violations(items))
-            if found:
-                found &= set(await _violations(items))
+            broken = set(await _find_violations(items))
+            if broken:
+                broken &= set(await _find_violations(items))
         except Conflict as unfinished:
-            found = {("P5", unfinished.text)}
-        for rule, text in sorted(found):
+            broken = {("P5", unfinished.text)}
+        for rule, text in sorted(broken):
             yield Violation(name, rule, text)
 
 
 async def project_names(store: Store) -> list[str]:
-    """The names of the projects of the namespace, sorted. Raises StoreUnavailable."""
+    """Return the names of the namespace's projects, sorted. Raises StoreUnavailable."""
     return await store.run(project_calls.projects(store.keys))
 
 
 async def is_known(store: Store) -> bool:
-    """Whether the namespace is recorded in Redis, or has projects. Raises StoreUnavailable, UnsupportedFormat."""
+    """True if the namespace is recorded in Redis or has projects. Raises StoreUnavailable, UnsupportedFormat."""
     return await store.look() or bool(await project_names(store))
 
 
-async def _violations(items: Items) -> list[tuple[str, str]]:
-    wrong: list[tuple[str, str]] = []
-    found: dict[str, Stored] = {}
+async def _find_violations(items: Items) -> list[tuple[str, str]]:
+    broken: list[tuple[str, str]] = []
+    by_id: dict[str, Stored] = {}
     async for item_id, stored, unreadable in holdings.load_items(items):
         if stored is not None:
-            found[item_id] = stored
-            wrong += _version_rules(stored)
+            by_id[item_id] = stored
+            broken += _version_rules(stored)
         elif unreadable is not None:
-            wrong.append(("P1", unreadable.text))
-    wrong += [each async for each in _index_rules(items, found)]
-    wrong += [("P3", text) for text in find_broken_links(found)]
-    wrong += [each async for each in _name_rules(items, found)]
-    return wrong
+            broken.append(("P1", unreadable.text))
+    broken += [rule_and_text async for rule_and_text in _index_rules(items, by_id)]
+    broken += [("P3", text) for text in find_broken_links(by_id)]
+    broken += [rule_and_text async for rule_and_text in _name_rules(items, by_id)]
+    return broken
 
 
 def _version_rules(stored: Stored) -> Iterator[tuple[str, str]]:
     state = fold(stored.kind, stored.deltas or ())
     if state != stored.state:
         names = [] if state is None else [name for name in state if state[name] != stored.state.get(name)]
-        yield "P1", f"{stored.id} is not what its versions make of it: {', '.join(sorted(names)) or 'no first version'}"
+        yield "P1", f"{stored.id} differs from its versions: {', '.join(sorted(names)) or 'no first version'}"
 
 
-async def _index_rules(items: Items, found: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
+async def _index_rules(items: Items, by_id: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
     expected: dict[holdings.Index, dict[str, int]] = {}
-    for stored in found.values():
+    for stored in by_id.values():
         holdings.add_places(expected, stored)
     async for index, seen in holdings.load_indexes(items, expected):
         members = expected.get(index, {})
@@ -82,25 +82,25 @@ async def _index_rules(items: Items, found: dict[str, Stored]) -> AsyncIterator[
 
 
 def _difference(index: str, expected: Mapping[str, int], seen: Mapping[str, int]) -> str:
-    """The first of what is wrong with an index, without a word of any text."""
-    hidden = index.endswith(("words", "tags"))
+    """Describe the first difference between an index and its expected entries, without any word of the items."""
+    is_hidden = index.endswith(("words", "tags"))
     for item_id in sorted(expected.keys() ^ seen.keys()):
-        what = "a word" if hidden else item_id
+        subject = "a word" if is_hidden else item_id
         if item_id in expected:
-            return f"{what} is missing in the index {index}"
-        return f"{what} is in the index {index}, and does not belong there"
+            return f"{subject} is missing in the index {index}"
+        return f"{subject} is in the index {index}, but does not belong there"
     moved = min(item_id for item_id in expected if expected[item_id] != seen[item_id])
-    return f"{'a word' if hidden else moved} has another place in the index {index}"
+    return f"{'a word' if is_hidden else moved} has a wrong place in the index {index}"
 
 
-async def _name_rules(items: Items, found: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
+async def _name_rules(items: Items, by_id: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
     names = await items.run(items.calls.all_names())
     expected = {
-        name: stored.id for stored in found.values() if stored.kind.letter == "e" for name in entity_names(stored.state)
+        name: stored.id for stored in by_id.values() if stored.kind.letter == "e" for name in entity_names(stored.state)
     }
     for name, item_id in expected.items():
         if names.get(name) != item_id:
-            yield "P4", f"a name of {item_id} does not find it"
+            yield "P4", f"a name of {item_id} does not lead to it"
     for name, item_id in names.items():
-        if name not in expected and item_id in found:
-            yield "P4", f"a name that {item_id} does not have finds it"
+        if name not in expected and item_id in by_id:
+            yield "P4", f"a name leads to {item_id}, which does not have it"

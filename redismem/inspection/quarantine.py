@@ -1,6 +1,6 @@
-"""Sessions in quarantine, and the namespaces of a Redis: found by looking through all keys, a page at a time.
+"""Search a Redis for sessions in quarantine and for namespaces, by a scan of all keys.
 
-What is looked for has no index, as nobody looks for it but people. So every search has a bound, and says if it met it.
+Neither has an index, since only people look for them. So every search is bounded, and reports if it met its bound.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _TOGETHER_COUNT = 100
 _SWAPS_LIMIT = 5
 
 OnStep = Callable[[int], None]
-"""Told after each step of a search how many keys it has looked at by now."""
+"""A callback that receives the number of keys scanned so far, after each step of a search."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedSession:
-    """One session in quarantine. `log_id` is what the logs call it; `keys` are those that are left of it."""
+    """A session in quarantine. `log_id` is its name in the logs; `keys` are its remaining keys."""
 
     session_id: str
     log_id: str
@@ -53,14 +53,14 @@ class QuarantinedSession:
     keys: Sequence[QuarantineKey]
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return the session as JSON values."""
         keys = [key._asdict() for key in self.keys]
         return {"session_id": self.session_id, "log": self.log_id, "put_ms": self.put_ms, "keys": keys}
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a search has found. `cursor`: where to go on, if there were more keys than it was to look at; else None."""
+    """The result of a search. `cursor` continues it if it met its bound; `None` means it scanned all keys."""
 
     sessions: Sequence[QuarantinedSession]
     looked_at_count: int
@@ -76,59 +76,70 @@ async def list_quarantined(
     session_id: str | None = None,
     on_step: OnStep | None = None,
 ) -> Search:
-    """The sessions of the namespace that are in quarantine, or one session's, oldest first; at least `limit` if there
-    are so many. Raises NotAllowed, InvalidSessionId, StoreUnavailable.
+    """Return the sessions in quarantine, oldest first. The search ends once it has found `limit` of them.
+
+    With `session_id`, only entries with that id.
+
+    Raises:
+        NotAllowed
+        InvalidSessionId
+        StoreUnavailable
     """
     found: set[Quarantined] = set()
     pattern = quarantine.pattern(store.keys, session_id)
     looked_at = 0
     while True:
         page = await store.run(quarantine.scan(pattern, cursor, KEYS_A_STEP))
-        found |= {each for each in quarantine.sessions_of(page.keys) if session_id in (None, each.session_id)}
+        found |= {entry for entry in quarantine.sessions_of(page.keys) if session_id in (None, entry.session_id)}
         cursor, looked_at = page.cursor, looked_at + KEYS_A_STEP
         if on_step is not None:
             on_step(looked_at)
         if cursor == 0 or len(found) >= limit or looked_at >= looked_at_limit:
             break
-    which = sorted(found, key=lambda each: (each.put_ms, each.session_id))
-    return Search(await _described(store, which), looked_at, cursor or None)
+    entries = sorted(found, key=lambda entry: (entry.put_ms, entry.session_id))
+    return Search(await _describe(store, entries), looked_at, cursor or None)
 
 
-async def _described(store: Store, which: Sequence[Quarantined]) -> list[QuarantinedSession]:
-    """The sessions that are still there, with what each of their keys holds."""
-    described = []
-    for at in range(0, len(which), _TOGETHER_COUNT):
-        some = which[at : at + _TOGETHER_COUNT]
-        kinds = await store.run(quarantine.key_types(store.keys, some))
-        call = quarantine.count_entries(store.keys, some, kinds)
-        counted = await store.run(call) if call.commands else call.decode()
-        described += [
-            QuarantinedSession(each.session_id, session_hash(each.session_id), each.put_ms, keys)
-            for each, keys in zip(some, counted, strict=True)
+async def _describe(store: Store, entries: Sequence[Quarantined]) -> list[QuarantinedSession]:
+    """Return the entries that still exist, with the type and size of each of their keys."""
+    sessions = []
+    for at in range(0, len(entries), _TOGETHER_COUNT):
+        chunk = entries[at : at + _TOGETHER_COUNT]
+        kinds = await store.run(quarantine.key_types(store.keys, chunk))
+        call = quarantine.count_entries(store.keys, chunk, kinds)
+        counts = await store.run(call) if call.commands else call.decode()
+        sessions += [
+            QuarantinedSession(entry.session_id, session_hash(entry.session_id), entry.put_ms, keys)
+            for entry, keys in zip(chunk, counts, strict=True)
             if keys
         ]
-    return described
+    return sessions
 
 
 async def find(store: Store, session_id: str, put_ms: int | None) -> QuarantinedSession:
-    """A session in quarantine, by when it was put there; None: there is but one of this name.
+    """Return the session that was put into quarantine at `put_ms`; `None` means the only one with this id.
 
-    Raises SessionNotFound, NotAllowed, InvalidSessionId, StoreUnavailable; ValueError if there are several.
+    Raises:
+        SessionNotFound
+        ValueError: `put_ms` is `None` and several sessions have this id.
+        NotAllowed
+        InvalidSessionId
+        StoreUnavailable
     """
     if put_ms is not None:
-        found = await _described(store, [Quarantined(session_id, put_ms)])
+        found = await _describe(store, [Quarantined(session_id, put_ms)])
     else:
         found = list((await list_quarantined(store, 1_000, session_id=session_id)).sessions)
     if not found:
-        raise SessionNotFound(f"none of this name is in quarantine in namespace {store.keys.namespace}", session_id)
+        raise SessionNotFound(f"no such session is in quarantine in namespace {store.keys.namespace}", session_id)
     if len(found) > 1:
-        times = ", ".join(str(each.put_ms) for each in found)
-        raise ValueError(f"{len(found)} of this name are in quarantine, put there at {times}: say which")
+        times = ", ".join(str(session.put_ms) for session in found)
+        raise ValueError(f"{len(found)} sessions of this name are in quarantine, put there at {times}: say which")
     return found[0]
 
 
 async def read(store: Store, found: QuarantinedSession) -> Restoration:
-    """What can be read of it, and what is wrong with it. Raises UnsupportedFormat, StoreUnavailable."""
+    """Return the readable parts of a session and its faults. Raises UnsupportedFormat, StoreUnavailable."""
     keys = store.keys.session(found.session_id)
     stored, elements = await store.run(quarantine.contents(keys, found.put_ms, found.keys))
     kinds = {key.name: key.type for key in found.keys if not quarantine.is_sound(key)}
@@ -136,30 +147,34 @@ async def read(store: Store, found: QuarantinedSession) -> Restoration:
 
 
 async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = False, swap: bool = False) -> Restoration:
-    """Brings a session back, all or nothing; gives what came back.
+    """Bring a session back, all or nothing, and return the restored parts.
 
-    `salvage`: what can be read of one with faults; its keys stay in quarantine. `swap`: a session of this name that
-    lives goes into quarantine first.
+    `salvage` restores the readable parts of a session with faults; its keys stay in quarantine. `swap` first puts a
+    live session of this name into quarantine.
 
-    Raises SessionExists, CorruptSession (it has faults), SessionNotFound (or nothing of it would come back),
-    UnsupportedFormat, StoreUnavailable.
+    Raises:
+        SessionExists: a live session has this name, and `swap` is not set.
+        CorruptSession: the session has faults, and `salvage` is not set.
+        SessionNotFound: it is not in quarantine, or no part of it can be read.
+        UnsupportedFormat
+        StoreUnavailable
     """
     found = await find(store, found.session_id, found.put_ms)
-    keys, wanted = store.keys.session(found.session_id), await read(store, found)
-    if wanted.faults and not (wanted.messages or wanted.fields):
-        # Such as a block of originals that was put there alone: no living session gives way to an empty one.
-        text = "of what is in quarantine nothing would come back: no message, no summary and no value of the state"
+    keys, restored = store.keys.session(found.session_id), await read(store, found)
+    if restored.faults and not (restored.messages or restored.fields):
+        # A block of originals may have been put there alone: a live session must not give way to an empty one.
+        text = "nothing would come back from quarantine: no message, no summary and no value of the state is readable"
         raise SessionNotFound(text, found.session_id)
-    if wanted.faults and not salvage:
-        raise CorruptSession("; ".join(dict.fromkeys(wanted.faults)), found.session_id, wanted.epoch)
-    call = quarantine.restore(keys, found.put_ms, wanted, store.settings, store.clock)
+    if restored.faults and not salvage:
+        raise CorruptSession("; ".join(dict.fromkeys(restored.faults)), found.session_id, restored.epoch)
+    call = quarantine.restore(keys, found.put_ms, restored, store.settings, store.clock)
     for swap_count in range(_SWAPS_LIMIT):
         try:
-            if await _is_back(store, found.session_id, wanted.epoch):
-                raise SessionExists("it lives already: it was restored before, or never gone", found.session_id)
+            if await _is_back(store, found.session_id, restored.epoch):
+                raise SessionExists("the session is live: it was restored before, or never removed", found.session_id)
             if await store.run(call):
-                return wanted
-            raise SessionNotFound("it is not in quarantine any more", found.session_id)
+                return restored
+            raise SessionNotFound("the session is not in quarantine any more", found.session_id)
         except SessionExists:
             if not swap or swap_count + 1 == _SWAPS_LIMIT:
                 raise
@@ -170,37 +185,37 @@ async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = Fa
 
 
 async def _is_back(store: Store, session_id: str, epoch: str) -> bool:
-    """Whether it lives in this epoch: the script would take that for its own work, of which no reply has told."""
+    """True if the session is live in this epoch, which the script would mistake for its own work after a lost reply."""
     try:
         return epoch != "" and await store.run(store.session_calls(session_id).epoch()) == epoch
-    except CorruptSession:  # then it is another
+    except CorruptSession:  # then the live session is another one
         return False
 
 
 async def drop(store: Store, found: QuarantinedSession) -> int:
-    """Removes a session from quarantine for good: how many keys there were. Raises StoreUnavailable."""
+    """Delete a session from quarantine for good and return the number of its keys. Raises StoreUnavailable."""
     return await store.run(quarantine.drop(store.keys.session(found.session_id), found.put_ms))
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceEntry:
-    """A namespace of this Redis. Its record tells shards and layout: None if it cannot be read; `error` says why."""
+    """A namespace of this Redis. `None` in `shards` or `layout` means its record cannot be read; `error` says why."""
 
     namespace: str
     shards: int | None
     layout: int | None
     sessions: int | None
-    """Sessions that are listed as active, expired ones that were not swept yet included."""
+    """The number of sessions listed as active, including expired sessions not yet swept."""
     error: str = ""
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return the namespace as JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """The namespaces that were found, by name; `cursor`: as in a Search."""
+    """The namespaces found, by name. `cursor` continues a search that met its bound, or is `None`."""
 
     entries: Sequence[NamespaceEntry]
     looked_at_count: int
@@ -210,7 +225,7 @@ class Namespaces:
 async def list_namespaces(
     store: Store, *, cursor: int = 0, looked_at_limit: int = LOOKED_AT_LIMIT, on_step: OnStep | None = None
 ) -> Namespaces:
-    """The namespaces of the Redis of this store. Raises NotAllowed, StoreUnavailable."""
+    """Return the namespaces in the Redis of this store. Raises NotAllowed, StoreUnavailable."""
     names: set[str] = set()
     looked_at = 0
     while True:
@@ -234,7 +249,9 @@ async def _namespace(store: Store, name: str) -> NamespaceEntry:
         if version != layout.LAYOUT_VERSION:
             return NamespaceEntry(name, shards, version, None, "of another layout")
         commands = tuple(("ZCARD", shard.active) for shard in Keys(name, shards).shards())
-        return NamespaceEntry(name, shards, version, await store.run(independent(commands, lambda *found: sum(found))))
+        return NamespaceEntry(
+            name, shards, version, await store.run(independent(commands, lambda *counts: sum(counts)))
+        )
     except RedismemError as refused:
         return NamespaceEntry(name, None, None, None, refused.text)
 

@@ -1,4 +1,4 @@
-"""What the doctor makes of what it sees: one function a question, from facts to a verdict. No I/O and no words."""
+"""The doctor's rules: one function per question turns facts into a finding. No I/O and no wording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redismem.settings.settings import Settings
 
 
 class Verdict(StrEnum):
-    """How good it is; `n/a`: the question does not apply to this store."""
+    """The verdict of a finding; `n/a` means the question does not apply to this store."""
 
     OK = "ok"
     WARN = "warn"
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The answer to one question: the case that was found, and the numbers and names that belong to it."""
+    """The answer to one question: the case, and the numbers and names that belong to it."""
 
     name: str
     verdict: Verdict
@@ -37,7 +37,7 @@ class Finding:
 OK, WARN, FAIL, NOT_HERE = Verdict
 
 Facts = Mapping[str, str]
-"""Names and values of INFO and CONFIG GET; what the server does not tell is not there."""
+"""Names and values of INFO and CONFIG GET, without the ones that the server does not report."""
 
 OLDEST = (7, 0)
 SLOW_MS = 10
@@ -53,12 +53,12 @@ _LUA_FIXED = {
 
 
 def worst(findings: Sequence[Finding]) -> Finding:
-    """The first of those with the gravest verdict."""
+    """Return the first finding with the gravest verdict."""
     return max(findings, key=lambda finding: (OK, WARN, FAIL).index(finding.verdict))
 
 
 def version(info: Facts) -> Finding:
-    """Whether the server is new enough, and whether it has the fixes of its Lua."""
+    """Judge the server's age, and the security fixes of its Lua."""
     make = "valkey" if "valkey_version" in info else "redis"
     text = info.get(f"{make}_version", "")
     numbers = [int(part) if part.isdigit() else 0 for part in (*text.split("."), "0", "0")][:3]
@@ -74,7 +74,7 @@ def version(info: Facts) -> Finding:
 
 
 def persistence(info: Facts, config: Facts) -> Finding:
-    """Whether what is acknowledged survives a restart."""
+    """Judge if acknowledged writes survive a restart."""
     for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
         if info.get(name, "ok") != "ok":
             return Finding("persistence", FAIL, "cannot_save", {"field": name, "status": info[name]})
@@ -88,12 +88,12 @@ def persistence(info: Facts, config: Facts) -> Finding:
 
 
 def drops_keys(info: Facts) -> bool:
-    """Whether the server would drop keys by itself when its memory is full; False if it does not tell."""
+    """True if the server evicts keys when its memory is full; False if it does not report its policy."""
     return info.get("maxmemory_policy", "noeviction") != "noeviction"
 
 
 def memory(info: Facts) -> Finding:
-    """Whether the server drops keys by itself, and whether there is room."""
+    """Judge the eviction policy and the free memory."""
     used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     policy = info.get("maxmemory_policy", "unknown")
     seen = {"used_bytes": used, "limit_bytes": limit, "policy": policy}
@@ -107,7 +107,7 @@ def memory(info: Facts) -> Finding:
 
 
 def replication(info: Facts, config: Facts) -> Finding:
-    """Whether this is the primary, and whether one that is cut off stops taking writes."""
+    """Judge the server's role, and if a primary that is cut off from its replicas stops taking writes."""
     role, replicas = info.get("role", "unknown"), int(info.get("connected_slaves", 0))
     if role == "slave":
         return Finding("replication", FAIL, "is_replica")
@@ -119,7 +119,7 @@ def replication(info: Facts, config: Facts) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """When a session's keys expire (-1: never, -2: not there), and how long its list is by its state."""
+    """The expiry of a session's keys (-1 means never, -2 means no key), and the recorded length of its list."""
 
     session_id: str
     state_ms: int
@@ -127,14 +127,14 @@ class Sampled:
     element_count: int
 
     @property
-    def gone(self) -> bool:
-        """Whether it expired since it was listed."""
+    def is_gone(self) -> bool:
+        """True if the session expired since it was listed."""
         return self.state_ms == self.messages_ms == -2
 
     @property
-    def wrong(self) -> str:
-        """What should not be: torn, never_expires, apart; "" if all is well."""
-        if self.gone:
+    def fault(self) -> str:
+        """The fault of the session: torn, never_expires or apart; "" means it has none."""
+        if self.is_gone:
             return ""
         if self.state_ms == -2 or (self.messages_ms == -2 and self.element_count > 0):
             return "torn"
@@ -144,17 +144,17 @@ class Sampled:
 
 
 def expiry(sample: Sequence[Sampled]) -> Finding:
-    """Whether the keys of a session expire together."""
-    wrong = [each for each in sample if each.wrong]
-    seen: dict[str, Any] = {"sessions_count": len(sample), "expired_count": sum(each.gone for each in sample)}
+    """Judge if the keys of each sampled session expire together."""
+    wrong = [session for session in sample if session.fault]
+    seen: dict[str, Any] = {"sessions_count": len(sample), "expired_count": sum(session.is_gone for session in sample)}
     if wrong:
-        seen |= {"wrong_count": len(wrong), "session_id": wrong[0].session_id, "wrong": wrong[0].wrong}
+        seen |= {"wrong_count": len(wrong), "session_id": wrong[0].session_id, "wrong": wrong[0].fault}
         return Finding("expiry", FAIL, "wrong", seen)
     return Finding("expiry", OK, "together" if sample else "no_sessions", seen)
 
 
 def clock(difference_ms: float, trip_ms: float) -> Finding:
-    """`difference_ms`: the server's clock minus the one here."""
+    """Judge the clocks. `difference_ms` is the server's clock minus the local clock."""
     seen = {"difference_ms": difference_ms, "trip_ms": trip_ms}
     if abs(difference_ms) - trip_ms < 1_000:
         return Finding("clock", OK, "near", seen)
@@ -162,7 +162,7 @@ def clock(difference_ms: float, trip_ms: float) -> Finding:
 
 
 def shards(recorded: int | None, set_to: int, *, embedded: bool) -> Finding:
-    """Whether the namespace has as many shards as the settings say. An embedded store always begins without any."""
+    """Compare the recorded number of shards with the setting. An embedded store always begins without a record."""
     seen = {"recorded": recorded, "set_to": set_to}
     if recorded is None:
         return Finding("shards", OK if embedded else WARN, "not_recorded", seen)
@@ -170,7 +170,7 @@ def shards(recorded: int | None, set_to: int, *, embedded: bool) -> Finding:
 
 
 def room(sessions_count: int, max_sessions: int) -> Finding:
-    """How many sessions the limit leaves room for."""
+    """Judge the room that the session limit leaves."""
     seen = {"sessions_count": sessions_count, "max_sessions": max_sessions, "left": max_sessions - sessions_count}
     if sessions_count >= max_sessions:
         return Finding("room", WARN, "full", seen)
@@ -180,7 +180,7 @@ def room(sessions_count: int, max_sessions: int) -> Finding:
 
 
 def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int) -> Finding:
-    """Which pod looks after what for all of them. That nobody does is no fault before there is something to do."""
+    """Report the pod that holds each queue. No holder is a fault only while sessions are overdue."""
     living = {work: hold for work, hold in sorted(holds.items()) if hold.until_ms > now_ms}
     if not living:
         return Finding("ticks", WARN if overdue_count else OK, "nobody", {"overdue_count": overdue_count})
@@ -190,13 +190,13 @@ def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int) -> Finding
 
 
 def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> Finding:
-    """Whether somebody who writes summaries answers nobody, and how many sessions wait for one.
+    """Judge the paused providers, and count the sessions that wait for a summary.
 
-    What nobody has tried again for long may be over, or be of settings that nobody has any more.
+    A pause that no worker has renewed for long may be over, or stem from settings that no pod has any more.
     """
     if not paused:
         return Finding("providers", OK, "answer")
-    name, pause = min(paused.items(), key=lambda each: each[1].since_ms)
+    name, pause = min(paused.items(), key=lambda item: item[1].since_ms)
     seen = {
         "provider": name,
         "reason": pause.reason,
@@ -213,13 +213,12 @@ def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> F
 def summaries(
     overdue: Depth, now_ms: int, settings: Settings, *, is_paused: bool, failing: Sequence[FailureFacts] = ()
 ) -> Finding:
-    """Whether sessions wait for longer than the looks at the queues explain. Their pauses are over: they are due.
+    """Judge if sessions wait longer for a summary than the tick explains, or their attempts have failed for that long.
 
-    Or their attempts have failed for so long. While a provider is paused they wait for that one, which is another
-    question.
+    While a provider is paused, sessions wait for it; `providers` judges that.
     """
     late_ms = 0 if overdue.first_ms is None else max(0, now_ms - overdue.first_ms)
-    first = min(failing, key=lambda each: each.since_ms, default=FailureFacts(now_ms, 0, None))
+    first = min(failing, key=lambda failure: failure.since_ms, default=FailureFacts(now_ms, 0, None))
     seen: dict[str, Any] = {"overdue_count": overdue.count, "late_ms": late_ms, "failing_count": len(failing)}
     seen |= {"failing_ms": now_ms - first.since_ms, "attempts": first.attempts, "reason": first.reason}
     long_ms = max(LATE_MS, _LATE_TICKS * 1_000 * settings.tick_s)
@@ -229,28 +228,28 @@ def summaries(
 
 
 def environment(complaints: Sequence[Complaint]) -> Finding:
-    """Whether every variable is obeyed. It fails if nothing is removed until one is mended: nothing makes room."""
+    """Judge the environment variables. A variable that stops all removal until it is corrected is a failure."""
     if not complaints:
         return Finding("settings", OK, "usable")
-    verdict = FAIL if any(each.case == "kept" for each in complaints) else WARN
+    verdict = FAIL if any(complaint.case == "kept" for complaint in complaints) else WARN
     return Finding("settings", verdict, "not_usable", {"complaints": tuple(complaints)})
 
 
 def model(settings: Settings, refused: str) -> Finding:
-    """Whether a worker could ask who writes summaries. `refused`: what it would not start with; "" if it would."""
+    """Judge the summary model. `refused` is the error a worker would stop with; "" means it would start."""
     if refused:
         return Finding("model", FAIL, "refused", {"error": refused})
     if settings.model_provider == "extractive":
         return Finding("model", WARN, "no_provider") if settings.unused_of_model else Finding("model", OK, "none")
     seen = {"provider": settings.model_provider, "model": settings.model}
-    # At an address of one's own there may be a server that wants none.
+    # A server at a configured address may need no key.
     if settings.model_api_key is None and settings.model_base_url is None:
         return Finding("model", WARN, "no_key", seen)
     return Finding("model", OK, "named", seen)
 
 
 def dead(dead_count: int, first: FailureFacts | None, now_ms: int) -> Finding:
-    """Whether there are sessions whose summary nobody could write, and why the one longest dead has none."""
+    """Judge the dead sessions, and say why the session that has been dead longest failed."""
     if first is None:
         return Finding("dead", OK, "none")
     seen = {"dead_count": dead_count, "died_ms": now_ms - first.since_ms, "reason": first.reason}
@@ -259,7 +258,7 @@ def dead(dead_count: int, first: FailureFacts | None, now_ms: int) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class FailureFacts:
-    """Since when a session fails or is dead, after how many attempts, and why; None if no reason is noted."""
+    """A session's failure or death: its time, the attempts before it, and the reason; `None` if none is recorded."""
 
     since_ms: int
     attempts: int
@@ -267,7 +266,7 @@ class FailureFacts:
 
 
 def quarantine(session_ids: Sequence[str], looked_at_count: int, is_all: bool) -> Finding:
-    """Whether sessions are in quarantine, among the keys that were looked at."""
+    """Report the sessions in quarantine, among the scanned keys."""
     seen: dict[str, Any] = {"looked_at_count": looked_at_count, "is_all": is_all, "sessions_count": len(session_ids)}
     if session_ids:
         return Finding("quarantine", WARN, "some", seen | {"session_id": session_ids[0]})
@@ -275,7 +274,7 @@ def quarantine(session_ids: Sequence[str], looked_at_count: int, is_all: bool) -
 
 
 def dictionaries(versions: Sequence[int], readable: Collection[int]) -> Finding:
-    """Whether every dictionary that blocks of originals may need is there, and can be read. They are numbered."""
+    """Judge if every dictionary that originals may need is readable. Dictionaries are numbered from 1."""
     newest = max(versions, default=0)
     lost = sorted(set(range(1, newest + 1)) - set(readable))
     seen = {"newest": newest, "lost": tuple(lost)}
@@ -285,6 +284,6 @@ def dictionaries(versions: Sequence[int], readable: Collection[int]) -> Finding:
 
 
 def latency(pings_ms: Sequence[float]) -> Finding:
-    """Whether the server is near."""
+    """Judge the round-trip time to the server."""
     seen = {"median_ms": median(pings_ms), "slowest_ms": max(pings_ms), "pings_count": len(pings_ms)}
     return Finding("latency", OK, "near", seen) if median(pings_ms) < SLOW_MS else Finding("latency", WARN, "far", seen)

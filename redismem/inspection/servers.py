@@ -1,4 +1,4 @@
-"""What servers tell of themselves: INFO and CONFIG GET, of one or of each node of a cluster. Data out."""
+"""Read INFO and CONFIG GET from a server, or from each node of a cluster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.store.store import Store
 
 
-async def facts(store: Store, command: tuple[str, ...]) -> Facts:
-    """Empty if the server does not allow the command."""
+async def load_facts(store: Store, command: tuple[str, ...]) -> Facts:
+    """Return the facts in a command's answer; empty if the server does not allow the command."""
     try:
         return await store.run(Call(None, (command,), _named))
     except (StoreUnavailable, NotAllowed):
@@ -23,16 +23,16 @@ async def facts(store: Store, command: tuple[str, ...]) -> Facts:
 
 
 async def memory_of(store: Store) -> dict[str, Facts]:
-    """What INFO says of the memory of each node, by its place; empty if a node does not tell."""
+    """Return the memory section of each node's INFO, by the node's place; empty if the node does not report it."""
     if store.transport.nodes is None:
-        return {store.transport.place: await facts(store, ("INFO", "memory"))}
+        return {store.transport.place: await load_facts(store, ("INFO", "memory"))}
     places = owners_of(store)
-    found = await asyncio.gather(*(_memory_at(store, place) for place in places))
-    return dict(zip(places, found, strict=True))
+    infos = await asyncio.gather(*(_memory_at(store, place) for place in places))
+    return dict(zip(places, infos, strict=True))
 
 
 async def drop_keys(store: Store) -> bool:
-    """Whether a node may drop single keys by itself, as far as they tell."""
+    """True if any node reports an eviction policy, and so may drop single keys by itself."""
     return any(map(drops_keys, (await memory_of(store)).values()))
 
 
@@ -47,7 +47,7 @@ async def _memory_at(store: Store, place: str) -> Facts:
 
 
 def _named(answer: Any) -> Facts:
-    """The answer to INFO or CONFIG GET: text, a flat list, or what a client has made of them."""
+    """Parse an answer to INFO or CONFIG GET: text, a flat list, or a client's mapping of either."""
     if isinstance(answer, bytes):
         lines = answer.decode("utf-8", "replace").splitlines()
         return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}

@@ -1,4 +1,4 @@
-"""Sessions as an operator sees them: a page of them with their numbers, and one of them whole. Never writes."""
+"""Sessions for operators: a page of sessions with their numbers, or one whole session. Never writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redismem.protocol.namespace import calls as namespace_calls
 from redismem.store.store import Store
 
 Info = SessionInfo | str
-"""The numbers of a session, or why there are none: `gone`, `unreadable`, `of another layout`."""
+"""The numbers of a session, or the reason they are missing: `gone`, `unreadable`, `of another layout`."""
 
 _PAGE_COUNT = 500
 
@@ -32,14 +32,14 @@ class Listing:
     infos: Sequence[Info]
     cursor: str | None
     count: int
-    """Live sessions in all."""
+    """The number of all live sessions."""
     room: int
-    """How many more the session limit leaves room for."""
+    """The number of sessions that the session limit still leaves room for."""
     now_ms: int
 
 
 async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> Listing:
-    """Raises ValueError for a cursor that no page gave, StoreUnavailable."""
+    """Return a page of live sessions. Raises ValueError for a cursor that no page returned, StoreUnavailable."""
     now_ms = await store.server_time_ms()
     since_ms = now_ms - store.settings.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, limit, cursor, since_ms))
@@ -50,7 +50,7 @@ async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> 
 
 
 async def infos_of(store: Store, entries: Sequence[SessionEntry]) -> list[Info]:
-    """The numbers of each session, in one round trip. Raises StoreUnavailable."""
+    """Return the numbers of each session, in one round trip. Raises StoreUnavailable."""
     return await store.run(_infos(store.keys, entries))
 
 
@@ -62,7 +62,7 @@ def _infos(keys: Keys, entries: Sequence[SessionEntry]) -> Call[list[Info]]:
 
 
 def info_of(session_id: str, answer: Any) -> Info:
-    """The numbers in the answer to a HGETALL of a session's state, or why there are none."""
+    """Return the numbers in a HGETALL answer of a session's state, or the reason they are missing."""
     try:
         return replies.info(session_id, replies.fields(answer)) or "gone"
     except CorruptSession:
@@ -72,17 +72,17 @@ def info_of(session_id: str, answer: Any) -> Info:
 
 
 def hash_of(session_id: str) -> str:
-    """What logs call a session."""
+    """Return the session's name in the logs."""
     return session_hash(session_id)
 
 
 def key_of(store: Store, session_id: str) -> str:
-    """The key of its state, as `redis-cli` wants it."""
+    """Return the key of a session's state, as text for `redis-cli`."""
     return store.keys.session(session_id).state.decode()
 
 
 def numbers_of(info: Info) -> dict[str, Any]:
-    """The numbers of a session as JSON values, beside its id and its activity."""
+    """Return the numbers of a session as JSON values, without its id and its last activity."""
     if isinstance(info, str):
         return {"state": info}
     return {"state": "live"} | {
@@ -91,7 +91,7 @@ def numbers_of(info: Info) -> dict[str, Any]:
 
 
 async def look(store: Store, session_id: str, limit: int | None = None) -> tuple[SessionInfo, Context]:
-    """A session and its context, or its newest `limit` messages; an unreadable one is not put into quarantine.
+    """Return a session's numbers and its context, or its newest `limit` messages. Quarantines nothing.
 
     Raises SessionNotFound, CorruptSession, StoreUnavailable.
     """
@@ -103,25 +103,25 @@ async def look(store: Store, session_id: str, limit: int | None = None) -> tuple
 
 
 async def originals_of(store: Store, context: Context) -> list[Message]:
-    """The kept messages before this window, oldest first. What cannot be read of them is missing, and stays as it is.
+    """Return the originals before this window, oldest first. Skips unreadable blocks and leaves them as they are.
 
     Raises CorruptSession, UnsupportedFormat, StoreUnavailable.
     """
-    calls, found, before = store.session_calls(context.session_id), list[Message](), context.first_seq
+    calls, originals, before = store.session_calls(context.session_id), list[Message](), context.first_seq
     while before > 1:
         page = await store.run(calls.page(_PAGE_COUNT, before, include_originals=True))
         if page is None or page.epoch != context.epoch:
             break
-        found = page.messages() + found
+        originals = page.messages() + originals
         before = page.start_seq
         if page.count < _PAGE_COUNT:
             break
     pinned = {message.seq for message in context.pinned}
-    return [message for message in found if not is_gap(message) and message.seq not in pinned]
+    return [message for message in originals if not is_gap(message) and message.seq not in pinned]
 
 
 async def keys_left(store: Store, session_id: str) -> int:
-    """How many of a session's keys exist. Raises StoreUnavailable."""
+    """Return the number of a session's existing keys. Raises StoreUnavailable."""
     keys = store.keys.session(session_id)
     commands = tuple(("EXISTS", key) for key in (keys.messages, keys.state, keys.originals))
-    return await store.run(Call(session_id, commands, lambda *found: sum(map(int, found))))
+    return await store.run(Call(session_id, commands, lambda *answers: sum(map(int, answers))))

@@ -1,4 +1,4 @@
-"""Counting the round trips of a store."""
+"""Count the round trips of a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redismem.transport.replicas import Wanted
 
 
 class CountingTransport:
-    """Counts every time something is sent and an answer awaited."""
+    """A transport that counts its round trips."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -48,19 +48,16 @@ class CountingTransport:
         """Close nothing: the connections belong to the other store."""
 
     def drop(self) -> None:
-        """Close nothing, for the same reason."""
+        """Close nothing: the connections belong to the other store."""
 
 
-def counted(store: Store) -> tuple[Store, CountingTransport]:
-    """The same store over the same connections, and its counter."""
+def count_trips(store: Store) -> tuple[Store, CountingTransport]:
+    """Return a second store over the same connections, and the transport that counts its round trips."""
     transport = CountingTransport(store.transport)
     return Store(transport, store.keys.namespace, store.settings), transport
 
 
 async def warm_up(store: Store, connections: int = 1) -> None:
-    """Opens connections and loads the append script, as in a process that has been up for a while.
-
-    Raises StoreUnavailable.
-    """
+    """Open connections and load the append script, as in a long-running process. Raises StoreUnavailable."""
     await store.run(Call(None, (("SCRIPT", "LOAD", scripts.load("append").source),), bool))
     await asyncio.gather(*(store.run(namespace_calls.ping()) for _ in range(connections)))

@@ -1,4 +1,4 @@
-"""What has changed in sessions that somebody watches: one pipelined look at all of them."""
+"""Poll watched sessions for changes, all of them in one pipeline."""
 
 from __future__ import annotations
 
@@ -16,41 +16,44 @@ from redismem.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A session as it was at one look; `info` is None if there is no such session, or it cannot be read."""
+    """A session at one poll. `info` is `None` if the session does not exist or cannot be read."""
 
     mark: int
-    """A hash of what is stored: equal for two looks in one process if nothing has changed but the activity."""
+    """A hash of the stored fields. Within one process it stays equal unless more than the activity has changed."""
     info: SessionInfo | None
     summary_version: str
 
     def document(self) -> dict[str, Any]:
-        """Numbers and names as JSON values: no text, no value."""
+        """Return numbers and names as JSON values, without any text or value of the session."""
         if self.info is None:
             return {"exists": False}
         return {"exists": True, **asdict(self.info), "summary_version": self.summary_version}
 
 
 async def changes_of(store: Store, seen: Mapping[str, Look | None]) -> dict[str, Look]:
-    """The sessions that are not as they were seen last (None: never), in one round trip. Raises StoreUnavailable."""
+    """Return the sessions that changed since the last poll, in one round trip. `None` means not polled before.
+
+    Raises StoreUnavailable.
+    """
     return await store.run(_changes(store.keys, seen)) if seen else {}
 
 
 def _changes(keys: Keys, seen: Mapping[str, Look | None]) -> Call[dict[str, Look]]:
     def decode(*answers: Any) -> dict[str, Look]:
-        found = {}
+        changed = {}
         for (session_id, last), answer in zip(seen.items(), answers, strict=True):
             stored = replies.fields(answer)
             mark = _mark(stored)
-            # Only what has changed is taken apart: most of what is watched has not.
+            # Most watched sessions have not changed, so decode only the ones that have.
             if last is None or last.mark != mark:
-                found[session_id] = _look(session_id, mark, stored)
-        return found
+                changed[session_id] = _look(session_id, mark, stored)
+        return changed
 
     return independent(tuple(("HGETALL", keys.session(session_id).state) for session_id in seen), decode)
 
 
 def _mark(stored: Mapping[bytes, bytes]) -> int:
-    # Version, first_seq, message_count and tokens; what follows is when it was active.
+    # Version, first_seq, message_count and tokens; the times of activity follow.
     counted = tuple(stored.get(layout.COUNTERS, b"").split(b" ", 4)[:4])
     rest = frozenset(item for item in stored.items() if item[0] != layout.COUNTERS)
     return hash((counted, rest))

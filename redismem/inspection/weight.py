@@ -1,4 +1,4 @@
-"""The bytes that sessions take in Redis."""
+"""Measure the bytes that sessions take in Redis."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from redismem.protocol.call import Call, Command, independent
 from redismem.protocol.keys import Keys
 from redismem.store.store import Store
 
-# MEMORY is unknown to the embedded store, and forbidden by some hosts. redis-py drops the first word, ERR.
-_NOT_TOLD = ("ERR", "unknown")
+# The embedded store does not know MEMORY, and some hosts forbid it. redis-py drops the first word, ERR.
+_UNSUPPORTED = ("ERR", "unknown")
 
 
 async def stored_bytes(store: Store, session_ids: Collection[str], chunk_count: int = 1_000) -> int | None:
-    """MEMORY USAGE of the sessions' keys and their share of their shards' indexes, or None if Redis does not tell."""
+    """Sum MEMORY USAGE of the sessions' keys and their share of their shards' indexes; `None` if Redis refuses it."""
     total = 0
     in_shard: dict[int, int] = {}
     keys: list[bytes] = []
@@ -34,7 +34,7 @@ async def stored_bytes(store: Store, session_ids: Collection[str], chunk_count: 
             total += await store.run(_index_share(store.keys, in_shard))
         return total
     except StoreUnavailable as refused:
-        if refused.reason not in _NOT_TOLD:
+        if refused.reason not in _UNSUPPORTED:
             raise
         return None
     except NotAllowed:
@@ -47,7 +47,7 @@ def _usage(keys: Sequence[bytes]) -> Call[int]:
 
 
 def _index_share(keys: Keys, in_shard: dict[int, int]) -> Call[int]:
-    """The share that these sessions' entries have in their shards' activity index and queue, in bytes."""
+    """The call that returns the sessions' share of their shards' activity index and overdue queue, in bytes."""
     commands: list[Command] = []
     for shard in in_shard:
         names = keys.shards()[shard]

@@ -15,7 +15,7 @@ from redismem.models.base_url import split_base_url
 from redismem.models.draft import Draft
 from redismem.models.http import Address, Endpoint, model_error, normalize_key, not_json_error
 from redismem.models.lost_facts import restore_lost_facts
-from redismem.text.plain import cleaned, pieces, quoted, shortened, steps
+from redismem.text.plain import clean_text, escape_tags, pieces, shorten, split_transcript
 
 INSTRUCTION = """\
 You write the memory of a conversation: a summary that will stand in place of its messages.
@@ -120,13 +120,13 @@ class HttpModel:
 
     async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
         """Summarise in one request, or in several if the messages exceed the input budget."""
-        before = quoted(cleaned(previous or "")).strip()
+        before = escape_tags(clean_text(previous or "")).strip()
         if not messages and not before:
             raise ValueError("there is nothing to summarise")
         room = self._input_bytes - len(INSTRUCTION) - 200
         summary_room = room // 4 if messages else room
-        summary = shortened(before, summary_room)
-        transcripts = steps(messages, room - summary_room) if messages else iter([""])
+        summary = shorten(before, summary_room)
+        transcripts = split_transcript(messages, room - summary_room) if messages else iter([""])
         spent_in = spent_out = 0
         for transcript in transcripts:
             request = [
@@ -136,7 +136,7 @@ class HttpModel:
             answer = await self._ask(request, max_tokens)
             if (size := len(answer.text.encode())) > self._max_summary_bytes:
                 raise model_error(f"{self._wire.name} wrote {size} bytes, {self._max_summary_bytes} are allowed")
-            summary = shortened(quoted(answer.text), summary_room)
+            summary = shorten(escape_tags(answer.text), summary_room)
             spent_in, spent_out = spent_in + answer.input_tokens, spent_out + answer.output_tokens
         room = min(max_tokens * 4 // _LOST_PART, self._max_summary_bytes - len(answer.text.encode()))
         text = await restore_lost_facts(answer.text, messages, previous or "", room)
@@ -156,7 +156,7 @@ class HttpModel:
             answer.text.encode()  # an escaped lone surrogate is valid JSON
         except (ValueError, RecursionError):
             raise not_json_error(name) from None
-        text = cleaned(answer.text).strip()
+        text = clean_text(answer.text).strip()
         if not text:
             raise model_error(f"{name} answered with an empty text")
         return answer._replace(text=text)

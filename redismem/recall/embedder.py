@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import monotonic
 
-from redismem.concurrency.callbacks import awaited_within
+from redismem.concurrency.callbacks import run_callback_within
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
 from redismem.events import facts
 from redismem.models import open_embeddings
@@ -132,7 +132,7 @@ class Embedder:
     async def _call(self, texts: list[str], timeout_s: float) -> object:
         late = self._make_error(f"did not answer within {timeout_s:g} s")
         try:
-            return await awaited_within(timeout_s, late, partial(self._embed, texts))
+            return await run_callback_within(timeout_s, late, partial(self._embed, texts))
         except ModelFailed:
             raise
         except Exception as error:  # a user's callable may raise anything

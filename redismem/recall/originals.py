@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from redismem.concurrency.offload import LARGE_BYTES, apart
+from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.events import facts
 from redismem.messages.message import Message
 from redismem.originals.blocks import block_number
@@ -41,7 +41,7 @@ class Originals:
             return []
         page.dictionaries = await load_dictionaries(self._store, (block.stored for block in page.blocks))
         is_large = page.unpacked_bytes > LARGE_BYTES
-        messages = await apart(self._store.transport, page.messages, is_much=is_large)
+        messages = await run_apart(self._store.transport, page.messages, is_much=is_large)
         await self.quarantine(page.unreadable)
         return messages
 
@@ -57,7 +57,9 @@ class Originals:
         if block is None:
             return NO_BLOCK_CHANGE
         dictionaries = await load_dictionaries(self._store, [block.stored])
-        return await apart(self._store.transport, partial(encode_block_change, view, old, changed, block, dictionaries))
+        return await run_apart(
+            self._store.transport, partial(encode_block_change, view, old, changed, block, dictionaries)
+        )
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Move these blocks into quarantine and log it. A block whose dictionary is missing stays, unless `in_the_way`.

@@ -11,7 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from redismem.concurrency.offload import LARGE_BYTES, apart
+from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context
 from redismem.errors import StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
@@ -185,7 +185,7 @@ class Recall:
                 stats = cached.postings.blocks.get(block.number)
                 is_large = stats is None or stats.block_bytes > LARGE_BYTES
                 work = partial(decode_contents, block, dictionaries, window_seq, epoch)
-                cached.add_block(block.number, await apart(self._store.transport, work, is_much=is_large))
+                cached.add_block(block.number, await run_apart(self._store.transport, work, is_much=is_large))
             except Undecodable:
                 unreadable.append(block)
         if unreadable:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from redismem.concurrency.offload import apart
+from redismem.concurrency.offload import run_apart
 from redismem.errors import CorruptSession, ModelFailed, NotAllowed, StoreUnavailable
 from redismem.events import Op
 from redismem.originals.vectors import SCALE_BYTES, Embeds, model_of
@@ -70,7 +70,7 @@ class Meaning:
         blocks = cached.vectors
         search = partial(find_nearest, row, blocks, before_seq, limit, set_scores)
         is_much = estimate_products(row, blocks) > _MANY_PRODUCTS
-        return await apart(self._store.transport, search, is_much=is_much)
+        return await run_apart(self._store.transport, search, is_much=is_much)
 
     def add_vectors(
         self, cached: CachedSession, stored: dict[int, bytes | None], stop: int, set_model: bytes | None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
-from redismem.concurrency.offload import together
+from redismem.concurrency.offload import run_both
 from redismem.context import Context, Receipt
 from redismem.errors import SessionNotFound, StoreUnavailable
 from redismem.info import SessionInfo
@@ -126,7 +126,7 @@ class Session(SessionState):
                 self.append_and_read(*messages, recall=recall, **options),
                 project.background(messages, project_tokens),
             )
-            context, background = await together(self._store.transport, *both)
+            context, background = await run_both(self._store.transport, *both)
             context.background = background
             return context
         call = self._calls.append_and_read(messages, options)

@@ -1,8 +1,8 @@
 """Settings: the only place that reads the environment (`REDISMEM_*`).
 
-A value from the environment that is out of range or unreadable is replaced by its default, with one logged warning that
-names the variable; a value that says what may be removed is replaced by the one that removes nothing, with a logged
-error. A variable that no setting has is warned of. The same value given in code raises InvalidSettings.
+The default replaces an invalid value from the environment, with one logged warning that names the variable. If the
+setting decides about removal, the value that removes nothing replaces it, with a logged error. An unknown variable is
+logged as a warning. In code, an invalid value raises InvalidSettings.
 """
 
 from __future__ import annotations
@@ -19,160 +19,172 @@ from redismem.events import facts
 from redismem.settings.environment import LONGEST_S, MOST_SESSIONS, PREFIX, Environment, doubts, unit
 
 log = logging.getLogger("redismem")
-# What says nothing without a provider.
+# Settings without effect unless a provider is set.
 _OF_A_MODEL = ("model", "model_api_key", "model_base_url")
 
 
 class Settings(BaseSettings):
-    """Every number that can be tuned. Given in code first, then `REDISMEM_<NAME>`, then the default.
+    """All settings. A value given in code wins over `REDISMEM_<NAME>`, which wins over the default.
 
-    Raises InvalidSettings for a value given in code that is out of range.
+    Raises:
+        InvalidSettings: a value given in code is invalid.
     """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True
     )
 
-    url: str | None = Field(None, description="where Redis is; without it the embedded store", repr=False)
+    url: str | None = Field(None, description="URL of Redis; unset: the embedded store", repr=False)
     threshold: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        10, description="messages a window may hold before the older ones are due for a summary"
+        10, description="messages a window may hold before the older ones need a summary"
     )
     recent_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        6, description="newest messages that stay verbatim; below the threshold, and by default not over 6 of 10 of it"
+        6, description="newest messages that stay verbatim; at most the threshold, by default at most 60 % of it"
     )
     idle_timeout_s: Annotated[float, Field(ge=0.001, le=LONGEST_S)] = Field(
         86_400, description="seconds without activity after which a session may be removed"
     )
     strategy: Literal["summarize", "trim", "none"] = Field(
         "summarize",
-        description="what becomes of the older messages: summarize, trim (no summary stands for them), none",
+        description="treatment of the older messages: summarize, trim (drop them without a summary) or none",
     )
     threshold_tokens: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
-        0, description="tokens a window may hold before it is overdue as well; 0: no such limit"
+        0, description="tokens a window may hold before the older messages need a summary; 0: no limit"
     )
     summaries_limit: Annotated[int, Field(ge=1, le=100)] = Field(
         4, description="summaries a session may have before the oldest are folded into one"
     )
     keep_originals: bool = Field(
-        True, description="whether summarised messages stay readable, compressed, as long as their session"
+        True, description="keep summarised messages readable, in compressed blocks, as long as their session lives"
     )
-    train_dictionaries: bool = Field(
-        True, description="whether workers train dictionaries that originals are compressed with"
-    )
+    train_dictionaries: bool = Field(True, description="let workers train dictionaries that compress originals better")
     open_call_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
-        600, description="seconds a tool call without a result is waited for before it may be summarised"
+        600, description="seconds a tool call may wait for its result before it is summarised without it"
     )
     model_provider: Literal["extractive", "openai", "gemini", "anthropic"] = Field(
-        "extractive", description="who writes summaries; extractive needs no model and no network"
+        "extractive", description="provider of summaries; extractive needs no model and no network"
     )
-    model: str | None = Field(None, description="the model's name; required with a provider other than extractive")
-    model_api_key: SecretStr | None = Field(None, description="the provider's key")
-    model_base_url: str | None = Field(None, description="where the provider's paths begin, if not at its own address")
-    model_allow_http: bool = Field(False, description="whether that address may do without TLS")
+    model: str | None = Field(
+        None, description="model that writes summaries; required with every provider except extractive"
+    )
+    model_api_key: SecretStr | None = Field(None, description="API key of the provider")
+    model_base_url: str | None = Field(
+        None, description="base URL of the provider's API; unset: the provider's own address"
+    )
+    model_allow_http: bool = Field(False, description="allow a base URL without TLS")
     model_max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = Field(
-        "max_completion_tokens", description="what an OpenAI-compatible server calls the limit of its answer"
+        "max_completion_tokens", description="field in which an OpenAI-compatible server takes the limit of its answer"
     )
     embed: str | None = Field(
         None,
-        description="who makes vectors of messages, such as openai:text-embedding-3-small; without it nobody does",
+        description="embedding model for semantic recall, such as openai:text-embedding-3-small; unset: words alone",
     )
     embed_api_key: SecretStr | None = Field(
-        None, description="its key; without one the model's, if both are of one provider at one address"
+        None,
+        description="API key of the embedding model; unset: the summary model's, if both have the same provider and address",
     )
-    embed_base_url: str | None = Field(None, description="where its paths begin, if not at the provider's own address")
+    embed_base_url: str | None = Field(
+        None, description="base URL of the embedding API; unset: the provider's own address"
+    )
     embed_dimensions: Annotated[int, Field(ge=0, le=4_096)] = Field(
-        0, description="dimensions a vector is asked to have, a byte each in Redis; 0: as many as the model gives"
+        0, description="dimensions to request, each one byte per vector in Redis; 0: the model's default"
     )
     embed_timeout_s: Annotated[float, Field(ge=0.01, le=30)] = Field(
-        0.5, description="seconds a question may wait for its vector before it is recalled by its words alone"
+        0.5, description="seconds recall may wait for the question's vector before it searches by words alone"
     )
     summary_tokens: Annotated[int, Field(ge=16, le=100_000)] = Field(
-        500, description="length a model's summary is asked to have"
+        500, description="length in tokens to request from the model"
     )
     summary_tokens_total: Annotated[int, Field(ge=16, le=100_000)] = Field(
-        1_500, description="length of all summaries of a session together: what an extractive one has, and a folded one"
+        1_500,
+        description="length in tokens of all summaries of a session together, and of an extractive or folded summary",
     )
     lease_s: Annotated[float, Field(ge=0.05, le=3_600)] = Field(
-        30, description="seconds a worker may be silent before another takes over its session"
+        30, description="seconds without a sign of life from a worker before another takes over its session"
     )
     summary_timeout_s: Annotated[float, Field(ge=0.05, le=3_600)] = Field(
-        120, description="seconds a summary may take, all its requests together"
+        120, description="seconds a summary may take, including all its requests"
     )
     max_summary_bytes: Annotated[int, Field(ge=64, le=1024 * 1024)] = Field(
-        16 * 1024, description="size of a summary's text"
+        16 * 1024, description="largest size of a summary's text"
     )
     max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
-        5, description="failed attempts at a summary before the extractive summariser writes it, or the session is dead"
+        5, description="failed attempts before the extractive summariser writes a summary, or the session is dead"
     )
     extractive_after_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = Field(
         900,
-        description="seconds a session waits for a model before the extractive summariser writes; 0: it never does",
+        description="seconds a session waits for a model before the extractive summariser writes; 0: never",
     )
     max_backoff_s: Annotated[float, Field(ge=0.001, le=86_400)] = Field(
         300, description="longest pause before the next attempt at a summary"
     )
-    tick_s: Annotated[float, Field(ge=0.01, le=3_600)] = Field(1, description="seconds between two looks at the queues")
+    tick_s: Annotated[float, Field(ge=0.01, le=3_600)] = Field(1, description="seconds between two polls of the queues")
     max_sessions: Annotated[int, Field(ge=1, le=MOST_SESSIONS)] = Field(
         1_000, description="sessions a namespace may hold"
     )
     shards: Annotated[int, Field(ge=1, le=4_096)] = Field(
-        64, description="hash tags the sessions are spread over, at most 10,000 each; fixed once a namespace is used"
+        64,
+        description="hash tags to spread the sessions over, at most 10,000 sessions each; fixed once a namespace is used",
     )
     max_message_bytes: Annotated[int, Field(ge=64, le=64 * 1024 * 1024)] = Field(
-        1024 * 1024, description="stored size of one message"
+        1024 * 1024, description="largest stored size of a message"
     )
     compress_above_bytes: Annotated[int, Field(ge=0, le=64 * 1024 * 1024)] = Field(
-        0, description="stored size over which a message is compressed in the window as well; 0: none is"
+        0, description="stored size over which a message in the window is compressed; 0: no compression"
     )
-    max_batch_count: Annotated[int, Field(ge=1, le=1_000)] = Field(1_000, description="messages in one append")
+    max_batch_count: Annotated[int, Field(ge=1, le=1_000)] = Field(1_000, description="messages an append may hold")
     max_window_count: Annotated[int, Field(ge=10, le=1_000_000)] = Field(
         10_000, description="messages a window may hold; an append beyond it is refused"
     )
     max_pinned_count: Annotated[int, Field(ge=0, le=1_000)] = Field(
-        100, description="messages a session may have pinned; an append beyond it is refused"
+        100, description="pinned messages a session may hold; an append beyond it is refused"
     )
     max_pinned_bytes: Annotated[int, Field(ge=0, le=64 * 1024 * 1024)] = Field(
-        256 * 1024, description="stored size of the messages a session may have pinned, all together"
+        256 * 1024, description="largest stored size of all pinned messages of a session together"
     )
     max_value_bytes: Annotated[int, Field(ge=16, le=16 * 1024 * 1024)] = Field(
-        64 * 1024, description="stored size of one state value"
+        64 * 1024, description="largest stored size of a state value"
     )
     max_params_count: Annotated[int, Field(ge=1, le=10_000)] = Field(256, description="params a session may hold")
     deadline_s: Annotated[float, Field(ge=0.01, le=120)] = Field(
-        5, description="seconds a call may take, however often it is sent"
+        5, description="seconds a call may take, including its retries"
     )
     reply_timeout_s: Annotated[float, Field(ge=0.01, le=120)] = Field(
-        1, description="seconds to wait for a reply before a call is sent again"
+        1, description="seconds to wait for a reply before a call is retried"
     )
     confirm: Annotated[int, Field(ge=0, le=64)] = Field(
-        0, description="replicas that must have an append before it is acknowledged; 0: none is asked"
+        0, description="replicas that must have an append before it is acknowledged; 0: does not wait for replicas"
     )
-    confirm_timeout_s: Annotated[float, Field(ge=0.001, le=60)] = Field(1, description="seconds they may take for it")
-    fallback: bool = Field(False, description="whether this process serves turns while Redis is away, and replays them")
+    confirm_timeout_s: Annotated[float, Field(ge=0.001, le=60)] = Field(
+        1, description="seconds to wait for these replicas"
+    )
+    fallback: bool = Field(
+        False, description="serve turns from this process while Redis is away, and replay them afterwards"
+    )
     fallback_after_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
-        1, description="with the fallback: seconds without an answer after which Redis counts as away"
+        1, description="with the fallback: seconds without a reply before Redis counts as away"
     )
     max_cached_sessions: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        1_000, description="with the fallback: sessions whose last context this process keeps"
+        1_000, description="with the fallback: sessions whose last context this process caches"
     )
     max_cached_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = Field(
-        64 * 1024 * 1024, description="with the fallback: size of those contexts"
+        64 * 1024 * 1024, description="with the fallback: size of the cached contexts"
     )
     max_backlog_count: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         10_000, description="with the fallback: messages this process accepts while Redis is away"
     )
     max_backlog_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = Field(
-        64 * 1024 * 1024, description="with the fallback: size of those messages"
+        64 * 1024 * 1024, description="with the fallback: size of the messages this process accepts while Redis is away"
     )
     max_recalled_sessions: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         1_000,
-        description="with recall: sessions this process keeps blocks of, so that they are not read in each turn",
+        description="with recall: sessions whose originals this process caches",
     )
     max_recalled_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = Field(
-        64 * 1024 * 1024, description="with recall: size of what is kept of them; 0: nothing is"
+        64 * 1024 * 1024, description="with recall: size of the cached originals; 0: no cache"
     )
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        64, description="connections of one blocking Memory; further calls wait for one"
+        64, description="connections of a blocking Memory; further calls wait for a free one"
     )
 
     def __init__(self, **given: Any) -> None:
@@ -201,7 +213,7 @@ class Settings(BaseSettings):
             raise ValueError(f"threshold {self.threshold} is over max_window_count {self.max_window_count}")
         if self.recent_limit == self.threshold > 1 and self.strategy == "summarize":
             log.warning(
-                "recent_limit is the threshold, %d: every message beyond it gets a summary of its own",
+                "recent_limit equals the threshold, %d: each further message needs a summary of its own",
                 self.threshold,
                 extra=facts(op="settings", setting="REDISMEM_RECENT_LIMIT"),
             )
@@ -209,22 +221,22 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _seconds_and_no_other_unit(self) -> Self:
-        for name, meant in doubts(self.idle_timeout_s, self.tick_s, self.extractive_after_s).items():
+        for name, warning in doubts(self.idle_timeout_s, self.tick_s, self.extractive_after_s).items():
             variable = PREFIX + name.upper()
-            known = facts(op="settings", setting=variable)
-            log.warning("%s (%s) is in seconds: %s", name, variable, meant, extra=known)
+            extra = facts(op="settings", setting=variable)
+            log.warning("%s (%s) is in seconds: %s", name, variable, warning, extra=extra)
         return self
 
     @classmethod
     def given(cls, settings: Self | None) -> Self:
-        """These settings, else those of the environment. Raises InvalidSettings for what is none."""
+        """Return these settings, or the environment's for `None`. Raises InvalidSettings for any other type."""
         if settings is not None and not isinstance(settings, Settings):
-            raise InvalidSettings(f"settings is none of the type {type(settings).__name__}: pass Settings(...)")
+            raise InvalidSettings(f"settings is of type {type(settings).__name__}: pass Settings(...)")
         return settings or cls()
 
     @property
     def unused_of_model(self) -> list[str]:
-        """The variables that are set and say which model is asked, though none is, for want of a provider."""
+        """The variables that choose a model without effect, since no provider is set."""
         given = [f"{PREFIX}{name.upper()}" for name in _OF_A_MODEL if getattr(self, name) is not None]
         return given if self.model_provider == "extractive" else []
 
@@ -235,38 +247,38 @@ class Settings(BaseSettings):
 
     @property
     def kept_ms(self) -> int:
-        """How long a session is there after its last activity, unless it is evicted.
+        """The time from a session's last activity to the expiry of its keys.
 
-        That is past its timeout for long enough that a worker finds it, who looks on every tenth tick, or another one
-        in its place.
+        It exceeds the timeout for long enough that a worker, which looks on every tenth tick, finds the session first,
+        or another worker does in its place.
         """
         return self.idle_timeout_ms + int((20 * self.tick_s + 2 * self.lease_s) * 1000)
 
     @property
     def uncompressed_bytes(self) -> int:
-        """A message up to this size is stored as it is."""
+        """The largest size at which a message is stored uncompressed."""
         return min(self.compress_above_bytes or self.max_message_bytes, self.max_message_bytes)
 
     @property
     def claims_limit(self) -> int:
-        """So often a session is claimed before it is dead: the last time is the extractive summariser's."""
+        """The claims of a session before it is dead. The extractive summariser has the last one."""
         return self.max_attempts + (self.extractive_after_s > 0)
 
     @property
     def overdue_count(self) -> int:
-        """A window with more messages is overdue: never, if nothing is to become of the older ones.
+        """The messages above which a window is overdue. With the strategy none, it never is.
 
-        Within max_window_count: append.lua looks at that limit only if a window is overdue.
+        At most max_window_count: append.lua checks that limit only if a window is overdue.
         """
         return self.max_window_count if self.strategy == "none" else min(self.threshold, self.max_window_count)
 
     @property
     def overdue_tokens(self) -> int | str:
-        """A window with more tokens, and more than the recent messages, is overdue; "-": there is no such limit."""
+        """The tokens above which a window with more than the recent messages is overdue; "-" means no limit."""
         return self.threshold_tokens if self.threshold_tokens and self.strategy != "none" else "-"
 
     def is_overdue(self, message_count: int, tokens: int) -> bool:
-        """Whether a window has something to summarise: what `lua/include/overdue.lua` says."""
+        """True if a window needs a summary, by the rule of `lua/include/overdue.lua`."""
         if message_count > self.overdue_count:
             return True
         return self.overdue_tokens != "-" and message_count > self.recent_limit and tokens > self.threshold_tokens
@@ -285,9 +297,9 @@ class Settings(BaseSettings):
 
 
 def _line(error: Any) -> str:
-    """A refusal in words: the setting, what is wrong, the unit of what has one."""
+    """Return the text of a refusal: the setting, the error and the unit."""
     name = ".".join(map(str, error["loc"])) or "settings"
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, 1)
-        return f"{name} is no setting" + (f"; did you mean {near[0]}?" if near else "")
+        return f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else "")
     return f"{name}: {error['msg']}{unit(name)}"

@@ -55,9 +55,9 @@ class Breaker:
         self.reason = ""
         self._pause_s = FIRST_PAUSE_S
         self._probe_at = 0.0
-        forks.inherit(self)
+        forks.reset_after_fork(self)
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Reset the lock, and a probe under way, in a forked process: the thread that had them was not copied."""
         self._lock = threading.Lock()
         if self.state is BreakerState.HALF_OPEN:

@@ -1,1 +1,1 @@
-"""Words out of messages: plain text, sentences, stems, counts."""
+"""Text of messages: plain text, sentences, stems and word counts."""

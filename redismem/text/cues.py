@@ -1,11 +1,11 @@
-"""Words that say what a sentence is: a decision, a preference, a correction. No I/O."""
+"""Cue words of decisions, preferences and corrections. No I/O."""
 
 from __future__ import annotations
 
 import re
 
-# Words that say that something is decided, preferred or promised, and that something is no longer as it was. A language
-# that is not here loses nothing but that its decisions weigh as much as its other sentences.
+# Cues of decisions, preferences and promises, and of corrections. In a language without cues here, decisions weigh as
+# much as other sentences.
 _DECISION = re.compile(
     r"\b(?:agree|approv|book|cancel|chang|choos|chose|confirm|decid|deliver|must|need|never|paid|plan|prefer|promis|"
     r"refund|refus|remember|schedul|favou?rite|allergi|always|hate|love|"
@@ -23,7 +23,7 @@ _CORRECTION = re.compile(
     r"更正|不再|改|换工作|搬到|訂正|変更|やっぱり|تصحيح|بدلا|لم تعد|لم يعد|تغير|תיקון|במקום|כבר לא|बदल",
     re.IGNORECASE,
 )
-# What may mean the same, or not: it makes a sentence no weightier, but what it contradicts.
+# Cues that may mean a correction: they add no weight to a sentence, but reduce the weight of the one it contradicts.
 _CHANGE = re.compile(
     r"\b(?:now|new|anymore|any more|jetzt|neue[nrs]?|ahora|nuev[oa]|maintenant|nouve\w+|agora|теперь|нов\w+)\b|"
     r"现在|今は|新し|الآن|עכשיו|अब ",
@@ -32,7 +32,7 @@ _CHANGE = re.compile(
 
 
 def cue_of(text: str) -> str:
-    """What a sentence says it is: `corrects`, `decides`, `changes` (which may be a correction, or not), or ""."""
+    """Return the cue of a sentence: `corrects`, `decides`, `changes` (perhaps a correction), or ""."""
     if _CORRECTION.search(text):
         return "corrects"
     if _DECISION.search(text):

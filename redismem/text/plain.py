@@ -1,4 +1,4 @@
-"""Messages as plain text: what was said, called and answered; attachments by name only. No I/O."""
+"""Messages as plain text: texts, tool calls and tool results; attachments by name only. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redismem.messages.message import Message, moment
 T = TypeVar("T")
 
 Piece = tuple[str, str]
-"""What it is (`text`, `call`, `result`, `part`), and the text."""
+"""A kind (`text`, `call`, `result` or `part`) and a text."""
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),
@@ -26,28 +26,28 @@ _PARTS_COUNT = 300
 _JSON_CHARS = 8_000
 _NAME_CHARS = 64
 
-# Besides C0 and C1: what reverses the order of letters or is never seen, and so hides text from who reads a summary.
+# C0, C1, and the characters that reverse the order of letters or stay invisible: they hide text from a human reader.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
-# Possessive: whoever writes a long run of spaces has it read once.
+# Possessive, so a long run of spaces is scanned only once.
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:transcript|previous_summary|summary|known_items)\b)", re.IGNORECASE)
 _TEXT_PARTS = (None, "text", "input_text", "output_text", "refusal")
 
 
-def cleaned(text: str) -> str:
-    """Text that can be sent and stored: encodable, lines parted by newlines, without control characters."""
+def clean_text(text: str) -> str:
+    """Make text safe to send and store: encodable, with newlines between lines, without control characters."""
     text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub("", text)
 
 
-def quoted(text: str) -> str:
-    """Text that cannot close the tags around it, nor open such tags itself."""
+def escape_tags(text: str) -> str:
+    """Escape the prompt's own tags, so that the text can neither close nor open one."""
     return _OWN_TAG.sub(r"<\\", text)
 
 
-def shortened(text: str, limit_bytes: int) -> str:
-    """The text; or, within the limit, its beginning and its end, and between them a note that something is missing.
+def shorten(text: str, limit_bytes: int) -> str:
+    """Cut a text over the limit to its beginning and its end, with a note between them.
 
-    What it costs depends on the limit, not on the text.
+    The cost depends on the limit, not on the length of the text.
     """
     if len(text) <= limit_bytes and len(text.encode("utf-8", "replace")) <= limit_bytes:
         return text
@@ -59,8 +59,8 @@ def shortened(text: str, limit_bytes: int) -> str:
     return head.decode("utf-8", "ignore") + LEFT_OUT + tail.decode("utf-8", "ignore")
 
 
-def ends(items: Sequence[T], limit: int) -> Sequence[T]:
-    """The items; or, of too many, the first and the last."""
+def keep_ends(items: Sequence[T], limit: int) -> Sequence[T]:
+    """Return the items, or the first and the last ones if there are more than `limit`."""
     if len(items) <= limit:
         return items
     last = limit // 3
@@ -68,10 +68,10 @@ def ends(items: Sequence[T], limit: int) -> Sequence[T]:
 
 
 def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
-    """What a message holds, in order: OpenAI chat and Responses, Anthropic and Gemini parts, and names of the rest.
+    """Yield the pieces of a message in order: parts of OpenAI, Anthropic and Gemini, and other parts by name.
 
-    With `limit_bytes`, a text that is longer is shortened before anything looks at it, and of very many parts or calls
-    only the first and the last are shown.
+    With `limit_bytes`, longer texts are shortened first, and only the first and the last of very many parts or calls
+    are read.
     """
     payload = message.to_openai()
     kind = payload.get("type")
@@ -85,7 +85,7 @@ def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
         parts = _listed(payload.get("content")) + _listed(payload.get("parts")) + _listed(payload.get("refusal"))
         yield from _pieces(parts, limit_bytes)
     calls = _listed(payload.get("tool_calls")) + _listed(payload.get("function_call"))
-    for call in calls if limit_bytes is None else ends(calls, _PARTS_COUNT):
+    for call in calls if limit_bytes is None else keep_ends(calls, _PARTS_COUNT):
         function = call.get("function", call) if isinstance(call, dict) else None
         function = function if isinstance(function, dict) else {}
         yield _call(function.get("name"), function.get("arguments", function.get("input")))
@@ -93,7 +93,7 @@ def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
 
 def _pieces(parts: Sequence[Any], limit_bytes: int | None, most: int = _PARTS_COUNT) -> Iterator[Piece]:
     if limit_bytes is not None:
-        parts = ends(parts, most)
+        parts = keep_ends(parts, most)
         limit_bytes = max(limit_bytes // max(len(parts) // 2, 1), 200)
     for part in parts:
         yield _piece(part, limit_bytes, most)
@@ -128,11 +128,11 @@ def _piece(part: Any, limit_bytes: int | None, most: int) -> Piece:
 
 def _call(name: Any, arguments: Any) -> Piece:
     text = "" if arguments is None else _flat(arguments, 2 * CALL_BYTES)
-    return "call", f"{one_line(name) or 'a tool'}({shortened(text, CALL_BYTES)})"
+    return "call", f"{one_line(name) or 'a tool'}({shorten(text, CALL_BYTES)})"
 
 
 def _flat(value: Any, limit_bytes: int | None, most: int = _PARTS_COUNT) -> str:
-    """A value of a tool as text; of a list of parts, their texts. Parts within parts within parts are JSON."""
+    """Return a tool's value as text. A list of parts becomes their texts; parts nested more deeply become JSON."""
     is_open = most > 0 or limit_bytes is None
     if is_open and isinstance(value, list) and value and all(_has_type(part) for part in value):
         return "\n".join(text for _, text in _pieces(value, limit_bytes, most))
@@ -144,7 +144,7 @@ def _has_type(part: Any) -> bool:
 
 
 def _json_of(value: Any, limit_bytes: int | None) -> str:
-    """JSON; with a limit, of a very large value only what it begins with."""
+    """Return a value as JSON; with a limit, only the beginning of a very large value."""
     if limit_bytes is None:
         return json.dumps(value, ensure_ascii=False)
     chunks, chars = [], 0
@@ -157,16 +157,16 @@ def _json_of(value: Any, limit_bytes: int | None) -> str:
 
 
 def _cleaned_to(text: str, limit_bytes: int | None) -> str:
-    return cleaned(text if limit_bytes is None else shortened(text, limit_bytes))
+    return clean_text(text if limit_bytes is None else shorten(text, limit_bytes))
 
 
 def one_line(value: Any) -> str:
-    """A name or role, of whatever a message holds in its place."""
-    return " ".join(cleaned(value[: 4 * _NAME_CHARS]).split())[:_NAME_CHARS] if isinstance(value, str) else ""
+    """Return a name or role as one short line; "" if the value is not a text."""
+    return " ".join(clean_text(value[: 4 * _NAME_CHARS]).split())[:_NAME_CHARS] if isinstance(value, str) else ""
 
 
 def day_of(message: Message) -> str:
-    """The day of a message as a summary names it; "" of one that is not stored."""
+    """Return the day of a message as summaries write it; "" if the message is not stored yet."""
     at = moment(message.time_ms)
     return f"{at.day} {MONTHS[at.month - 1]} {at.year}" if message.time_ms else ""
 
@@ -176,29 +176,32 @@ def speaker(message: Message) -> str:
     return " ".join(filter(None, (one_line(payload.get("role")) or "message", one_line(payload.get("name")))))
 
 
-def rendered(message: Message, limit_bytes: int) -> str:
-    """A line with the place and the speaker, then what it holds, indented: no text can pass for another message."""
+def render_message(message: Message, limit_bytes: int) -> str:
+    """Render a message as a line with its place and speaker, then its indented pieces.
+
+    The indent keeps a text from passing for another message.
+    """
     lines = []
     for kind, text in pieces(message, limit_bytes):
         if kind == "result":
-            text = "result: " + shortened(text, RESULT_BYTES)
+            text = "result: " + shorten(text, RESULT_BYTES)
         elif kind == "call":
             text = "calls " + text
         lines += [f"  {line}" for line in text.splitlines() if line.strip()]
-    said = f", {day_of(message)}" if message.time_ms else ""
-    head = f"[{message.seq}{said}] {speaker(message)}:"
-    return shortened(quoted("\n".join([head, *(lines or ["  (no text)"])])), limit_bytes)
+    day = f", {day_of(message)}" if message.time_ms else ""
+    head = f"[{message.seq}{day}] {speaker(message)}:"
+    return shorten(escape_tags("\n".join([head, *(lines or ["  (no text)"])])), limit_bytes)
 
 
-def steps(messages: Iterable[Message], limit_bytes: int) -> Iterator[str]:
-    """The transcript, parted between messages into as few texts of at most `limit_bytes` as keep the order.
+def split_transcript(messages: Iterable[Message], limit_bytes: int) -> Iterator[str]:
+    """Split the transcript between messages, in order, into as few texts of at most `limit_bytes` as possible.
 
-    Each is made when it is asked for: a long transcript takes no long time at once.
+    A generator, so a long transcript never blocks for long.
     """
     part: list[str] = []
     room = 0
     for message in messages:
-        text = rendered(message, limit_bytes)
+        text = render_message(message, limit_bytes)
         size = len(text.encode()) + 1
         if part and size > room:
             yield "\n".join(part)

@@ -1,4 +1,4 @@
-"""What was said, sentence by sentence: who said it, on what day, which words and numbers are in it. No I/O."""
+"""Sentences of a conversation, each with its speaker, day, words and numbers. No I/O."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import NamedTuple, TypeVar
 
 from redismem.messages.message import Message
 from redismem.text.cues import cue_of
-from redismem.text.plain import MONTHS, day_of, ends, one_line, pieces, shortened
+from redismem.text.plain import MONTHS, day_of, keep_ends, one_line, pieces, shorten
 from redismem.text.stems import stems
 from redismem.text.word_counts import hash_of
 
 T = TypeVar("T")
 Work = Generator[None, None, T]
-"""A computation that stops after each small piece of it, so that others get a turn."""
+"""A computation that yields after each small piece, so that other tasks get a turn."""
 
 MENTIONED = "Also mentioned: "
 SENTENCE_BYTES = 320
-# Lines, and numbers, that are looked at before others get a turn: a fraction of a millisecond.
+# Lines, and numbers, to read before other tasks get a turn: a fraction of a millisecond.
 PIECE_LINES = 16
 _PIECE_NUMBERS = 256
 _RESULT_LINE_BYTES = 200
-# What is read of all the messages together; a small session is read whole.
+# Bytes to read of all messages together; a small session is read whole.
 _READ_BYTES = 400_000
 _MESSAGE_BYTES = 16_000
 _RESULT_BYTES = 2_000
@@ -34,8 +34,8 @@ _SPEAKER_CHARS = 40
 _SENTENCE = re.compile(r"(?<=[.!?…؟।])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NAME = re.compile(r"(?<=[^\W\d_,;:] )[^\W\d_]{2,}")
-# Order ids, dates, amounts, times, phone numbers: a run with a digit in it, with what stands inside and before it.
-# Letters beside the digits only of ASCII: if a language has no spaces, the rest of the sentence is not the number.
+# Order ids, dates, amounts, times, phone numbers: a run with a digit, its signs and its letters. Only ASCII letters
+# belong to it: in a language without spaces, the rest of the sentence is not part of the number.
 _BESIDE = r"(?:[A-Za-z\d]|[_.,:/+@-](?=[A-Za-z\d])){0,63}"
 _NUMBER = re.compile(rf"[#$€£¥]?{_BESIDE}?\d{_BESIDE}[%$€£¥]?")
 _BEFORE_CHARS = 64  # how far before its first digit a number may begin
@@ -51,44 +51,47 @@ _TAKEN = {"user", "assistant", "tool", "function", "system", "developer", "messa
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sentence that may be kept. `kind`: said, asked, called, changed (a call that changes something), answered (by a
-    tool), used (what of an answer was spoken of later)."""
+    """A sentence that a summary may keep.
+
+    `kind` is said, asked, called, changed (a call that changes something), answered (by a tool) or used (the part of an
+    answer that was mentioned later).
+    """
 
     speaker: str
     day: str
     text: str
     words: tuple[int, ...]
     strong: frozenset[int]
-    """The words among them that are names, or have digits."""
+    """The words that are names or have digits."""
     numbers: tuple[str, ...]
     kind: str = "said"
     is_open: bool = False
-    """The last question, or the very first request: what it is all about."""
+    """True for the last question and the very first request, which set the topic."""
     cue: str = ""
     size_bytes: int = 0
 
 
 def numbers_in(text: str) -> Work[tuple[str, ...]]:
-    """What `_NUMBER.findall` finds, each once; that alone would look at each letter of a long word 64 times."""
+    """Return the distinct numbers in a text. `_NUMBER.findall` would scan each letter of a long word 64 times."""
     numbers: dict[str, None] = {}
-    at = found_count = 0
+    at = numbers_count = 0
     while digit := _DIGIT.search(text, at):
-        found = _NUMBER.search(text, max(at, digit.start() - _BEFORE_CHARS)) or digit
-        numbers[found.group()] = None
-        at = found.end()
-        found_count += 1
-        if found_count % _PIECE_NUMBERS == 0:
+        match = _NUMBER.search(text, max(at, digit.start() - _BEFORE_CHARS)) or digit
+        numbers[match.group()] = None
+        at = match.end()
+        numbers_count += 1
+        if numbers_count % _PIECE_NUMBERS == 0:
             yield
     return tuple(numbers)
 
 
 def names_in(text: str) -> list[str]:
-    """Words with a capital letter that do not begin a sentence."""
+    """Return the capitalised words that do not begin a sentence."""
     return [name for name in _NAME.findall(text) if name[0].isupper()]
 
 
-class _Read(NamedTuple):
-    """What can be told from the text of a line alone."""
+class _Features(NamedTuple):
+    """The features of a line that depend on its text alone."""
 
     words: tuple[int, ...]
     strong: frozenset[int]
@@ -96,9 +99,9 @@ class _Read(NamedTuple):
     size_bytes: int
 
 
-# What a summary keeps is read again with each that takes it in.
+# Each later summary reads the lines of the earlier ones again.
 @lru_cache(maxsize=4_096)
-def _read(shown: str) -> _Read:
+def _features_of(shown: str) -> _Features:
     words: dict[int, None] = {}
     strong = set()
     for stem in stems(shown):
@@ -108,20 +111,20 @@ def _read(shown: str) -> _Read:
             strong.add(word)
     for name in names_in(shown):
         strong.update(map(hash_of, stems(name)))
-    return _Read(tuple(words), frozenset(strong & words.keys()), cue_of(shown), len(shown.encode()))
+    return _Features(tuple(words), frozenset(strong & words.keys()), cue_of(shown), len(shown.encode()))
 
 
 def _line(speaker: str, day: str, text: str, kind: str = "said", *, is_open: bool = False) -> Work[Line]:
-    shown = shortened(text, SENTENCE_BYTES if kind in ("said", "called", "changed") else _RESULT_LINE_BYTES)
+    shown = shorten(text, SENTENCE_BYTES if kind in ("said", "called", "changed") else _RESULT_LINE_BYTES)
     numbers = (yield from numbers_in(text)) if _DIGIT.search(text) else ()
-    if kind == "said" and asks(shown):
+    if kind == "said" and is_question(shown):
         kind = "asked"
-    read = _read(shown)
-    return Line(speaker, day, shown, read.words, read.strong, numbers, kind, is_open, read.cue, read.size_bytes)
+    words, strong, cue, size_bytes = _features_of(shown)
+    return Line(speaker, day, shown, words, strong, numbers, kind, is_open, cue, size_bytes)
 
 
-def asks(text: str) -> bool:
-    """Whether nothing but signs stands behind a question mark."""
+def is_question(text: str) -> bool:
+    """True if only signs follow the last question mark."""
     for char in reversed(text[-SENTENCE_BYTES:]):
         if char in _QUESTION_MARKS:
             return True
@@ -130,14 +133,15 @@ def asks(text: str) -> bool:
     return False
 
 
-def sentences(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a text."""
     held: list[str] = []
-    for found in _SENTENCE.split(text):
-        words = (found or "").split()
+    for part in _SENTENCE.split(text):
+        words = (part or "").split()
         if not words:
             continue
         held += words
-        # "5." opens a point of a list.
+        # A part such as "5." is the number of a list item and belongs to the next part.
         if _WORD.search(" ".join(words)):
             yield " ".join(held)
             held = []
@@ -146,7 +150,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def speaker_of(message: Message) -> str:
-    """The name of who says it, else the role. A name that is a role stands behind the real one."""
+    """Return the speaker's name, or the role without a name. A name that is a role follows the real role."""
     payload = message.to_openai()
     role, name = one_line(payload.get("role")) or "message", one_line(payload.get("name")).replace(":", "")
     if name.casefold() in _TAKEN:
@@ -155,16 +159,16 @@ def speaker_of(message: Message) -> str:
 
 
 def lines_of_summary(previous: str) -> Work[list[Line]]:
-    """The lines of a summary as `composed` wrote it, or of any other text."""
+    """Return the lines of an earlier extractive summary, or of any other text."""
     lines = []
     speaker = day = ""
     for at, text in enumerate(previous.splitlines()):
         if at % PIECE_LINES == 0:
             yield
-        if found := _DAY.fullmatch(text):
-            day, speaker = found[1], ""
+        if match := _DAY.fullmatch(text):
+            day, speaker = match[1], ""
         elif text.startswith(MENTIONED):
-            # Numbers without a sentence: worth no line, but a place in the list again.
+            # Numbers without a sentence are worth no line, but stay in the list.
             numbers = yield from numbers_in(text.removeprefix(MENTIONED))
             lines.append(Line("", "", "", (), frozenset(), numbers))
         elif not text.strip():
@@ -175,21 +179,21 @@ def lines_of_summary(previous: str) -> Work[list[Line]]:
                 speaker = named[1] if named else ""
                 text = text[named.end() :] if named else text
             fits = len(text.encode()) <= SENTENCE_BYTES
-            for sentence in filter(None, [text.strip()] if fits else sentences(text)):
+            for sentence in filter(None, [text.strip()] if fits else split_sentences(text)):
                 line = yield from _line(speaker, day, sentence, _kind_of(sentence))
                 lines.append(line)
     return lines
 
 
 def _kind_of(text: str) -> str:
-    """The kind of a line that was kept before."""
+    """Return the kind of a line from an earlier summary."""
     if text.startswith("called "):
         return "called" if _LOOKS.match(text, len("called ")) else "changed"
     return "said"
 
 
 def lines_of(messages: Sequence[Message]) -> Work[list[Line]]:
-    """The lines of messages."""
+    """Return the lines of messages."""
     share = min(max(_READ_BYTES // max(len(messages), 1), 200), _MESSAGE_BYTES)
     lines_share = max(_LINES_COUNT // max(len(messages), 1), 1)
     last_asked = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
@@ -201,24 +205,24 @@ def lines_of(messages: Sequence[Message]) -> Work[list[Line]]:
         who, day = speaker_of(message), day_of(message)
         for kind, text in pieces(message, share):
             if kind == "text":
-                for sentence in ends(list(sentences(shortened(text, share))), lines_share):
+                for sentence in keep_ends(list(split_sentences(shorten(text, share))), lines_share):
                     line = yield from _line(who, day, sentence, is_open=at == last_asked or message.seq == 1)
                     lines.append(line)
                     last_said.update(dict.fromkeys(line.words, at))
             elif kind == "result":
-                results.append((len(lines), at, " ".join(shortened(text, _RESULT_BYTES).split())))
+                results.append((len(lines), at, " ".join(shorten(text, _RESULT_BYTES).split())))
                 lines.append((yield from _line(who, day, results[-1][2], "answered")))
             elif kind == "call":
                 lines.append((yield from _line(who, day, f"called {text}", _kind_of(f"called {text}"))))
             else:
                 lines.append((yield from _line(who, day, text, "answered")))
     for place, at, text in results:
-        lines[place] = yield from _used(lines[place], at, text, last_said)
+        lines[place] = yield from _keep_used(lines[place], at, text, last_said)
     return lines
 
 
-def _used(line: Line, at: int, text: str, last_said: dict[int, int]) -> Work[Line]:
-    """A tool's answer, cut to the fields with a number or a long word that somebody said later; whole if none has."""
+def _keep_used(line: Line, at: int, text: str, last_said: dict[int, int]) -> Work[Line]:
+    """Cut a tool's answer to the fields whose numbers or long words a later message repeats; without any, keep it."""
     used = []
     for field in _FIELDS.split(text):
         shown = field.replace('"', "").strip()
@@ -229,5 +233,5 @@ def _used(line: Line, at: int, text: str, last_said: dict[int, int]) -> Work[Lin
             break
     if not used:
         return line
-    found = yield from _line(line.speaker, line.day, ", ".join(used), "used")
-    return replace(found, numbers=line.numbers)
+    cut = yield from _line(line.speaker, line.day, ", ".join(used), "used")
+    return replace(cut, numbers=line.numbers)

@@ -1,4 +1,4 @@
-"""The words of a text in any language, cut to their stems, so that what is asked finds what was said. No I/O."""
+"""Stem the words of a text in any language, so that a question matches other forms of its words. No I/O."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 LONGEST_WORD_CHARS = 64
-"""What of a longer word is looked at: what a word costs has a bound."""
+"""Characters to read of a longer word, which bounds the cost of a word."""
 
 _SHORTEST_STEM_CHARS = 3
-# Marks that are no letters to `re` though words go on behind them, and the blocks of scripts that are full of them.
+# Marks that `re` does not count as letters although words continue after them, and script blocks full of such marks.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u0711\u0730-\u074a\u07a6-\u07b0\u0900-\u0963\u0966-\u0df3\u1037-\u103e\u200c\u200d\u3099\u309a"
 )
-# Thai to Tibetan, Burmese, Khmer, kana, Han; and Hangul, where what stands behind a word is written into it.
+# Thai to Tibetan, Burmese, Khmer, kana, Han; and Hangul, where particles are written into the word.
 _WITHOUT_SPACES = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ebd\u0ec0-\u0ecd\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u109f"
     "\u1780-\u17d3\u3005-\u3007\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
 )
-# One class repeated, nothing else: no text makes these look twice at a letter.
+# Each pattern repeats a single class, so no text makes it scan a letter twice.
 _WORD = re.compile(f"[\\w{_MARKS}{_WITHOUT_SPACES}]+")
 _RUN = re.compile(f"[{_WITHOUT_SPACES}]+|[^{_WITHOUT_SPACES}]+")
-# Said with the letter or not at all: accents, points of Hebrew and Arabic, the long stroke, joiners.
+# Marks that stemming drops: accents, points of Hebrew and Arabic, the long stroke, joiners.
 _UNSAID = dict.fromkeys(
     [
         *range(0x300, 0x370),
@@ -39,12 +39,12 @@ _UNSAID = dict.fromkeys(
     ]
 )
 _VOWEL = re.compile("[aeiouy]")
-# Of English and its neighbours. What is left need not be a word: it only has to be the same for all forms of one.
+# Endings of English and its neighbours. A stem need not be a word; it only has to be equal for all forms of a word.
 _LATIN_ENDINGS = (
     *("amente", "iendo", "ingly", "ungen", "ment", "ness", "ando", "edly", "ing", "ion", "ung", "ado", "ada"),
     *("ido", "ida", "ed", "er", "en", "em", "ly", "ar", "ir"),
 )
-# Of Cyrillic without its accents: и for й.
+# Endings without accents: Cyrillic has и for й.
 _ENDINGS = {
     "cyrillic": (
         *("иями", "ями", "ами", "ого", "его", "ому", "ему", "ыми", "ими", "ает", "ают", "ешь", "ете", "ала", "али"),
@@ -68,13 +68,13 @@ _ARTICLES = ("وال", "بال", "كال", "فال", "ال")
 
 
 def stems(text: str) -> Iterator[str]:
-    """The stems of a text's words in their order: without case and accents, and without the endings of its script.
+    """Yield the stems of a text's words in order: without case, accents and the endings of their script.
 
-    If words stand without spaces, it gives each two letters that stand together. A letter of a to z alone is none.
-    Takes time that grows with the text and no faster, whatever the text is.
+    A script without spaces yields every pair of adjacent letters. A single letter from a to z yields nothing. The time
+    is linear in the length of any text.
     """
-    for found in _WORD.finditer(text.replace("_", " ")):
-        word = found.group()
+    for match in _WORD.finditer(text.replace("_", " ")):
+        word = match.group()
         if word.isascii():
             if len(word) > 1 or word.isdigit():
                 yield _latin(word[:LONGEST_WORD_CHARS].lower())
@@ -96,7 +96,7 @@ def _is_without_spaces(char: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
-    # Put into one form word by word: over a whole text, marks in the wrong order would cost the square of their number.
+    # Normalise word by word: over a whole text, marks in the wrong order would take quadratic time.
     plain = unicodedata.normalize("NFKD", word).translate(_UNSAID).casefold()
     if not plain or plain.isascii():
         return _latin(plain) if len(plain) > 1 or plain.isdigit() else ""
@@ -104,10 +104,10 @@ def _stem(word: str) -> str:
     if script == "arabic":
         article = next((article for article in _ARTICLES if plain.startswith(article)), "")
         plain = plain[len(article) :] if len(plain) - len(article) >= _SHORTEST_STEM_CHARS else plain
-    return _without(plain, _ENDINGS.get(script or "", ()))
+    return _strip_ending(plain, _ENDINGS.get(script or "", ()))
 
 
-def _without(word: str, endings: tuple[str, ...], shortest_chars: int = _SHORTEST_STEM_CHARS) -> str:
+def _strip_ending(word: str, endings: tuple[str, ...], shortest_chars: int = _SHORTEST_STEM_CHARS) -> str:
     for ending in endings:
         if word.endswith(ending) and len(word) - len(ending) >= shortest_chars:
             return word[: -len(ending)]
@@ -122,7 +122,7 @@ def _latin(word: str) -> str:
         return word[:-3] + "y"
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
-    cut = _without(word, _LATIN_ENDINGS)
+    cut = _strip_ending(word, _LATIN_ENDINGS)
     if _VOWEL.search(cut):
         word = cut
     if word[-1] in "eao" and len(word) > _SHORTEST_STEM_CHARS:

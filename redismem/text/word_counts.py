@@ -1,4 +1,4 @@
-"""How often each word of a session is said: a bounded sketch, so that rare means rare in the whole session. No I/O."""
+"""A bounded sketch of a session's word counts, so that a rare word is rare in the whole session. No I/O."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from redismem.messages.message import Message
-from redismem.text.plain import pieces, shortened
+from redismem.text.plain import pieces, shorten
 from redismem.text.stems import stems
 
 MOST_WORDS = 768
-"""Words that a sketch knows. Those it does not know are rare."""
+"""The most words a sketch counts. A word outside it is rare."""
 # A count is one byte, and no word can be in more messages than there are.
 _MOST_MESSAGES = 255
 _HEAD = b"\x01"
@@ -21,19 +21,19 @@ _HEAD = b"\x01"
 _WIDE = 255
 _MESSAGE_WORDS = 256
 _MESSAGE_BYTES = 16_000
-# Bytes that are read before others get a turn: a fraction of a millisecond.
+# Bytes to read before other tasks get a turn: a fraction of a millisecond.
 _PIECE_BYTES = 4_000
 
 
 def hash_of(stem: str) -> int:
-    """What a sketch knows a word by: 16 bits, the same in every process."""
+    """Return the 16-bit hash of a word in sketches, equal in every process."""
     return zlib.crc32(stem.encode("utf-8", "surrogatepass")) & 0xFFFF
 
 
 class Sketch:
-    """In how many messages a word was said, of those that were summarised; what is long ago counts less and less.
+    """The number of summarised messages that hold each word. Old counts fade.
 
-    When it has seen too many messages, or too many words, all its counts are halved: words said once are forgotten.
+    Above a limit of messages or words, all counts are halved, which forgets the words that occurred once.
     """
 
     __slots__ = ("_counts", "_messages_count", "_rarity")
@@ -44,7 +44,7 @@ class Sketch:
         self._rarity: dict[int, float] = {}
 
     def add(self, hashes: Iterable[int]) -> None:
-        """Counts the words of one message."""
+        """Count the words of one message."""
         self._messages_count += 1
         for word in dict.fromkeys(hashes):
             self._counts[word] = self._counts.get(word, 0) + 1
@@ -54,19 +54,19 @@ class Sketch:
         self._rarity.clear()
 
     def rarity(self, word: int) -> float:
-        """From 0, in every message, to 1, in none that the sketch remembers."""
+        """Return the rarity of a word, from 0 (in every message) to 1 (in no counted message)."""
         count = self._counts.get(word, 0)
-        known = self._rarity.get(count)
-        if known is None:
+        rarity = self._rarity.get(count)
+        if rarity is None:
             whole = 2 * (self._messages_count + 1)
-            known = self._rarity[count] = max(0.0, math.log(whole / (2 * count + 1)) / math.log(whole))
-        return known
+            rarity = self._rarity[count] = max(0.0, math.log(whole / (2 * count + 1)) / math.log(whole))
+        return rarity
 
     def copy(self) -> Sketch:
         return Sketch(self._messages_count, dict(self._counts))
 
     def pack(self) -> bytes:
-        """The sketch as it is stored: the counts, then how far each word is from the one before, compressed."""
+        """Return the stored form: the counts, then the distance of each word from the previous one, compressed."""
         words = sorted(self._counts)
         gaps = bytearray()
         for word, before in zip(words, [-1, *words], strict=False):
@@ -77,38 +77,38 @@ class Sketch:
 
     @classmethod
     def unpack(cls, packed: bytes | None) -> Sketch:
-        """What `pack` gave; an empty sketch for anything else: no session is unusable for what only weighs words."""
+        """Read the output of `pack`. Anything else gives an empty sketch, since a sketch only weighs words."""
         if not packed or len(packed) < 2 or packed[:1] != _HEAD:
             return cls()
         try:
             counts, _, gaps = zlib.decompressobj().decompress(packed[2:], 4 * MOST_WORDS + 1).partition(b"\0")
             places = iter(gaps)
-            found: dict[int, int] = {}
+            by_word: dict[int, int] = {}
             word = -1
             for count in counts:
                 gap = next(places)
                 word += 1 + (gap if gap < _WIDE else next(places) * 256 + next(places))
-                found[word] = count
+                by_word[word] = count
         except (zlib.error, StopIteration):
             return cls()
-        return cls(packed[1], found) if word <= 0xFFFF and next(places, None) is None else cls()
+        return cls(packed[1], by_word) if word <= 0xFFFF and next(places, None) is None else cls()
 
 
 def words_of(text: str) -> list[int]:
-    """The words of a message, as a sketch counts them: of very many the first."""
+    """Return the words of a message for a sketch; only the first ones of a long text."""
     return list(dict.fromkeys(map(hash_of, islice(stems(text), 4 * _MESSAGE_WORDS))))[:_MESSAGE_WORDS]
 
 
-async def learned(sketch: Sketch, messages: Sequence[Message], read_bytes: int = 400_000) -> Sketch:
-    """A sketch that knows these messages as well. It stops after each small piece, so that others get a turn."""
-    known = sketch.copy()
+async def learn_messages(sketch: Sketch, messages: Sequence[Message], read_bytes: int = 400_000) -> Sketch:
+    """Return a copy of the sketch that also counts these messages. Yields to other tasks after each small piece."""
+    learned = sketch.copy()
     share = min(max(read_bytes // max(len(messages), 1), 200), _MESSAGE_BYTES)
     read = 0
     for message in messages:
-        text = " ".join(shortened(text, share) for kind, text in pieces(message, share) if kind != "part")
-        known.add(words_of(text[:share]))
+        text = " ".join(shorten(text, share) for kind, text in pieces(message, share) if kind != "part")
+        learned.add(words_of(text[:share]))
         read += len(text) + 100
         if read > _PIECE_BYTES:
             read = 0
             await asyncio.sleep(0)
-    return known
+    return learned

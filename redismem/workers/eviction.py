@@ -6,7 +6,7 @@ import asyncio
 import logging
 from functools import partial
 
-from redismem.concurrency.callbacks import awaited_within
+from redismem.concurrency.callbacks import run_callback_within
 from redismem.errors import RedismemError
 from redismem.events import Op, facts
 from redismem.info import SessionEntry
@@ -237,7 +237,7 @@ class Eviction:
             context.messages = [message for message in messages if not message.pinned]
         lease_s = self._store.settings.lease_s
         late = RedismemError(f"on_evict did not end within {lease_s:g} s")
-        await awaited_within(lease_s, late, partial(self._on_evict, session_id, context))
+        await run_callback_within(lease_s, late, partial(self._on_evict, session_id, context))
         return await self._store.run(calls.evict(transcript))
 
     async def sweep(self) -> tuple[int, int]:

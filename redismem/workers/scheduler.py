@@ -16,7 +16,7 @@ from typing import Any
 from apscheduler.job import Job
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from redismem.concurrency.callbacks import awaited
+from redismem.concurrency.callbacks import run_callback
 from redismem.context import Receipt
 from redismem.errors import RedismemError
 from redismem.events import facts
@@ -174,7 +174,7 @@ class Scheduler:
         if self._stopping or self._store.is_away:  # the store itself probes Redis until it is back
             return
         try:
-            await awaited(drain)
+            await run_callback(drain)
         except Exception as error:  # the state is in Redis: the next tick continues from there
             log_failure("a drain stopped early", error, facts(op="drain"))
             if work is not None:

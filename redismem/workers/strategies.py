@@ -23,7 +23,7 @@ from redismem.models import ChatModel, Draft, Summarizer, open_extractive, open_
 from redismem.models.extractive.summarizer import Extractive
 from redismem.protocol.queue.calls import Job
 from redismem.settings.settings import Settings
-from redismem.text.word_counts import Sketch, learned
+from redismem.text.word_counts import Sketch, learn_messages
 
 log = logging.getLogger("redismem.worker")
 
@@ -145,7 +145,7 @@ def pack_sketch(job: Job, sketch: Sketch | None, covered: Sequence[Message]) -> 
 
 async def update_sketch(strategy: Strategy, stored: bytes | None, covered: Sequence[Message]) -> Sketch | None:
     """Return the session's word counts, including these messages; None if the strategy does not use them."""
-    return await learned(Sketch.unpack(stored), covered) if isinstance(strategy, Summarize) else None
+    return await learn_messages(Sketch.unpack(stored), covered) if isinstance(strategy, Summarize) else None
 
 
 def from_settings(settings: Settings) -> Strategy | None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from redismem.concurrency.callbacks import awaited_within
+from redismem.concurrency.callbacks import run_callback_within
 from redismem.context import Summary
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
 from redismem.events import facts, unquoted
@@ -112,7 +112,7 @@ class SummaryWriter:
         late = _failure(f"no summary within {settings.summary_timeout_s:g} s")
         renewal = asyncio.create_task(self._renew(calls, job, time.monotonic()))
         try:
-            draft = await awaited_within(settings.summary_timeout_s, late, write)
+            draft = await run_callback_within(settings.summary_timeout_s, late, write)
         finally:
             renewal.cancel()
         return None if draft is DROPPED else _summary(job, covered, folded, draft, settings.max_summary_bytes)

@@ -263,9 +263,9 @@ def test_latency() -> None:
 
 
 def test_a_session_that_expired_between_two_looks_is_no_fault() -> None:
-    assert Sampled("a", -2, -2, 0).wrong == ""
-    assert Sampled("a", 5, -2, 0).wrong == ""
-    assert Sampled("a", 5, -2, 3).wrong != ""
+    assert Sampled("a", -2, -2, 0).fault == ""
+    assert Sampled("a", 5, -2, 0).fault == ""
+    assert Sampled("a", 5, -2, 3).fault != ""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Work beside the calls: one piece at a time, begun anew where an event loop has ended it."""
+"""Background work: one piece at a time, restarted when its event loop has ended it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redismem.concurrency.background import LoopBackground, Ongoing
 
 
 class Begun:
-    """Work that pauses until it is woken, and knows how often it was begun and has gone on."""
+    """Work that pauses until it is woken, and counts its starts and wake-ups."""
 
     def __init__(self) -> None:
         self.background = LoopBackground()
@@ -20,7 +20,7 @@ class Begun:
 
     async def work(self) -> None:
         self.begun_count += 1
-        while not self.ongoing.is_over(lambda: self.woken_count > 0):
+        while not self.ongoing.end_if(lambda: self.woken_count > 0):
             await self.background.pause(60)
             self.woken_count += 1
 
@@ -34,7 +34,7 @@ def begun() -> Begun:
     return Begun()
 
 
-async def test_it_is_begun_once_and_again_when_it_has_ended(begun: Begun) -> None:
+async def test_work_starts_once_and_again_after_its_end(begun: Begun) -> None:
     for _ in range(3):
         await begun.start()
     assert begun.begun_count == 1
@@ -45,14 +45,14 @@ async def test_it_is_begun_once_and_again_when_it_has_ended(begun: Begun) -> Non
     assert begun.begun_count == 2
 
 
-def test_what_ends_with_its_event_loop_is_begun_anew_in_the_next(begun: Begun) -> None:
+def test_work_that_ends_with_its_event_loop_starts_again_in_the_next(begun: Begun) -> None:
     for number in range(1, 4):
         asyncio.run(begun.start())
         assert begun.begun_count == number
         assert begun.ongoing.is_cut_off
 
 
-def test_so_is_what_ends_before_its_first_step(begun: Begun) -> None:
+def test_work_cancelled_before_its_first_step_starts_again(begun: Begun) -> None:
     async def start() -> None:
         begun.ongoing.start()
         task = begun.background._task
@@ -66,7 +66,7 @@ def test_so_is_what_ends_before_its_first_step(begun: Begun) -> None:
     assert begun.ongoing.is_cut_off
 
 
-def test_so_is_what_a_closed_event_loop_never_ended(begun: Begun, caplog: pytest.LogCaptureFixture) -> None:
+def test_work_that_a_closed_event_loop_never_ended_starts_again(begun: Begun, caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.new_event_loop()
     loop.run_until_complete(begun.start())
     left: Any = begun.background._task
@@ -77,7 +77,7 @@ def test_so_is_what_a_closed_event_loop_never_ended(begun: Begun, caplog: pytest
         await begun.start()
         assert begun.begun_count == 2
         assert begun.ongoing.is_cut_off
-        left.get_coro().close()  # as when it is collected, which ends nothing but itself
+        left.get_coro().close()  # as garbage collection does; it must end only this coroutine
         await begun.start()
         assert begun.begun_count == 2
         begun.background.wake()

@@ -120,7 +120,7 @@ def redismem_store(memory: Any) -> Any:
         session_calls = staticmethod(store.session_calls)
 
         async def run(self, call: Any) -> Any:
-            return finished.finished(store.run(call))
+            return finished.run_without_loop(store.run(call))
 
     return Stepped()
 

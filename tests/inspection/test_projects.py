@@ -105,16 +105,16 @@ async def half_a_link(raw: Any, keys: Any, ids: dict[str, str]) -> None:
 
 DAMAGE: list[tuple[Callable[[Any, Any, dict[str, str]], Awaitable[None]], str, str]] = [
     (drop_an_index_entry, "P2", "is missing in the index d:open"),
-    (add_an_index_entry, "P2", "is in the index d:open, and does not belong there"),
-    (move_in_an_index, "P2", "has another place in the index t:all"),
+    (add_an_index_entry, "P2", "is in the index d:open, but does not belong there"),
+    (move_in_an_index, "P2", "has a wrong place in the index t:all"),
     (leave_a_word, "P2", "a word is in the index t:words"),
     (lose_a_version, "P1", "versions are stored, expected"),
-    (swap_versions, "P1", "is not what its versions make of it"),
+    (swap_versions, "P1", "differs from its versions"),
     (break_a_body, "P1", "cannot be decoded"),
     (add_a_foreign_field, "P1", "is no id of an item"),
     (lose_an_item, "P2", "does not belong there"),
-    (take_a_name, "P4", "does not find it"),
-    (add_a_name, "P4", "does not have finds it"),
+    (take_a_name, "P4", "does not lead to it"),
+    (add_a_name, "P4", "which does not have it"),
     (half_a_link, "P3", "does not name it in"),
 ]
 

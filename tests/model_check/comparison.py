@@ -51,7 +51,7 @@ class Seen:
 def reading(keys: Keys) -> Call[Seen]:
     """Reads the shard in one transaction."""
     (shard,) = keys.shards()
-    sessions = check.together([check.stored(keys.session(name)) for name in NAMES])
+    sessions = check.join([check.read_stored(keys.session(name)) for name in NAMES])
     commands: tuple[Command, ...] = (
         *sessions.commands,
         *(("HGETALL", keys.session(name).originals) for name in NAMES),

@@ -13,7 +13,7 @@ from support.cluster_servers import ON_DEMAND, ClusterNode, ClusterServers
 from support.failing_over import Writers, check_texts
 
 from redismem import Settings, StoreUnavailable, WrongShards
-from redismem.concurrency.finished import finished
+from redismem.concurrency.finished import run_without_loop
 from redismem.inspection.check import check
 from redismem.protocol.queue import calls as queue_calls
 
@@ -265,4 +265,4 @@ async def test_calls_that_any_node_can_take_go_to_one_that_answers(
         await unavailable(caller.count())
         oldest = queue_calls.due_sessions(caller.store.keys.shards(), 0, 1)
         found = caller.store.run(oldest)
-        assert (await asyncio.to_thread(finished, found) if kind == "blocking" else await found) == []
+        assert (await asyncio.to_thread(run_without_loop, found) if kind == "blocking" else await found) == []

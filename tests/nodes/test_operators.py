@@ -8,7 +8,7 @@ import pytest
 from support.callers import calling, on_each
 from support.cluster_servers import ClusterServers
 
-from redismem.concurrency.finished import finished
+from redismem.concurrency.finished import run_without_loop
 from redismem.inspection.doctor import examine
 from redismem.inspection.loading import load_scripts, scripts_count
 from redismem.inspection.servers import drop_keys
@@ -68,7 +68,7 @@ async def test_repeated_deploys_reach_the_current_primary(
 
         async def load() -> int:
             loaded = load_scripts(caller.store)
-            return await (asyncio.to_thread(finished, loaded) if kind == "blocking" else loaded)
+            return await (asyncio.to_thread(run_without_loop, loaded) if kind == "blocking" else loaded)
 
         await load()
         successor = await asyncio.to_thread(cluster_servers.hand_over, first)

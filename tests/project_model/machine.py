@@ -15,7 +15,7 @@ from support.project_clock import BEGIN, ProjectClock
 from project_model.model import Fields, Modelled, alive
 from redismem import InvalidItem, ItemNotFound
 from redismem.blocking import memory
-from redismem.concurrency.finished import finished
+from redismem.concurrency.finished import run_without_loop
 from redismem.inspection.projects import check_projects
 
 _numbers = itertools.count(1)
@@ -46,7 +46,7 @@ class ProjectMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            assert finished(self.violations()) == []
+            assert run_without_loop(self.violations()) == []
         finally:
             self.memory.close()
             self.client.close()

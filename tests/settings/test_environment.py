@@ -44,7 +44,7 @@ def test_from_the_environment_both_fall_back(
     made = Settings()
     assert (made.threshold, made.max_window_count) == expected
     told = [record.getMessage() for record in caplog.records]
-    assert all(any(f"REDISMEM_{name} is not usable" in text for text in told) for name in warned)
+    assert all(any(f"REDISMEM_{name} is invalid" in text for text in told) for name in warned)
     assert bool(told) == bool(warned)
 
 

@@ -238,7 +238,7 @@ def test_what_cannot_be_read_removes_nothing(
     made = Settings()
     assert getattr(made, name) == KEEPING[name]
     (error,) = warnings_of(caplog)
-    assert error.startswith(f"REDISMEM_{name.upper()} is not usable")
+    assert error.startswith(f"REDISMEM_{name.upper()} is invalid")
     assert "until it is, nothing is removed" in error
 
 
@@ -249,9 +249,9 @@ def test_a_variable_that_no_setting_has_is_warned_of_with_the_nearest(
         monkeypatch.setenv(name, "1")
     assert Settings() == DEFAULTS
     assert warnings_of(caplog) == [
-        "REDISMEM_MAX_SESSION is no setting; did you mean REDISMEM_MAX_SESSIONS?",
-        "REDISMEM_QQQQQQ is no setting",
-        "REDISMEM_TRESHOLD is no setting; did you mean REDISMEM_THRESHOLD?",
+        "REDISMEM_MAX_SESSION is not a setting; did you mean REDISMEM_MAX_SESSIONS?",
+        "REDISMEM_QQQQQQ is not a setting",
+        "REDISMEM_TRESHOLD is not a setting; did you mean REDISMEM_THRESHOLD?",
     ]
 
 

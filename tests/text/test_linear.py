@@ -24,9 +24,18 @@ from redismem.models.extractive.summarizer import Extractive
 from redismem.models.http_model import split_turns
 from redismem.models.lost_facts import restore_lost_facts
 from redismem.session.paging import narrow
-from redismem.text.plain import cleaned, one_line, pieces, quoted, rendered, shortened, speaker, steps
+from redismem.text.plain import (
+    clean_text,
+    escape_tags,
+    one_line,
+    pieces,
+    render_message,
+    shorten,
+    speaker,
+    split_transcript,
+)
 from redismem.text.stems import stems
-from redismem.text.word_counts import Sketch, learned
+from redismem.text.word_counts import Sketch, learn_messages
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 LONG = 1_000
@@ -144,18 +153,18 @@ def finished(coroutine: Coroutine[Any, Any, object]) -> None:
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "cleaned": cleaned,
-    "quoted": quoted,
-    "shortened": lambda text: shortened(text, 300),
+    "clean_text": clean_text,
+    "escape_tags": escape_tags,
+    "shorten": lambda text: shorten(text, 300),
     "one_line": one_line,
     "speaker": lambda text: speaker(Message(text, name=text)),
     "pieces": lambda text: list(pieces(Message("assistant", text, tool_calls=[{"function": {"arguments": text}}]))),
-    "rendered": lambda text: rendered(Message("user", text), 1 << 30),
-    "rendered result": lambda text: rendered(Message("tool", {"a": [text]}, tool_call_id="c"), 1 << 30),  # type: ignore[arg-type]
-    "steps": lambda text: list(steps([Message("user", text)] * 4, 60_000)),
+    "render_message": lambda text: render_message(Message("user", text), 1 << 30),
+    "render_message result": lambda text: render_message(Message("tool", {"a": [text]}, tool_call_id="c"), 1 << 30),  # type: ignore[arg-type]
+    "split_transcript": lambda text: list(split_transcript([Message("user", text)] * 4, 60_000)),
     "split_turns": lambda text: split_turns([{"role": "user", "content": text}] * 4),
     "extractive": extracted,
-    "learned": lambda text: finished(learned(Sketch(), [Message("user", text)] * 4)),
+    "learn_messages": lambda text: finished(learn_messages(Sketch(), [Message("user", text)] * 4)),
     "restore_lost_facts": lambda text: finished(restore_lost_facts(text, [Message("user", text)] * 2, text, 300)),
     "extractive, previous": lambda text: extracted("", "x" + text),
     "Summary.to_openai": lambda text: summary(text).to_openai(),
@@ -280,13 +289,13 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "cut_after, with orphans": lambda messages: cut_after(messages, 1, keeps_orphans=True),
     "open_calls": lambda messages: open_calls(messages[: len(messages) // 2], messages),
     "extractive": lambda messages: finished(Extractive().summarize(messages, None, 300)),
-    "learned": lambda messages: finished(learned(Sketch(), messages)),
+    "learn_messages": lambda messages: finished(learn_messages(Sketch(), messages)),
     "narrow": lambda messages: narrow(context(*messages), len(messages) // 2, len(messages) - 1, 10**9),
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
     "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),
     "Context.to_gemini": lambda messages: context(*messages).to_gemini(),
     "split_turns": lambda messages: split_turns([message.to_openai() for message in messages]),
-    "steps": lambda messages: list(steps(messages, 10_000)),
+    "split_transcript": lambda messages: list(split_transcript(messages, 10_000)),
 }
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
-from redismem.text.plain import LEFT_OUT, cleaned, rendered, shortened, steps
+from redismem.text.plain import LEFT_OUT, clean_text, render_message, shorten, split_transcript
 
 
 def shown(payload: dict[str, Any], limit_bytes: int = 10_000) -> list[str]:
-    return rendered(Message.from_openai(payload), limit_bytes).split("\n")[1:]
+    return render_message(Message.from_openai(payload), limit_bytes).split("\n")[1:]
 
 
 IMAGE = "data:image/png;base64," + "A" * 5_000
@@ -85,7 +85,7 @@ def test_what_a_message_shows(payload: Any, lines: Any) -> None:
 def test_the_head_names_place_and_speaker() -> None:
     message = Message("user", "x", name="Mei\n[9] system:")
     message.seq = 12
-    assert rendered(message, 1_000) == "[12] user Mei [9] system::\n  x"
+    assert render_message(message, 1_000) == "[12] user Mei [9] system::\n  x"
 
 
 def test_long_results_and_arguments_are_shortened_and_say_so() -> None:
@@ -111,14 +111,14 @@ payloads = st.dictionaries(st.sampled_from(names), values | st.lists(parts, max_
 
 
 def check_shown(payload: Any, limit_bytes: Any) -> None:
-    text = rendered(Message.from_openai(payload), limit_bytes)
+    text = render_message(Message.from_openai(payload), limit_bytes)
     assert len(text.encode()) <= limit_bytes
     head, *lines = text.splitlines()
     assert head.startswith("[0] ")
     # What is left out may begin just behind a newline, or in the head if the limit is as short as that.
     assert all(line.startswith(("  ", LEFT_OUT)) for line in lines)
     assert lines or LEFT_OUT in head
-    assert cleaned(text) == text
+    assert clean_text(text) == text
 
 
 @given(payloads, st.integers(200, 2_000))
@@ -134,7 +134,7 @@ def test_a_message_is_shown_wherever_it_is_cut(limit_bytes: Any) -> None:
 
 @given(st.text(max_size=400), st.integers(60, 500))
 def test_property_shortened_text_fits_and_keeps_both_ends(text: Any, limit_bytes: Any) -> None:
-    short = shortened(text, limit_bytes)
+    short = shorten(text, limit_bytes)
     assert len(short.encode()) <= limit_bytes
     if short != text:
         head, tail = short.split(LEFT_OUT)
@@ -147,7 +147,7 @@ def test_property_steps_hold_every_message_once_in_order_within_the_limit(conten
     messages = [Message("user", content) for content in contents]
     for seq, message in enumerate(messages, 1):
         message.seq = seq
-    found = list(steps(messages, limit_bytes))
+    found = list(split_transcript(messages, limit_bytes))
     assert all(len(step.encode()) <= limit_bytes for step in found)
     heads = [line for step in found for line in step.split("\n") if line.startswith("[")]
     assert heads == [f"[{seq}] user:" for seq in range(1, len(contents) + 1)]

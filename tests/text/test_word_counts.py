@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
-from redismem.text.word_counts import Sketch, hash_of, learned, words_of
+from redismem.text.word_counts import Sketch, hash_of, learn_messages, words_of
 
 hashes = st.integers(0, 0xFFFF)
 MOST_BYTES = 4_096
 
 
 def told(*texts: str, before: Sketch | None = None) -> Sketch:
-    return asyncio.run(learned(before or Sketch(), [Message("user", text) for text in texts]))
+    return asyncio.run(learn_messages(before or Sketch(), [Message("user", text) for text in texts]))
 
 
 def test_what_is_said_often_is_less_rare() -> None:
@@ -34,7 +34,7 @@ def test_a_word_counts_once_a_message_however_often_it_is_in_it() -> None:
 def test_tool_calls_and_results_count_and_another_form_is_the_same_word() -> None:
     call = {"id": "c", "function": {"name": "book", "arguments": '{"place": "Bornholm"}'}}
     messages = [Message("assistant", None, tool_calls=[call]), Message("tool", "two ferries", tool_call_id="c")]
-    sketch = asyncio.run(learned(Sketch(), messages))
+    sketch = asyncio.run(learn_messages(Sketch(), messages))
     assert sketch.rarity(hash_of("bornholm")) == sketch.rarity(hash_of("ferry")) < 1
 
 

@@ -8,7 +8,7 @@ from redismem.cli.demo.expected import Check, Drained, Expected, Played, Turn, s
 from redismem.context import Context
 from redismem.errors import Conflict
 from redismem.inspection.sessions import keys_left
-from redismem.inspection.traffic import counted, warm_up
+from redismem.inspection.traffic import count_trips, warm_up
 from redismem.memory import Memory
 from redismem.workers import strategies
 from redismem.workers.outcomes import SummaryOutcome
@@ -29,7 +29,7 @@ class Playing:
         """Result of each drain, by the number of the turn before it."""
         self.checks: list[Check] = []
         self._memory = memory
-        store, self._counter = counted(memory.store)
+        store, self._counter = count_trips(memory.store)
         self._counted = Memory(store)
         self._expected = Expected(memory.settings.threshold, memory.settings.recent_limit)
 
@@ -104,7 +104,7 @@ class Playing:
 
     async def _check_read_back(self) -> None:
         expected = self._expected.messages
-        other = Memory(counted(self._memory.store)[0]).session(self.session.id)
+        other = Memory(count_trips(self._memory.store)[0]).session(self.session.id)
         stored = [message.to_openai() for message in await other.messages(include_originals=True)]
         outcome = f"{len(stored)} of {len(expected)} messages came back in order and unchanged"
         name = "read through another handle, as in another pod, summarised messages included"

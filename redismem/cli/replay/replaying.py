@@ -19,7 +19,7 @@ from redismem.cli.replay.transcripts import BadLine, Transcript, first_differenc
 from redismem.context import Context
 from redismem.errors import Conflict, RedismemError, StoreUnavailable
 from redismem.inspection.check import check_session
-from redismem.inspection.traffic import counted, warm_up
+from redismem.inspection.traffic import count_trips, warm_up
 from redismem.inspection.weight import stored_bytes
 from redismem.memory import Memory
 from redismem.messages.message import Message
@@ -111,7 +111,7 @@ class Replay:
         """
         try:
             await warm_up(self._store, self._concurrency)
-            counted_store, counter = counted(self._store)
+            counted_store, counter = count_trips(self._store)
             async with Memory(counted_store) as turning:
                 counter.trips = 0
                 start = time.perf_counter()

@@ -16,7 +16,7 @@ from redismem.errors import ModelFailed
 from redismem.messages.message import Message
 from redismem.project.items.schema import DECISION, ENTITY, TASK, Kind, kind_of
 from redismem.project.items.versions import State
-from redismem.text.plain import cleaned, quoted, rendered, shortened
+from redismem.text.plain import clean_text, escape_tags, render_message, shorten
 
 TRANSCRIPT_BYTES = 60_000
 SUMMARIES_BYTES = 20_000
@@ -73,18 +73,18 @@ def user_prompt(messages: Sequence[Message], known: Iterable[tuple[str, str]], s
     """Return the user message, each part quoted between its tags: the known items, the summaries, and the newest
     messages that fit.
     """
-    items = "\n".join(f"{item_id} {quoted(' '.join(title.split()))}" for item_id, title in known)
+    items = "\n".join(f"{item_id} {escape_tags(' '.join(title.split()))}" for item_id, title in known)
     said: deque[str] = deque()
     room = TRANSCRIPT_BYTES
     for message in reversed(messages):
-        text = rendered(message, room)
+        text = render_message(message, room)
         room -= len(text.encode()) + 1
         if room < 0:
             break
         said.appendleft(text)
     parts = [("known_items", items), ("transcript", "\n".join(said))]
     if summaries:
-        before = shortened(quoted(cleaned("\n\n".join(summaries))), SUMMARIES_BYTES)
+        before = shorten(escape_tags(clean_text("\n\n".join(summaries))), SUMMARIES_BYTES)
         parts.insert(1, ("previous_summary", before))
     return "\n".join([*(f"<{tag}>\n{text}\n</{tag}>" for tag, text in parts), "Answer now."])
 

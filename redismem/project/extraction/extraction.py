@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from redismem.concurrency.callbacks import awaited_within
+from redismem.concurrency.callbacks import run_callback_within
 from redismem.errors import (
     Conflict,
     InvalidItem,
@@ -65,7 +65,7 @@ def ask_within_timeout(model: ChatModel, settings: Settings) -> Ask:
     async def ask(messages: list[dict[str, Any]]) -> str:
         late = ModelFailed(f"no answer ask_within_timeout {settings.summary_timeout_s:g} s")
         reply = partial(model.reply, messages, max_tokens=_ANSWER_TOKENS)
-        return await awaited_within(settings.summary_timeout_s, late, reply)
+        return await run_callback_within(settings.summary_timeout_s, late, reply)
 
     return ask
 

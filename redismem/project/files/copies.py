@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from redismem.concurrency.offload import apart
+from redismem.concurrency.offload import run_apart
 from redismem.context import Context, Summary
 from redismem.errors import InvalidItem
 from redismem.messages.decoding import GAP, decode_messages
@@ -120,7 +120,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     if not all(message.pinned for message in earlier):
         kept = [elements.get(seq, gap) for seq in range(earlier[0].seq, copy.first_seq)]
         # In a thread: compressing ten thousand messages takes seconds.
-        originals = await apart(store.transport, partial(encode_fields, earlier[0].seq, kept, epoch))
+        originals = await run_apart(store.transport, partial(encode_fields, earlier[0].seq, kept, epoch))
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)

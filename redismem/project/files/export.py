@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from redismem.concurrency.offload import apart
+from redismem.concurrency.offload import run_apart
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
 from redismem.messages.values import decode_value, pack
 from redismem.project.files import import_ as importing
@@ -67,7 +67,7 @@ async def _entries(items: Items, conversations: Conversations, item_ids: list[st
                     entry |= await transcripts.export_transcript(conversations.session(stored.id))
                 # In a thread if long: ten thousand messages take a fifth of a second.
                 is_long = len(entry.get("messages", ())) > _BATCH_COUNT
-                yield await apart(items.store.transport, partial(text_of_entry, entry), is_much=is_long)
+                yield await run_apart(items.store.transport, partial(text_of_entry, entry), is_much=is_long)
 
 
 def _build_entry(stored: Stored) -> dict[str, Any]:

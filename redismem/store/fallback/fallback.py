@@ -49,7 +49,7 @@ class Fallback:
         self._settings = store.settings
         self._patience_s = min(self._settings.fallback_after_s, self._settings.deadline_s)
         self._begin(background)
-        forks.inherit(self)
+        forks.reset_after_fork(self)
 
     def _begin(self, background: Background) -> None:
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class Fallback:
         self._unclosed = weakref.finalize(self, _log_lost, self._backlog, self._store.keys.namespace)
         self._replay = Replay(self._store, self._backlog, background, self._lock, self._finish_session)
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Start with an empty backlog in a forked process: each process replays only what it accepted itself."""
         self._unclosed.detach()
         self._begin(type(self._background)())

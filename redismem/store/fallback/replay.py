@@ -114,7 +114,7 @@ class Replay:
 
     async def _look_and_replay(self) -> None:
         pause_s, begun_s = _FIRST_PAUSE_S, None
-        while not self._ongoing.is_over(self._is_done):
+        while not self._ongoing.end_if(self._is_done):
             if away := self._store.away_breakers():
                 await self._background.pause(max(_FIRST_PAUSE_S, min(breaker.probe_in_s() for breaker in away)))
                 await self._probe(away)
@@ -147,7 +147,7 @@ class Replay:
 
     async def _probe(self, away: Sequence[Breaker]) -> None:
         probe = partial(self._store.probe, at_once=self._is_hurried)
-        await self._background.each([partial(probe, breaker) for breaker in away])
+        await self._background.run_all([partial(probe, breaker) for breaker in away])
 
     def _reachable(self) -> list[Held]:
         """Return the sessions with entries to replay whose node answers."""
@@ -169,7 +169,7 @@ class Replay:
                 log.error("the replay cannot begin, and is retried: %s: %s", kind, refused.text, extra=known)
             if not (is_away and self._store.is_agreed):
                 return
-        await self._background.each([partial(self._replay_session, held) for held in self._reachable()])
+        await self._background.run_all([partial(self._replay_session, held) for held in self._reachable()])
 
     def _is_due(self, held: Held) -> bool:
         """True if the session may be replayed: it was not cleared, and no clear is under way."""

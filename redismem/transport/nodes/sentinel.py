@@ -14,7 +14,7 @@ from typing import Any
 
 from redis._parsers.helpers import parse_sentinel_master
 
-from redismem.concurrency.finished import finished
+from redismem.concurrency.finished import run_without_loop
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
@@ -168,7 +168,7 @@ class BlockingSentinelLane(BlockingLane):
                 raise
 
     def _find_address(self, until: float) -> Address:
-        address = finished(self._sentinels.primary(max(0.001, min(_ANSWER_S, until - monotonic()))))
+        address = run_without_loop(self._sentinels.primary(max(0.001, min(_ANSWER_S, until - monotonic()))))
         self.place = address.place
         return address
 

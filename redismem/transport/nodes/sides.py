@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
-from redismem.concurrency.finished import finished
+from redismem.concurrency.finished import run_without_loop
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
 from redismem.transport.lane.blocking import BlockingLane
@@ -235,7 +235,7 @@ class ThreadSide:
 
         def one(at: int, work: Work[Any]) -> None:
             try:
-                outcomes.put((at, finished(work())))
+                outcomes.put((at, run_without_loop(work())))
             except BaseException as failure:
                 outcomes.put((at, failure))
 
@@ -261,7 +261,7 @@ class ThreadSide:
     def run_in_background(self, work: Work[None]) -> None:
         """Run the work in the background, unless some work runs there already or the system has no thread."""
         if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=lambda: finished(work()), name="redismem-nodes", daemon=True)
+            thread = threading.Thread(target=lambda: run_without_loop(work()), name="redismem-nodes", daemon=True)
             with contextlib.suppress(RuntimeError):  # the next call tries again
                 thread.start()
                 self._thread = thread

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from redismem.concurrency.callbacks import awaited
+from redismem.concurrency.callbacks import run_callback
 from redismem.context import Context
 from redismem.errors import ModelFailed, NotAllowed, RedismemError, StoreUnavailable, TooLarge
 from redismem.events import facts, unquoted
@@ -194,7 +194,7 @@ class Chat:
                 await asyncio.sleep(0)
         else:
             try:
-                await awaited(partial(self._stream, self.model, turn, self._prompt(context, step)))
+                await run_callback(partial(self._stream, self.model, turn, self._prompt(context, step)))
             except Exception as error:  # a model of the caller's own may raise anything
                 turn.stop_reason = turn.stop_reason or "the model failed"
                 failure = "The model broke off" if turn.text else "The model did not answer"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redismem.messages.message import Message
 from redismem.models.extractive.summarizer import Extractive
-from redismem.text.word_counts import Sketch, learned
+from redismem.text.word_counts import Sketch, learn_messages
 
 PHRASES = (
     "That sounds so good, I am happy for you!",
@@ -31,7 +31,7 @@ def summarized(messages: list[Message], total: int, batch: int = 5) -> str:
     model, sketch, text = Extractive(), Sketch(), ""
     for at in range(0, len(messages), batch):
         covered = messages[at : at + batch]
-        sketch = asyncio.run(learned(sketch, covered))
+        sketch = asyncio.run(learn_messages(sketch, covered))
         text = asyncio.run(model.summarize(covered, text or None, total, sketch)).text
         assert len(text.encode()) <= total * 4
     return text

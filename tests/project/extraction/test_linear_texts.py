@@ -10,7 +10,7 @@ import pytest
 from text.test_linear import LONG, SHAPES, check_growth
 
 from redismem import RedismemError
-from redismem.concurrency.finished import finished
+from redismem.concurrency.finished import run_without_loop
 from redismem.project.background import ProjectContext, Summary
 from redismem.project.extraction.answer import parse_answer, user_prompt
 from redismem.project.files.export import _parse_files
@@ -66,7 +66,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "an answer": lambda text: parse_answer(text, ()),
     "an answer between fences": lambda text: parse_answer(f"```json {text}```", ()),
     "a question": lambda text: user_prompt([], [("t-1", text)]),
-    "an import": lambda text: finished(_parse_files({"tasks.json": text}, 1 << 20, _at_once)),
+    "an import": lambda text: run_without_loop(_parse_files({"tasks.json": text}, 1 << 20, _at_once)),
 }
 
 

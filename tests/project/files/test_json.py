@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import texts, values
 
-from redismem.concurrency.finished import finished
+from redismem.concurrency.finished import run_without_loop
 from redismem.errors import InvalidItem
 from redismem.project.files.json import entries_of, text_of, text_of_entry
 
@@ -24,7 +24,7 @@ def written(found: list[dict[str, Any]], project: str = "apollo") -> str:
         for entry in found:
             yield text_of_entry(entry)
 
-    return finished(text_of("tasks.json", project, each()))
+    return run_without_loop(text_of("tasks.json", project, each()))
 
 
 @given(entries, st.text(st.characters(exclude_categories=["Cs"]), max_size=9))
