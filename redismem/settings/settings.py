@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     )
     embed_api_key: SecretStr | None = Field(
         None,
-        description="API key of the embedding model; unset: the summary model's, if both have the same provider and address",
+        description="API key of the embedding API; unset: the summary model's, for the same provider and address",
     )
     embed_base_url: str | None = Field(
         None, description="base URL of the embedding API; unset: the provider's own address"
@@ -124,7 +124,7 @@ class Settings(BaseSettings):
     )
     shards: Annotated[int, Field(ge=1, le=4_096)] = Field(
         64,
-        description="hash tags to spread the sessions over, at most 10,000 sessions each; fixed once a namespace is used",
+        description="hash tags that sessions are spread over, at most 10,000 each; fixed once a namespace is used",
     )
     max_message_bytes: Annotated[int, Field(ge=64, le=64 * 1024 * 1024)] = Field(
         1024 * 1024, description="largest stored size of a message"

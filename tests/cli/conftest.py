@@ -1,4 +1,4 @@
-"""Running the command line inside this process, on both stores."""
+"""Run the command line inside this process, on both stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redismem.transport.connect import connect
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    """Runs a command line in here, 80 columns wide."""
+    """Return a function that runs a command line in this process, 80 columns wide."""
     monkeypatch.setenv("COLUMNS", "80")
     for name, seconds in PATIENCE.items():
         monkeypatch.setenv(f"REDISMEM_{name.upper()}", str(seconds))
@@ -44,13 +44,13 @@ def where(request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def here(redis_server: RedisServer, namespace: str) -> list[str]:
-    """The options that name the real Redis and a namespace of this test's own."""
+    """The options that name the real Redis and this test's namespace."""
     return ["--url", redis_server.url, "--namespace", namespace]
 
 
 @pytest.fixture
 def intercept(monkeypatch: pytest.MonkeyPatch, namespace: str) -> Callable[[type[Between]], None]:
-    """Puts a Between in front of the transport of every memory that a command connects."""
+    """Return a function that puts a Between in front of the transport of every memory that a command connects."""
 
     def install(kind: type[Between]) -> None:
         def connected(url: str | None, client: Any, settings: Settings) -> Any:

@@ -1,4 +1,4 @@
-"""What is the same for all commands: help, exit codes, one line of error, colours, pipes."""
+"""The common behaviour of all commands: help, exit codes, one-line errors, colours and pipes."""
 
 import os
 import pty
@@ -46,7 +46,7 @@ def test_every_command_has_a_help_with_the_common_options(command: Any, words: A
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
-def test_the_help_of_replay_says_what_a_turn_is_and_what_happens_to_sessions(command: Any) -> None:
+def test_the_help_of_replay_explains_turns_and_the_end_of_its_sessions(command: Any) -> None:
     text = " ".join(command("replay", "--help").out.split())
     for words in ("A turn is one append_and_read", "A verified session is cleared", "--keep", "Exit code"):
         assert words in text
@@ -137,7 +137,7 @@ NEEDS_REDIS = [
 
 
 @pytest.mark.parametrize("words", NEEDS_REDIS)
-def test_a_redis_that_is_not_there_is_one_line_and_code_1(
+def test_an_unreachable_redis_is_one_line_and_code_1(
     command: Any, monkeypatch: pytest.MonkeyPatch, words: Any
 ) -> None:
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
@@ -148,7 +148,7 @@ def test_a_redis_that_is_not_there_is_one_line_and_code_1(
     assert "geheim" not in ran.err
 
 
-def test_the_url_of_the_environment_counts_and_the_option_goes_before_it(
+def test_the_url_option_overrides_the_url_of_the_environment(
     command: Any, monkeypatch: pytest.MonkeyPatch, redis_server: Any
 ) -> None:
     monkeypatch.setenv("REDISMEM_URL", f"redis://127.0.0.1:{free_port()}/0")
@@ -186,7 +186,7 @@ def test_uvloop_is_not_needed(command: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert command("demo").code == 0
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "redismem", "demo", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
@@ -197,8 +197,8 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert errors == b""
 
 
-def on_a_terminal(*words: str, **environment: str) -> str:
-    """What a command prints on a terminal."""
+def run_on_terminal(*words: str, **environment: str) -> str:
+    """Run a command on a pseudo-terminal and return its output."""
     controller, terminal = pty.openpty()
     env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
     with subprocess.Popen(
@@ -221,5 +221,5 @@ def on_a_terminal(*words: str, **environment: str) -> str:
 
 def test_colours_on_a_terminal_and_none_with_no_color() -> None:
     colours = re.compile(r"\x1b\[[0-9;]*3[0-9]")
-    assert colours.search(on_a_terminal("demo"))
-    assert not colours.search(on_a_terminal("demo", NO_COLOR="1"))
+    assert colours.search(run_on_terminal("demo"))
+    assert not colours.search(run_on_terminal("demo", NO_COLOR="1"))

@@ -1,4 +1,4 @@
-"""check: sound sessions pass, each kind of damage is found and named, and nothing is written."""
+"""`redismem check`: intact sessions pass, each kind of damage is reported, and the check writes nothing."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def raw(redis_server: Any) -> Any:
 
 @pytest.fixture
 def filled(command: Any, memory: Any, here: Any) -> Any:
-    """Forty sessions: some with summaries, some overdue, one with state alone."""
+    """Create forty sessions: some with summaries, some overdue, one with only state."""
     for number in range(20):
         memory.session(f"old-{number}").append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
     assert command("worker", "--once", *here).code == 0
@@ -51,7 +51,7 @@ def test_sound_sessions(command: Any, filled: Any, here: Any) -> None:
     assert (document["sessions_count"], document["violations_count"], document["good"]) == (40, 0, True)
 
 
-def test_a_namespace_that_nothing_has_used_is_not_called_well(
+def test_an_unused_namespace_does_not_pass(
     command: Any, here: Any, redis_server: Any, raw: Any, namespace: str
 ) -> None:
     for options in ([], ["--json"]):
@@ -88,11 +88,11 @@ def spoil(raw: redis.Redis, memory: blocking.Memory, what: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["I1", "I3", "I4", "I7", "I8", "I10", "I12"])
-def test_damage_is_found_and_named_and_left_as_it_is(
+def test_damage_is_reported_and_left_alone(
     command: Any, filled: Any, raw: Any, here: Any, namespace: str, rule: Any
 ) -> None:
     spoil(raw, filled, rule)
-    if rule == "I12":  # a session that no index names cannot be found; one that a queue still names can
+    if rule == "I12":  # the check finds only sessions that an index or a queue names
         raw.zadd(filled.store.keys.session("old-7").shard.evictions, {"old-7": 1})
     before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
     ran = command("check", "--json", *here)
@@ -111,7 +111,7 @@ def test_damage_is_found_and_named_and_left_as_it_is(
     assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
 
 
-def test_bytes_that_cannot_be_read_are_a_violation_and_stay_where_they_are(
+def test_unreadable_bytes_are_a_violation_and_stay_in_place(
     command: Any, filled: Any, raw: Any, here: Any
 ) -> None:
     keys = filled.store.keys.session("new-3")

@@ -1,4 +1,4 @@
-"""dead: sessions that no summary could be written for are listed, tried again, or left alone; none is ever lost."""
+"""`redismem dead`: sessions without a possible summary are listed, retried or dropped from the list, never lost."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ def memory(redis_server: Any, namespace: str) -> Any:
 
 @pytest.fixture
 def dead(command: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sessions whose model answered that it never will, and nothing else may write their summaries."""
+    """Create dead sessions: their model refuses for good, and the extractive summariser is off."""
     for number in range(COUNT):
         memory.session(f"s-{number}").append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
     with ProviderServer() as server, monkeypatch.context() as patch:
@@ -42,7 +42,7 @@ def dead(command: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch) 
     return [f"s-{number}" for number in range(COUNT)]
 
 
-def test_the_list_names_sessions_as_operators_and_as_logs_do(command: Any, dead: Any, here: Any) -> None:
+def test_the_list_shows_session_ids_and_their_names_in_logs(command: Any, dead: Any, here: Any) -> None:
     ran = command("dead", "list", *here)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -62,7 +62,7 @@ def test_the_list_names_sessions_as_operators_and_as_logs_do(command: Any, dead:
     assert (one["count"], len(one["sessions"])) == (COUNT, 1)
 
 
-def test_retry_of_one_then_a_worker_that_can(command: Any, dead: Any, memory: Any, here: Any) -> None:
+def test_a_retried_session_is_summarised_by_the_next_worker(command: Any, dead: Any, memory: Any, here: Any) -> None:
     ran = command("dead", "retry", "s-1", "--json", *here)
     assert (ran.code, ran.document["retried"], ran.document["not_dead"]) == (0, ["s-1"], [])
     assert memory.session("s-1").info().queued == "overdue"
@@ -72,7 +72,7 @@ def test_retry_of_one_then_a_worker_that_can(command: Any, dead: Any, memory: An
     assert len(memory.session("s-0").read().messages) == 12
 
 
-def test_retry_of_all(command: Any, dead: Any, memory: Any, here: Any) -> None:
+def test_retry_all_requeues_every_dead_session(command: Any, dead: Any, memory: Any, here: Any) -> None:
     ran = command("dead", "retry", "--all", *here)
     assert (ran.code, ran.err) == (0, "")
     assert f"{COUNT} sessions overdue again" in ran.out
@@ -101,7 +101,7 @@ def test_a_session_that_is_not_on_the_list_is_named(command: Any, dead: Any, her
     assert ran.err == "redismem: session unknown is not dead\n"
 
 
-def test_nothing_dead_is_fine(command: Any, here: Any) -> None:
+def test_no_dead_sessions_is_a_success(command: Any, here: Any) -> None:
     assert command("dead", "retry", "--all", *here).code == 0
     assert "0 dead sessions" in command("dead", "list", *here).out
 

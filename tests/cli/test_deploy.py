@@ -1,4 +1,4 @@
-"""Two users: the application's runs our scripts and no other, the deploy user loads them and sees nothing."""
+"""Two Redis users: the application's user runs only our scripts; the deploy user loads them and reads nothing."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def deploy_url(redis_server: Any, admin: Any) -> str:
     return str(redis_server.url).replace("redis://", "redis://redismem-deploy:ANOTHER@")
 
 
-def test_the_lines_are_what_is_needed() -> None:
+def test_the_printed_acl_lines_are_the_documented_ones() -> None:
     start = "ACL SETUSER shop-app on >PASSWORD resetchannels resetkeys -@all "
     assert start + permissions.acl("shop", loads=False) == APP
     assert f"+{'script|load'}" not in APP.split()
     assert f"ACL SETUSER redismem-deploy on >ANOTHER resetchannels resetkeys -@all {permissions.deploy_acl()}" == DEPLOY
 
 
-def test_an_application_works_with_what_was_loaded(
+def test_an_application_works_with_the_loaded_scripts(
     app_url: str, deploy_url: str, admin: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["deploy", "--url", deploy_url]) == 0
@@ -129,7 +129,7 @@ ATTEMPTS: dict[str, tuple[Any, ...]] = {
 
 @pytest.fixture
 def leaked(redis_server: Any, admin: Any) -> Iterator[Any]:
-    """A connection with the application's password, and a namespace of others."""
+    """Return a connection with the application's password, beside data of another namespace."""
     for name in scripts.names():
         admin.script_load(scripts.load(name).source.decode())
     with redismem.blocking.Memory.connect(redis_server.url, namespace="shop2") as memory:
@@ -139,15 +139,15 @@ def leaked(redis_server: Any, admin: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_a_leaked_password_is_of_no_use_beyond_its_namespace(leaked: Any, admin: Any, attempt: str) -> None:
-    # Some the server refuses before it asks who it is.
+def test_a_leaked_password_is_useless_outside_its_namespace(leaked: Any, admin: Any, attempt: str) -> None:
+    # The server refuses some commands before it checks the user.
     with pytest.raises(redis.exceptions.ResponseError, match=r"[nN]o permissions to|command not allowed"):
         leaked.execute_command(*ATTEMPTS[attempt])
     assert admin.llen(OTHERS.messages) == 1
     assert admin.exists(OTHERS.state)
 
 
-def test_it_runs_no_script_that_nobody_loaded(leaked: Any) -> None:
+def test_the_application_runs_no_unloaded_script(leaked: Any) -> None:
     with pytest.raises(redis.exceptions.NoScriptError):
         leaked.evalsha("0" * 40, 0)
 
@@ -188,7 +188,7 @@ async def opened(make: str, url: str, settings: Settings) -> Any:
 
 
 @pytest.mark.parametrize("make", ["lane", "redis-py", "blocking lane", "blocking redis-py"])
-async def test_where_nobody_loads_them_it_says_what_to_do(app_url: str, make: str) -> None:
+async def test_without_loaded_scripts_the_error_names_the_remedy(app_url: str, make: str) -> None:
     async with opened(make, app_url, Settings(deadline_s=1, reply_timeout_s=1)) as memory:
         for options in ({}, {"confirm": 1}):
             with pytest.raises(StoreUnavailable, match="redismem deploy") as refused:
@@ -197,7 +197,7 @@ async def test_where_nobody_loads_them_it_says_what_to_do(app_url: str, make: st
         assert not await memory.session("a").exists()
 
 
-async def test_a_call_waits_until_they_are_loaded(app_url: str, deploy_url: str, admin: Any) -> None:
+async def test_a_call_waits_until_the_scripts_are_loaded(app_url: str, deploy_url: str, admin: Any) -> None:
     async with (
         Memory.connect(app_url, namespace="shop", settings=Settings(deadline_s=60)) as memory,
         contextlib.aclosing(Memory.connect(deploy_url)) as deploying,
@@ -214,7 +214,7 @@ async def test_a_call_waits_until_they_are_loaded(app_url: str, deploy_url: str,
         assert await load_scripts(deploying.store) == 0
 
 
-def test_it_loads_them_again_as_long_as_it_watches(app_url: str, deploy_url: str, admin: Any) -> None:
+def test_deploy_with_watch_reloads_lost_scripts(app_url: str, deploy_url: str, admin: Any) -> None:
     words = [sys.executable, "-m", "redismem", "deploy", "--watch", "--every-s", "0.05", "--url", deploy_url]
     watching = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     try:
@@ -232,7 +232,7 @@ def test_it_loads_them_again_as_long_as_it_watches(app_url: str, deploy_url: str
     assert "ANOTHER" not in told
 
 
-def test_the_doctor_says_whether_they_are_loaded(app_url: str, deploy_url: str, capsys: Any, monkeypatch: Any) -> None:
+def test_the_doctor_reports_missing_scripts(app_url: str, deploy_url: str, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.2")
     words = ["doctor", "--url", app_url, "--namespace", "shop"]
     assert main(words) == 1

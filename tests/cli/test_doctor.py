@@ -1,4 +1,4 @@
-"""The doctor: verdicts on real servers with real faults, and on facts that no server here can show."""
+"""The doctor's verdicts on real servers with real faults, and on facts that no test server can show."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ OPTIONS = ("--maxmemory", "100mb", "--client-output-buffer-limit", "normal 64mb 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: Any) -> Any:
-    """A server that a test may spoil; it puts back what it changed."""
+    """A server that a test may misconfigure, if it restores the configuration."""
     server = RedisServer(tmp_path_factory.mktemp("doctor"), aof=True, options=OPTIONS).start()
     yield server
     server.stop()
@@ -39,7 +39,7 @@ def raw(server: Any) -> Any:
 
 @pytest.fixture
 def examined(command: Any, server: Any, namespace: str) -> Any:
-    """Verdict and text by question; and the exit code."""
+    """Return a function that runs the doctor and returns its findings by question, and the exit code."""
 
     def examine(url: str | None = None) -> Any:
         ran = command("doctor", "--json", "--url", url or server.url, "--namespace", namespace)
@@ -101,7 +101,7 @@ def test_a_server_with_a_fault(examined: Any, raw: Any, changes: Any, name: Any,
     assert code == (1 if verdict == "fail" else 0)
 
 
-def test_what_lies_on_a_node(examined: Any, server: Any, namespace: str) -> None:
+def test_nodes_reports_shards_sessions_and_memory(examined: Any, server: Any, namespace: str) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
         for number in range(3):
             memory.session(f"s-{number}").append({"role": "user", "content": "x"})
@@ -110,7 +110,7 @@ def test_what_lies_on_a_node(examined: Any, server: Any, namespace: str) -> None
     assert found["nodes"]["seen"].endswith(" used")
 
 
-def test_what_is_said_of_many_nodes() -> None:
+def test_uneven_nodes_are_reported() -> None:
     even = [nodes.Node("a:1", 22, 400, 1000), nodes.Node("b:1", 21, 420, None), nodes.Node("c:1", 21, 430, 1000)]
     assert nodes.spread(even).verdict == "ok"
     assert words_of(nodes.spread(even))[0] == (
@@ -125,13 +125,13 @@ def test_what_is_said_of_many_nodes() -> None:
 
 
 def test_a_replica(examined: Any, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDISMEM_DEADLINE_S", "2")  # a replica stays one: what is not written by then never is
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "2")  # a replica never accepts the write, so a longer wait is useless
     raw.replicaof("127.0.0.1", free_port())
     found, code = examined()
     assert (code, found["replication"]["verdict"]) == (1, "fail")
 
 
-def test_a_server_that_is_not_there(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_fails(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
     ran = command("doctor", "--url", f"redis://:geheim@127.0.0.1:{free_port()}/0")
     assert (ran.code, ran.err) == (1, "")
@@ -139,7 +139,7 @@ def test_a_server_that_is_not_there(command: Any, monkeypatch: pytest.MonkeyPatc
     assert "geheim" not in ran.out
 
 
-def test_a_user_who_may_not_look(examined: Any, server: Any, raw: Any) -> None:
+def test_a_user_without_permissions_sees_the_required_acl(examined: Any, server: Any, raw: Any) -> None:
     def allow(*commands: Any) -> None:
         categories = ["+@all", "-@admin"]
         raw.acl_setuser("guest", enabled=True, passwords=["+pw"], keys=["*"], categories=categories, commands=commands)
@@ -193,7 +193,7 @@ def test_expiry_of_real_sessions(examined: Any, server: Any, raw: Any, namespace
         raw.execute_command(*mend)
 
 
-def test_it_changes_nothing(examined: Any, server: Any, raw: Any, namespace: str) -> None:
+def test_the_doctor_changes_nothing(examined: Any, server: Any, raw: Any, namespace: str) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
         memory.session("a").append({"role": "user", "content": "x"})
     before = {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(count=1000)}
@@ -201,7 +201,7 @@ def test_it_changes_nothing(examined: Any, server: Any, raw: Any, namespace: str
     assert {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(count=1000)} == before
 
 
-def test_it_fits_into_80_columns(command: Any, server: Any, raw: Any) -> None:
+def test_the_output_fits_into_80_columns(command: Any, server: Any, raw: Any) -> None:
     raw.config_set("maxmemory-policy", "allkeys-lru")
     ran = command("doctor", "--url", server.url)
     assert ran.code == 1
@@ -262,7 +262,7 @@ def test_latency() -> None:
     assert rules.latency([20, 30, 90]).verdict == "warn"
 
 
-def test_a_session_that_expired_between_two_looks_is_no_fault() -> None:
+def test_a_session_that_expires_during_the_examination_is_no_fault() -> None:
     assert Sampled("a", -2, -2, 0).fault == ""
     assert Sampled("a", 5, -2, 0).fault == ""
     assert Sampled("a", 5, -2, 3).fault != ""
@@ -272,7 +272,7 @@ def test_a_session_that_expired_between_two_looks_is_no_fault() -> None:
     ("count", "limit", "verdict", "said"),
     [(0, 10, "ok", "0 sessions of 10"), (8, 10, "ok", ""), (9, 10, "warn", ""), (1_000, 1_000, "warn", "of 1,000")],
 )
-def test_the_room_that_the_limit_leaves(count: int, limit: int, verdict: str, said: str) -> None:
+def test_room_under_the_session_limit(count: int, limit: int, verdict: str, said: str) -> None:
     found = rules.room(count, limit)
     assert found.verdict == verdict
     seen, advice = words_of(found)

@@ -1,4 +1,4 @@
-"""The doctor on who writes summaries: a provider that is paused, sessions that are dead, each with its reason."""
+"""The doctor on summaries: paused providers and dead sessions, each with its reason."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ def memory(redis_server: Any, namespace: str) -> Any:
 
 @pytest.fixture
 def examined(command: Any, here: Any) -> Any:
-    """Verdict and text by question."""
+    """Return a function that runs the doctor and returns its findings by question."""
 
     def examine() -> Any:
         return {each["name"]: each for each in command("doctor", "--json", *here).document["findings"]}
@@ -54,7 +54,7 @@ def test_a_provider_that_refuses_the_key(
         }.items():
             monkeypatch.setenv(f"REDISMEM_{name}", value)
         ran = command("worker", "--once", *here)
-        assert ran.code == 1, "it could not do what was due"
+        assert ran.code == 1, "a due summary failed"
         assert "openai answered 401 invalid_api_key" in ran.err
         assert "canary" not in ran.out + ran.err
         found = examined()
@@ -71,7 +71,7 @@ def test_a_provider_that_refuses_the_key(
             assert (info.queued, info.attempts) == ("overdue", 0)
 
 
-def test_dead_sessions_and_why(
+def test_dead_sessions_are_reported_with_their_reason(
     examined: Any, command: Any, here: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ProviderServer() as provider:
@@ -92,7 +92,7 @@ def test_dead_sessions_and_why(
     assert "after 1 attempt: openai answered 400 context_length_exceeded" in found["dead"]["seen"]
 
 
-def test_sessions_that_nobody_takes_up(
+def test_overdue_sessions_without_a_worker_are_late(
     examined: Any, command: Any, here: Any, redis_server: Any, namespace: str
 ) -> None:
     long_ago_ms = int(time.time() * 1000) - 14 * 60_000
@@ -121,13 +121,13 @@ def test_sessions_that_nobody_takes_up(
         (-300_000, 1, False, "ok"),
     ],
 )
-def test_what_ticks_and_pauses_explain_is_not_late(late_ms: int, tick_s: float, is_paused: bool, verdict: str) -> None:
+def test_a_wait_explained_by_ticks_or_pauses_is_not_late(late_ms: int, tick_s: float, is_paused: bool, verdict: str) -> None:
     depth = Depth(3, 1_000_000 - late_ms)
     assert rules.summaries(depth, 1_000_000, Settings(tick_s=tick_s), is_paused=is_paused).verdict == verdict
     assert rules.summaries(Depth(0, None), 1_000_000, Settings(), is_paused=False).verdict == "ok"
 
 
-def test_sessions_whose_summaries_fail(examined: Any, redis_server: Any, namespace: str) -> None:
+def test_sessions_with_failing_summaries_are_reported(examined: Any, redis_server: Any, namespace: str) -> None:
     async def fail() -> None:
         settings = Settings(extractive_after_s=0)
         async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
@@ -147,7 +147,7 @@ def test_sessions_whose_summaries_fail(examined: Any, redis_server: Any, namespa
     assert found["seen"].endswith("; at least 1 failing, the first for 10 min: 2 failed attempts, last: ValueError")
 
 
-def test_attempts_that_fail_for_long_are_told_between_them_too() -> None:
+def test_long_failures_are_reported_during_the_backoff_too() -> None:
     rested, failing = Depth(3, 1_005_000), [rules.FailureFacts(900_000, 4, None)]  # the next attempt is in 5 s
     found = rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=failing)
     assert (found.verdict, found.case) == ("warn", "failing")
@@ -155,7 +155,7 @@ def test_attempts_that_fail_for_long_are_told_between_them_too() -> None:
     assert seen.startswith("3 sessions overdue; at least 1 failing, the first for 100.0 s: 4 failed attempts, last: no")
     assert "redismem show" in advice
     assert rules.summaries(rested, 1_000_000, Settings(), is_paused=True, failing=failing).verdict == "ok"
-    again = [rules.FailureFacts(900_000, 0, "x")]  # it was dead, and put in line again
+    again = [rules.FailureFacts(900_000, 0, "x")]  # a dead session that was requeued
     found = rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=again)
     assert words_of(found)[0].endswith("the first for 100.0 s: x")
     lately = [rules.FailureFacts(990_000, 1, "x")]
@@ -190,7 +190,7 @@ def test_attempts_that_fail_for_long_are_told_between_them_too() -> None:
         ),
     ],
 )
-def test_variables_that_are_not_obeyed_are_named_and_their_values_are_not(
+def test_invalid_variables_are_named_without_their_values(
     examined: Any, command: Any, here: Any, monkeypatch: pytest.MonkeyPatch, variables: Any, verdict: str, said: str
 ) -> None:
     for name, value in variables.items():
@@ -215,7 +215,7 @@ def test_variables_that_are_not_obeyed_are_named_and_their_values_are_not(
         ({"PROVIDER": "openai", "": "x", "BASE_URL": "http://127.0.0.1:1", "ALLOW_HTTP": "1"}, "ok", "openai, x"),
     ],
 )
-def test_a_model_that_a_worker_would_not_start_with(
+def test_a_model_that_stops_a_worker_from_starting_fails(
     examined: Any, command: Any, here: Any, monkeypatch: pytest.MonkeyPatch, variables: Any, verdict: str, said: str
 ) -> None:
     for name, value in variables.items():
@@ -227,7 +227,7 @@ def test_a_model_that_a_worker_would_not_start_with(
     assert (command("worker", "--once", *here).code == 0) == (verdict != "fail")
 
 
-def test_what_is_said_of_paused_providers() -> None:
+def test_paused_providers_are_reported() -> None:
     pause = Pause(since_ms=1_000, failed_ms=2_000, until_ms=3_000, failures_count=2, reason="x answered 503")
     found = rules.providers({"a": pause, "b": replace(pause, since_ms=5)}, 1, 600_005)
     seen, _ = words_of(found)
@@ -238,7 +238,7 @@ def test_what_is_said_of_paused_providers() -> None:
     assert words_of(unknown)[0] == "4 sessions; the oldest dead for 1.0 s, after 0 attempts: no reason recorded"
 
 
-def test_who_ticks_for_all(examined: Any, redis_server: Any, namespace: str) -> None:
+def test_the_pod_that_polls_for_all_is_shown(examined: Any, redis_server: Any, namespace: str) -> None:
     assert examined()["ticks"]["seen"] == "no worker runs for this namespace"
     settings = Settings(tick_s=60)
     connected = redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=settings, workers=True)
@@ -253,7 +253,7 @@ def test_who_ticks_for_all(examined: Any, redis_server: Any, namespace: str) -> 
     held = rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5, 1)
     assert words_of(held) == ("process 1 on pod: summaries (x) (all pods help)", "")
     foreign = rules.ticks({"evictions/x/y": Hold("a-pod", 9, False), "z": Hold("b/c", 9, False)}, 5, 1)
-    assert words_of(foreign)[0] == "a-pod: evictions (x/y); b/c: z", "what another release calls it is shown"
+    assert words_of(foreign)[0] == "a-pod: evictions (x/y); b/c: z", "unknown names of another release are shown"
     over = {"summaries/x": Hold("pod/1/a", 9, True)}
     assert [(found.case, found.verdict) for found in (rules.ticks(over, 9, 0), rules.ticks(over, 9, 1))] == [
         ("nobody", "ok"),
@@ -261,7 +261,7 @@ def test_who_ticks_for_all(examined: Any, redis_server: Any, namespace: str) -> 
     ]
 
 
-def test_nobody_ticks_and_sessions_wait(examined: Any, memory: Any) -> None:
+def test_waiting_sessions_without_a_polling_pod_are_reported(examined: Any, memory: Any) -> None:
     memory.session("a").append(*({"role": "user", "content": f"canary {n}"} for n in range(12)))
     found = examined()["ticks"]
     assert (found["verdict"], found["seen"]) == ("warn", "no worker runs for this namespace, and 1 session overdue")

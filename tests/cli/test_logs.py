@@ -1,4 +1,4 @@
-"""A worker's log lines: one line each, the facts of its record, and never a text."""
+"""A worker's log records: one line per record, with its facts and without any message text."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ SECRET = "the text of a message"
 
 
 class Logged:
-    """Gives what is on stderr after a log call, and knows whether it is JSON."""
+    """A function that logs and returns the stderr output. `as_json` tells the format."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
         self.as_json = as_json
@@ -29,11 +29,11 @@ class Logged:
 
 @pytest.fixture(params=[True, False], ids=["json", "text"])
 def logged(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Logged:
-    """A log call of either kind."""
+    """The log call in text or JSON format."""
     return Logged(capsys, as_json=request.param)
 
 
-def test_a_line_of_ours(logged: Logged) -> None:
+def test_a_record_of_redismem_is_one_line_with_its_facts(logged: Logged) -> None:
     known = facts(op="summary", session="0123456789ab", duration_ms=12, outcome="ok")
     line = logged("redismem.worker", logging.INFO, "session %s: done in %d ms", "0123456789ab", 12.7, **known)
     if logged.as_json:
@@ -45,13 +45,13 @@ def test_a_line_of_ours(logged: Logged) -> None:
         assert line.endswith("Z info    session 0123456789ab: done in 12 ms\n")
 
 
-def test_facts_are_attributes_never_words_of_the_sentence(logged: Logged) -> None:
+def test_facts_are_attributes_and_not_part_of_the_sentence(logged: Logged) -> None:
     line = logged("redismem.worker", logging.INFO, "session 0123456789ab: covered in 12 ms: ok")
     if logged.as_json:
         assert not set(FACTS) & set(json.loads(line))
 
 
-def test_no_fact_clashes_with_what_a_record_has_already() -> None:
+def test_no_fact_clashes_with_an_attribute_of_a_record() -> None:
     record = logging.LogRecord("redismem", logging.INFO, "file", 1, "text", (), None)
     assert not {*vars(record), "message", "asctime", "taskName"} & set(FACTS)
     everything = dict.fromkeys(FACTS, "x")
@@ -60,21 +60,21 @@ def test_no_fact_clashes_with_what_a_record_has_already() -> None:
     )
 
 
-def test_of_an_error_only_its_kind(logged: Logged) -> None:
+def test_an_error_is_logged_by_its_type_alone(logged: Logged) -> None:
     line = logged("redismem.worker", logging.WARNING, "failed", raised=ValueError(SECRET))
     assert "ValueError" in line
     assert SECRET not in line
     assert line.count("\n") == 1
 
 
-def test_a_sentence_that_names_its_error_is_not_told_twice(logged: Logged) -> None:
+def test_an_error_named_in_the_sentence_is_not_repeated(logged: Logged) -> None:
     known = facts(op="summary", error="ValueError")
     line = logged("redismem.worker", logging.WARNING, "failed: ValueError", raised=ValueError(SECRET), **known)
     assert SECRET not in line
     assert line.count("ValueError") == (2 if logged.as_json else 1)
 
 
-def test_of_others_only_who_speaks_and_only_warnings(logged: Logged) -> None:
+def test_other_loggers_show_only_their_name_and_only_warnings(logged: Logged) -> None:
     text = f"Task exception was never retrieved {SECRET}"
     line = logged("asyncio", logging.ERROR, text, raised=ValueError(SECRET), session=SECRET)
     assert "asyncio" in line
@@ -83,13 +83,13 @@ def test_of_others_only_who_speaks_and_only_warnings(logged: Logged) -> None:
     assert logged("httpx", logging.INFO, "HTTP Request: POST https://example.org") == ""
 
 
-def test_nothing_in_a_line_breaks_it_or_steers_a_terminal(logged: Logged) -> None:
+def test_no_value_breaks_a_line_or_controls_the_terminal(logged: Logged) -> None:
     line = logged("redismem", logging.INFO, "a\nb\x1b[2J\u202ec")
     assert line.count("\n") == 1
     assert not set("\x1b\u202e") & set(line)
 
 
-def test_afterwards_logging_is_as_before(capsys: Any) -> None:
+def test_logging_is_restored_afterwards(capsys: Any) -> None:
     before = logging.getLogger("redismem").level, list(logging.getLogger().handlers)
     with logs_on_stderr(as_json=False):
         pass

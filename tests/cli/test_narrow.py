@@ -1,4 +1,4 @@
-"""Narrow terminals: an id of the usual length stays on one line, so that it can be copied."""
+"""On a narrow terminal, an id of the usual length stays on one line, so that it can be copied."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_uuid_stays_on_one_line(
             assert told in ran.out
 
 
-def test_where_there_is_room_it_is_a_table(command: Any, memory: Any, here: Any, monkeypatch: Any) -> None:
+def test_a_wide_terminal_shows_a_table(command: Any, memory: Any, here: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     heading, *rows = command("sessions", *here).out.splitlines()
     assert heading.split()[:2] == ["session", "active"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inspection.test_projects import worked
+from inspection.test_projects import create_project
 
 from redismem import Memory
 from redismem.blocking import memory as blocking
@@ -16,11 +16,11 @@ from redismem.blocking import memory as blocking
 
 @pytest.fixture
 def ids(redis_server: Any, namespace: str) -> dict[str, str]:
-    """A project with everything in it, in the namespace of `here`."""
+    """Create a project with every kind of item in the namespace of `here`, and return its ids."""
 
     async def made() -> dict[str, str]:
         async with Memory.connect(redis_server.url, namespace=namespace) as memory:
-            apollo = await worked(memory)
+            apollo = await create_project(memory)
             chain = await apollo.decisions.history((await apollo.decisions.list())[0].id)
             return {"old": chain[0].id, "new": chain[1].id}
 
@@ -46,7 +46,7 @@ def test_the_tables(command: Any, here: list[str], ids: dict[str, str]) -> None:
     assert "2, 1 blocked" in shown
 
 
-def test_a_project_called_as_a_line_is_has_its_totals(command: Any, here: list[str], redis_server: Any) -> None:
+def test_a_project_named_like_a_total_keeps_its_own_line(command: Any, here: list[str], redis_server: Any) -> None:
     with blocking.Memory.connect(redis_server.url, namespace=here[-1]) as memory:
         memory.project("tasks").tasks.create("Move")
     shown = run(command, here, "show", "tasks").out
@@ -101,7 +101,7 @@ def test_files_go_out_and_come_in(command: Any, here: list[str], ids: dict[str, 
     assert "dry run" in run(command, here, "consolidate", "apollo", "--days", "0").out
 
 
-def test_an_export_of_nothing_leaves_a_good_one_as_it_is(
+def test_an_export_of_an_empty_project_keeps_the_existing_files(
     command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
 ) -> None:
     told = run(command, here, "export", "apollo", tmp_path)
@@ -130,7 +130,7 @@ async def cleared(here: list[str]) -> None:
             await store.clear()
 
 
-def test_an_export_says_that_messages_are_gone(command: Any, here: list[str], tmp_path: Path) -> None:
+def test_an_export_notes_missing_messages(command: Any, here: list[str], tmp_path: Path) -> None:
     async def talked() -> None:
         async with Memory.connect(here[1], namespace=here[-1]) as memory:
             talks = memory.project("apollo").conversations
@@ -149,7 +149,7 @@ def test_an_export_says_that_messages_are_gone(command: Any, here: list[str], tm
     assert "without the messages of 1 conversation: the sessions no longer exist" in told
 
 
-def test_where_no_file_can_be_written_none_is(
+def test_an_export_writes_all_files_or_none(
     command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("mine")
@@ -166,7 +166,7 @@ def test_where_no_file_can_be_written_none_is(
     assert (half / "decisions.json").read_text() == "before"
 
 
-def test_an_import_that_would_end_with_the_command_is_refused(
+def test_an_import_into_the_embedded_store_is_refused(
     command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
 ) -> None:
     assert run(command, here, "export", "apollo", tmp_path).code == 0
@@ -175,7 +175,7 @@ def test_an_import_that_would_end_with_the_command_is_refused(
     assert "needs a store that outlives this command" in refused.complaint
 
 
-def test_a_name_that_no_project_has_is_no_empty_project(command: Any, here: list[str], ids: dict[str, str]) -> None:
+def test_an_unknown_project_name_is_an_error(command: Any, here: list[str], ids: dict[str, str]) -> None:
     for words in (("show",), ("decisions", "--json"), ("tasks",), ("entities",), ("board",), ("consolidate", "--do")):
         refused = run(command, here, words[0], "nobody", *words[1:])
         assert refused.code == 1
@@ -184,7 +184,7 @@ def test_a_name_that_no_project_has_is_no_empty_project(command: Any, here: list
     assert "--days" in run(command, here, "consolidate", "apollo", "--days", "-1").complaint
 
 
-def test_what_cannot_be_asked_for_is_one_line(command: Any, here: list[str], ids: dict[str, str]) -> None:
+def test_an_invalid_query_is_one_line(command: Any, here: list[str], ids: dict[str, str]) -> None:
     for words in (("decisions", "a b"), ("decisions", "apollo", "--at", "soon"), ("chain", "apollo", "x")):
         refused = run(command, here, *words)
         assert refused.code == 2

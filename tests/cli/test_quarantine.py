@@ -1,4 +1,4 @@
-"""`redismem quarantine` and `redismem namespaces`, as an operator meets them."""
+"""`redismem quarantine` and `redismem namespaces`, as operators use them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def memory(redis_server: Any, namespace: str) -> Iterator[redismem.blocking.Memo
 
 @pytest.fixture
 def quarantined(memory: redismem.blocking.Memory, redis_server: Any) -> Iterator[redismem.blocking.Session]:
-    """A session with a canary, that could not be read; and the one that began afresh."""
+    """Put an unreadable session with a canary into quarantine, and return its live successor."""
     session = memory.session(ID)
     session.append({"role": "user", "content": "CANARY"}, {"role": "assistant", "content": "b"}, merge={"p": "CANARY"})
     with redis.Redis.from_url(redis_server.url) as raw:
@@ -33,7 +33,7 @@ def quarantined(memory: redismem.blocking.Memory, redis_server: Any) -> Iterator
             raw.delete(key)
 
 
-def test_a_list_tells_what_there_is_and_no_text(command: Any, here: list[str], quarantined: Any) -> None:
+def test_a_list_describes_sessions_without_their_text(command: Any, here: list[str], quarantined: Any) -> None:
     ran = command("quarantine", "list", *here)
     assert ran.code == 0
     assert re.search(r"2 messages, \d fields? · expires in", " ".join(ran.out.split()))
@@ -45,7 +45,7 @@ def test_a_list_tells_what_there_is_and_no_text(command: Any, here: list[str], q
 
 
 @pytest.mark.parametrize("columns", [80, 40])
-def test_an_id_stands_on_one_line(
+def test_an_id_stays_on_one_line(
     command: Any, here: list[str], quarantined: Any, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -55,7 +55,7 @@ def test_an_id_stands_on_one_line(
     assert any(ID in line for line in command("sessions", *here).out.splitlines())
 
 
-def test_texts_are_shown_to_those_who_ask(command: Any, here: list[str], quarantined: Any) -> None:
+def test_texts_are_shown_on_request(command: Any, here: list[str], quarantined: Any) -> None:
     shown = command("quarantine", "show", ID, *here)
     assert (shown.code, shown.out.count("CANARY")) == (0, 1), "the message, and no value of the state"
     assert "fault: the counters cannot be read" in shown.out
@@ -86,7 +86,7 @@ def test_restoring_asks_for_what_it_needs(command: Any, here: list[str], quarant
     assert "in quarantine" in ran.complaint
 
 
-def test_a_block_that_is_there_alone_leads_nobody_to_swap(
+def test_a_lone_block_of_originals_suggests_no_swap(
     command: Any, here: list[str], memory: Any, redis_server: Any
 ) -> None:
     session = memory.session("a")
@@ -101,7 +101,7 @@ def test_a_block_that_is_there_alone_leads_nobody_to_swap(
     assert [message.content for message in session.read().messages] == ["here"]
 
 
-def test_the_doctor_tells_of_them(command: Any, here: list[str], memory: Any, quarantined: Any) -> None:
+def test_the_doctor_reports_sessions_in_quarantine(command: Any, here: list[str], memory: Any, quarantined: Any) -> None:
     def line(*words: str) -> Any:
         found = command("doctor", "--json", *words).document["findings"]
         return next(each for each in found if each["name"] == "quarantine")
@@ -122,7 +122,7 @@ def test_namespaces(command: Any, here: list[str], namespace: str, quarantined: 
     assert command("namespaces").code == 0
 
 
-def test_a_planted_name_steers_no_terminal(command: Any, here: list[str], redis_server: Any, namespace: str) -> None:
+def test_a_malicious_namespace_name_cannot_control_the_terminal(command: Any, here: list[str], redis_server: Any, namespace: str) -> None:
     planted = f"rm:{{{namespace}\x1b[31m\u202e}}:namespace"
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.hset(planted, mapping={"layout": 1, "shards": 64})
@@ -132,7 +132,7 @@ def test_a_planted_name_steers_no_terminal(command: Any, here: list[str], redis_
     assert not {"\x1b", "\u202e"} & set(ran.out)
 
 
-def test_a_session_id_steers_no_terminal(command: Any, here: list[str], memory: redismem.blocking.Memory) -> None:
+def test_a_session_id_cannot_control_the_terminal(command: Any, here: list[str], memory: redismem.blocking.Memory) -> None:
     memory.session("a\u202eb").append({"role": "user", "content": "x"})
     ran = command("show", "a\u202eb", *here)
     assert (ran.code, "\u202e" in ran.out) == (0, False)
@@ -147,7 +147,7 @@ def test_a_search_says_that_there_may_be_more(command: Any, here: list[str], red
         raw.delete(*(f"filler:{number}" for number in range(5_000)))
 
 
-def test_who_may_not_scan_is_told_so(command: Any, here: list[str], redis_server: Any) -> None:
+def test_a_user_without_scan_gets_a_clear_error(command: Any, here: list[str], redis_server: Any) -> None:
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.execute_command("ACL", "SETUSER", "blind", "on", ">pw", "~*", "+@all", "-scan")
         url = str(redis_server.url).replace("redis://", "redis://blind:pw@")

@@ -1,4 +1,4 @@
-"""queues and watch: numbers that are true, and nothing changed by looking."""
+"""`redismem queues` and `redismem watch` show the right numbers and change nothing."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def now_ms(raw: redis.Redis) -> int:
 
 @pytest.fixture
 def filled(memory: Any, raw: Any) -> Any:
-    """Entries as the scripts would make them: the queues are looked at, not worked off."""
+    """Create queue entries like the scripts do."""
     for number in range(7):
         memory.session(f"s-{number}").append({"role": "user", "content": "x"})
     now = now_ms(raw)
@@ -95,7 +95,7 @@ def test_queues_shard_by_shard(command: Any, filled: Any, memory: Any, here: Any
     assert re.search(r"\d shards? of 4 empty", ran.out)
 
 
-def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command: Any, memory: Any, raw: Any, here: Any) -> None:
+def test_an_expired_lease_and_a_session_in_backoff(command: Any, memory: Any, raw: Any, here: Any) -> None:
     memory.session("s").append({"role": "user", "content": "x"})
     now = now_ms(raw)
     raw.zadd(memory.store.keys.shards()[0].leased, {"a": now - 60_000 * 3})
@@ -124,7 +124,7 @@ def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
         assert json.loads(ran.out)
 
 
-def test_watch_in_a_pipe_is_a_line_a_look(command: Any, filled: Any, here: Any) -> None:
+def test_watch_in_a_pipe_prints_one_line_per_poll(command: Any, filled: Any, here: Any) -> None:
     ran = command("watch", "--count", 3, "--every-s", 0.01, *here)
     assert (ran.code, ran.err) == (0, "")
     lines = [dict(word.split("=") for word in line.split()) for line in ran.out.splitlines()]
@@ -137,7 +137,7 @@ def test_watch_in_a_pipe_is_a_line_a_look(command: Any, filled: Any, here: Any) 
     assert (lines[1]["overdue_per_s"], lines[1]["given_per_s"]) == ("0.0", "0.0")
 
 
-def test_watch_sees_what_changes_and_ends_when_told(memory: Any, raw: Any, here: Any) -> None:
+def test_watch_shows_changes_and_ends_on_a_signal(memory: Any, raw: Any, here: Any) -> None:
     with started("watch", "--every-s", "0.05", "--json", *here) as running:
         assert running.stdout is not None
         first = json.loads(running.stdout.readline())
@@ -154,7 +154,7 @@ def test_watch_sees_what_changes_and_ends_when_told(memory: Any, raw: Any, here:
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_watch_on_a_terminal_is_a_picture_that_renews_itself(filled: Any, here: Any) -> None:
+def test_watch_on_a_terminal_refreshes_in_place(filled: Any, here: Any) -> None:
     controller, terminal = pty.openpty()
     env = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}
     command = [sys.executable, "-m", "redismem", "watch", "--count", "3", "--every-s", "0.05", *here]
@@ -169,6 +169,6 @@ def test_watch_on_a_terminal_is_a_picture_that_renews_itself(filled: Any, here: 
             printed += piece
     os.close(controller)
     assert running.returncode == 0
-    assert b"\x1b[1A" in printed  # up again, over the last picture
+    assert b"\x1b[1A" in printed  # moves the cursor up to overwrite the last table
     assert printed.count(b"overdue") >= 3
     assert b"oldest died 5 h ago" in printed

@@ -1,4 +1,4 @@
-"""`redismem recall`, and `show --originals`: what summaries stand for, of sessions and of archives."""
+"""`redismem recall` and `show --originals`: the originals of sessions and of archives."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DOG = "My dog Biscuit came from the shelter."
 
 
 @pytest.fixture
-def told(redis_server: RedisServer, namespace: str, tmp_path: Path) -> Path:
-    """Two sessions whose third message is about a dog; the file has them as they are handed over, one of them twice."""
+def archive(redis_server: RedisServer, namespace: str, tmp_path: Path) -> Path:
+    """Create two sessions whose third message is about a dog, and an archive of them with one session twice."""
     path = tmp_path / "archive.jsonl"
 
     async def tell() -> None:
@@ -39,7 +39,7 @@ def told(redis_server: RedisServer, namespace: str, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_question_to_a_session(told: Path, command: Any, here: Any) -> None:
+def test_a_question_to_a_session(archive: Path, command: Any, here: Any) -> None:
     ran = command("recall", "first", "Where did my dogs come from?", "--limit", 1, *here)
     assert (ran.code, ran.err) == (0, "")
     assert "recalled from first: 2 to 4" in ran.out
@@ -50,14 +50,14 @@ def test_a_question_to_a_session(told: Path, command: Any, here: Any) -> None:
     assert found["messages"][1]["message"] == {"role": "user", "content": DOG}
 
 
-def test_a_question_to_an_archive(told: Path, command: Any) -> None:
-    ran = command("recall", told, "the dog", "--limit", 1, "--json")
+def test_a_question_to_an_archive(archive: Path, command: Any) -> None:
+    ran = command("recall", archive, "the dog", "--limit", 1, "--json")
     assert [each["session_id"] for each in ran.document["sessions"]] == ["first", "second"]
     assert all(each["messages"][1]["message"]["content"] == DOG for each in ran.document["sessions"])
-    assert "recalled from second: 2 to 4" in command("recall", told, "the dog", "--limit", 1).out
+    assert "recalled from second: 2 to 4" in command("recall", archive, "the dog", "--limit", 1).out
 
 
-def test_what_is_not_there_is_said(told: Path, command: Any, here: Any, tmp_path: Path) -> None:
+def test_missing_sessions_and_originals_are_reported(archive: Path, command: Any, here: Any, tmp_path: Path) -> None:
     ran = command("recall", "first", "zebra", *here)
     assert (ran.code, ran.out) == (1, "no matching messages\n")
     ran = command("recall", "nobody", "dog", *here)
@@ -70,7 +70,7 @@ def test_what_is_not_there_is_said(told: Path, command: Any, here: Any, tmp_path
     assert "no line of an archive" in ran.err
 
 
-def test_show_has_the_originals_if_asked(told: Path, command: Any, here: Any) -> None:
+def test_show_prints_the_originals_on_request(archive: Path, command: Any, here: Any) -> None:
     assert "originals:" not in command("show", "first", *here).out
     ran = command("show", "first", "--originals", *here)
     assert "originals: 1 to 34" in ran.out

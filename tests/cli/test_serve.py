@@ -1,4 +1,4 @@
-"""`redismem serve` as a process: it listens, says where, and stops without losing a turn."""
+"""`redismem serve` as a process: it prints its address, and stops without losing a turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redismem.web.access import new_key
 
 
 def address(running: Any) -> str:
-    """Where it listens, as it says."""
+    """Return the address that the server prints."""
     line = wait_for_line(running.stdout, "listens on")
     assert "open it in a browser for the page" in line
     found = re.search(r"http://\S+", line)
@@ -30,7 +30,7 @@ def address(running: Any) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_it_is_told_to_stop(here: Any, redis_server: Any, namespace: str, number: Any) -> None:
+def test_it_serves_until_a_signal(here: Any, redis_server: Any, namespace: str, number: Any) -> None:
     with (
         started("serve", "--port", "0", *here) as running,
         httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client,
@@ -48,7 +48,7 @@ def test_it_serves_until_it_is_told_to_stop(here: Any, redis_server: Any, namesp
 
 
 @pytest.mark.parametrize("by", ["itself", "another"])
-def test_who_has_workers_is_not_told_to_start_one(here: Any, redis_server: Any, namespace: str, by: str) -> None:
+def test_a_namespace_with_workers_gets_no_advice_to_start_one(here: Any, redis_server: Any, namespace: str, by: str) -> None:
     connect: Any = redismem.blocking.Memory.connect
     settings = Settings(tick_s=60)
     with connect(redis_server.url, namespace=namespace, settings=settings, workers=by == "another") as memory:
@@ -61,8 +61,8 @@ def test_who_has_workers_is_not_told_to_start_one(here: Any, redis_server: Any, 
     assert (ran.code, "no worker" in ran.err) == (0, False)
 
 
-def test_every_turn_that_was_answered_is_there_after_a_stop(here: Any, redis_server: Any, namespace: str) -> None:
-    """Told to stop in the midst of turns, it answers those it has taken."""
+def test_every_answered_turn_is_stored_after_a_stop(here: Any, redis_server: Any, namespace: str) -> None:
+    """A server that is stopped during turns still answers the turns it has accepted."""
     answered = 0
     with started("serve", "--port", "0", *here) as running:
         with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
@@ -89,7 +89,7 @@ def test_an_embedded_store_is_summarised_by_the_server_itself(tmp_path: Path) ->
             messages = [{"role": "user", "content": f"{number}"} for number in range(12)]
             assert client.post("/v1/sessions/s/messages", json=messages).status_code == 201
             while not client.get("/v1/sessions/s/context").json()["summaries"]:
-                pass  # each look is a request, and waits for its answer
+                pass  # each poll is a request that waits for its answer
         running.send_signal(signal.SIGTERM)
         assert finished(running).code == 0
 
@@ -101,8 +101,8 @@ def test_without_keys_it_listens_on_loopback_alone(command: Any, host: str) -> N
     assert "without keys a server listens only on loopback" in ran.complaint
 
 
-def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.5")  # nobody will ever listen there
+def test_an_impossible_start_is_one_line(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.5")  # no server ever listens there
     (tmp_path / "empty").write_text("# nothing\n")
     (tmp_path / "wrong").write_text("shop-app shop read nonsense\n")
     said = {
@@ -134,25 +134,25 @@ def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path, monkeypatch: p
         ("REDISMEM_SERVER_KEYS_FILE", "REDISMEM_SERVER_KEYS_FILE or --keys-file is empty"),
     ],
 )
-def test_a_variable_that_is_empty_is_not_passed_over(
+def test_an_empty_variable_is_refused(
     command: Any, monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
-    """A secret that is missing must not make it serve everybody, or from a store that ends with it."""
+    """A missing secret must not make it serve without keys, or from an embedded store."""
     monkeypatch.setenv(name, "")
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # who goes on would end here
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # a server that starts anyway would end here
         ran = command("serve", "--port", taken.getsockname()[1])
     assert (ran.code, text in ran.err.splitlines()[-1]) == (2, True)
 
 
 @pytest.mark.parametrize("value", [" ;", "# none"])
-def test_keys_that_are_none_are_refused(command: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_invalid_keys_are_refused(command: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("REDISMEM_SERVER_KEYS", value)
     ran = command("serve", "--host", "0.0.0.0")
     assert (ran.code, "REDISMEM_SERVER_KEYS or --keys contains no key" in ran.complaint) == (2, True)
 
 
 @pytest.mark.parametrize("namespace", ["other", "default", "shop"])
-def test_a_namespace_that_the_keys_do_not_say_is_told_not_to_be_obeyed(command: Any, namespace: str) -> None:
+def test_a_namespace_option_that_no_key_names_is_reported_as_ignored(command: Any, namespace: str) -> None:
     _, line = new_key("app", "shop", ["read"])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -175,7 +175,7 @@ def test_a_namespace_that_the_keys_do_not_say_is_told_not_to_be_obeyed(command: 
         ("null", False),
     ],
 )
-def test_an_origin_is_one_that_a_browser_sends(command: Any, origin: str, is_one: bool) -> None:
+def test_an_origin_must_have_the_form_that_browsers_send(command: Any, origin: str, is_one: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = command("serve", "--cors-origin", origin, "--url", "memory://", "--port", port)
@@ -183,7 +183,7 @@ def test_an_origin_is_one_that_a_browser_sends(command: Any, origin: str, is_one
     assert ("--cors-origin takes http:// or https://" in ran.complaint) is not is_one
 
 
-async def test_a_command_that_ends_says_nothing_of_later_calls() -> None:
+async def test_the_error_of_a_stopped_command_mentions_no_later_calls() -> None:
     memory = redismem.Memory.connect("redis://127.0.0.1:1/0")
     error = memory.store.away_error(memory.store.breaker, None)
     await memory.aclose()
@@ -198,7 +198,7 @@ def test_a_port_in_use_is_one_line(command: Any) -> None:
     assert "cannot listen at" in ran.err.splitlines()[-1]
 
 
-def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_its_packages_the_error_says_what_to_install(tmp_path: Path) -> None:
     """Runs in a child process, because removing modules in this one would break later tests."""
     for package in ("prometheus_client", "fastapi", "uvicorn"):
         (tmp_path / f"{package}.py").write_text("raise ModuleNotFoundError")
@@ -226,7 +226,7 @@ def test_a_key_is_printed_once_with_its_line(command: Any) -> None:
         (("a", "--scope", "read,admin"), "a scope is read, write or admin"),
     ],
 )
-def test_a_key_that_cannot_be_made_says_what_was_wrong(command: Any, arguments: Any, said: str) -> None:
+def test_a_refused_key_says_why(command: Any, arguments: Any, said: str) -> None:
     ran = command("key", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

@@ -1,4 +1,4 @@
-"""sessions, show and clear: what is there, shown whole, changed only by clear."""
+"""`redismem sessions`, `show` and `clear`: they show everything, and only clear changes anything."""
 
 import asyncio
 import io
@@ -35,7 +35,7 @@ def raw(redis_server: Any) -> Any:
 
 @pytest.fixture
 def talk(memory: Any) -> Any:
-    """A session with a pinned message, pending and recent ones, and state."""
+    """Create a session with pinned, pending and recent messages and with state."""
     session = memory.session("talk")
     session.append(
         {"role": "system", "content": SECRET}, *({"role": "user", "content": f"{SECRET} {n}"} for n in range(10))
@@ -60,7 +60,7 @@ def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
         assert "there is no such session" in ran.err.splitlines()[-1]
 
 
-def test_sessions_page_by_page_the_last_active_first(command: Any, memory: Any, here: Any, raw: Any) -> None:
+def test_sessions_are_listed_page_by_page_last_active_first(command: Any, memory: Any, here: Any, raw: Any) -> None:
     clock = Clock(int(raw.time()[0]) * 1000 - 60_000)
     memory.store.clock = clock
     for number in range(25):
@@ -181,7 +181,7 @@ def test_a_session_whose_summaries_fail_says_so(command: Any, here: Any, redis_s
     assert "fail" not in command("show", "talk", *here).out + command("sessions", *here).out
 
 
-def test_redacted_nothing_of_the_conversation_is_shown(
+def test_redacted_output_shows_no_text_of_the_conversation(
     command: Any, talk: Any, memory: Any, raw: Any, here: Any
 ) -> None:
     summary = Summary("m1", f"summary of {SECRET}", 0, 0, 0, 0, "model", 9, 0, ())
@@ -200,7 +200,7 @@ def test_long_messages_are_cut_unless_full(command: Any, memory: Any, here: Any)
     assert "end" in command("show", "long", "--full", *here).out
 
 
-def test_a_message_cannot_steer_the_terminal_nor_the_markup(command: Any, memory: Any, here: Any) -> None:
+def test_a_message_cannot_control_the_terminal_or_the_markup(command: Any, memory: Any, here: Any) -> None:
     text = "a\x1b[2Jb\x9b1mc\rd [bold]e[/bold] [/] \u202ef \ud800 :smile:"
     memory.session("odd").append({"role": "user\x1b[0m", "content": text})
     ran = command("show", "odd", *here)
@@ -210,7 +210,7 @@ def test_a_message_cannot_steer_the_terminal_nor_the_markup(command: Any, memory
     assert command("show", "odd", "--json", *here).document["recent"][0]["message"]["content"] == text
 
 
-def test_looking_changes_nothing_even_where_a_session_cannot_be_read(
+def test_reading_an_unreadable_session_changes_nothing(
     command: Any, memory: Any, raw: Any, here: Any, namespace: str
 ) -> None:
     memory.session("broken").append({"role": "user", "content": "x"})
@@ -249,7 +249,7 @@ def test_clear_asks_on_a_terminal(
     assert talk.exists() == there
 
 
-def test_clear_does_not_ask_where_nobody_can_answer(command: Any, talk: Any, here: Any) -> None:
+def test_clear_does_not_ask_without_a_terminal(command: Any, talk: Any, here: Any) -> None:
     assert command("clear", "talk", *here).code == 0
     assert not talk.exists()
 

@@ -1,4 +1,4 @@
-"""`redismem settings`: every setting is found, with its value and where that comes from; no secret is."""
+"""`redismem settings` lists every setting with its value and source, but no secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redismem import Settings
 
 @pytest.fixture
 def listed(command: Any) -> Any:
-    """The rows, by the setting's name."""
+    """Return a function that lists the rows by the setting's name."""
 
     def settings() -> dict[str, Any]:
         ran = command("settings", "--json")
@@ -38,7 +38,7 @@ def test_every_setting_is_there_with_variable_value_source_and_meaning(
     assert "seconds without activity" in rows["idle_timeout_s"]["meaning"]
 
 
-def test_where_a_value_comes_from_that_was_not_obeyed(listed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_an_invalid_value_is_named(listed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
     monkeypatch.setenv("REDISMEM_TICK_S", "often")

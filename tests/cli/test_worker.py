@@ -1,4 +1,4 @@
-"""The worker: what it writes, what it evicts, and how it stops with work in hand."""
+"""`redismem worker`: its summaries, its evictions, and a stop during work."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ def memory(redis_server: Any, namespace: str) -> Any:
 
 @pytest.fixture
 def overdue(memory: Any) -> Any:
-    """Sessions that wait for a summary."""
+    """Create sessions that wait for a summary."""
     names = [f"s-{number}" for number in range(5)]
     for name in names:
         memory.session(name).append(*({"role": "user", "content": f"{SECRET} {n}."} for n in range(12)))
@@ -41,7 +41,7 @@ def model() -> Any:
 
 @pytest.fixture
 def by_model(model: Any) -> Any:
-    """The environment of a worker that asks it."""
+    """The environment of a worker that uses this model."""
     return {
         "REDISMEM_MODEL_PROVIDER": "openai",
         "REDISMEM_MODEL": "some-model",
@@ -53,18 +53,18 @@ def by_model(model: Any) -> Any:
 
 
 def covered(memory: Any, name: str) -> list[tuple[int, int]]:
-    """The summaries' ranges; and no message of the window is missing."""
+    """Return the ranges of the summaries, after checking that the window has no gap."""
     context = memory.session(name).read()
     assert [each.seq for each in context.messages] == list(range(context.first_seq, context.total_messages + 1))
     return [(each.first_seq, each.last_seq) for each in context.summaries]
 
 
 def until(true: Any, deadline_s: float = 60) -> None:
-    """Looks again and again until it is so."""
+    """Poll until the condition holds."""
     end_s = time.monotonic() + deadline_s
     while not true():
         assert time.monotonic() < end_s
-        time.sleep(0.005)  # between two looks at a condition that has a deadline
+        time.sleep(0.005)  # between two polls of a condition with a deadline
 
 
 def test_once_summarises_all_that_is_due(command: Any, overdue: Any, memory: Any, here: Any) -> None:
@@ -133,7 +133,7 @@ class EvictsNothing(Between):
         return await self._inner.run(commands, timeout_s, script)
 
 
-def test_a_limit_that_could_not_be_enforced_is_not_well(
+def test_a_limit_that_cannot_be_enforced_fails_the_command(
     command: Any, intercept: Any, overdue: Any, here: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
@@ -151,7 +151,7 @@ def test_an_embedded_store_has_nothing_for_a_worker(command: Any) -> None:
         assert "a worker needs a store shared with the pods" in ran.complaint
 
 
-def test_settings_that_name_no_model_are_one_line(command: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_without_a_model_are_one_line(command: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
     for words in (["worker"], ["worker", "--once"]):
         ran = command(*words, *here)
@@ -160,7 +160,7 @@ def test_settings_that_name_no_model_are_one_line(command: Any, here: Any, monke
 
 
 class RunsFull(Between):
-    """Takes no commits."""
+    """A store that refuses every commit."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
@@ -169,7 +169,7 @@ class RunsFull(Between):
 
 
 @pytest.mark.parametrize("options", [("--once",), ()])
-def test_a_strategy_that_cannot_be_read_stops_it_before_it_begins(
+def test_an_invalid_strategy_stops_the_worker_at_its_start(
     command: Any, overdue: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch, options: Any
 ) -> None:
     monkeypatch.setenv("REDISMEM_STRATEGY", "canary")
@@ -191,7 +191,7 @@ def test_an_error_of_one_session_is_logged_by_its_kind(command: Any, intercept: 
     assert "(5 unavailable)" in ran.out
 
 
-def test_a_worker_that_runs_summarises_what_comes_and_ends_when_told(memory: Any, here: Any) -> None:
+def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: Any, here: Any) -> None:
     with started("worker", "--json", *here, REDISMEM_TICK_S="0.05") as running:
         assert running.stderr is not None
         first = json.loads(running.stderr.readline())
@@ -211,7 +211,7 @@ def test_a_worker_that_runs_summarises_what_comes_and_ends_when_told(memory: Any
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_work_in_hand_is_given_back_when_it_takes_too_long(
+def test_work_that_takes_too_long_is_released_at_a_stop(
     command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any, number: Any
 ) -> None:
     with started("worker", "--stop-s", "0.2", *here, **by_model) as running:
@@ -223,7 +223,7 @@ def test_work_in_hand_is_given_back_when_it_takes_too_long(
     assert "stopping: taking no new work" in ran.err
     assert "stopped in" in ran.err
     assert SECRET not in ran.err
-    assert {memory.session(name).info().queued for name in overdue} == {"overdue"}  # no lease to wait for
+    assert {memory.session(name).info().queued for name in overdue} == {"overdue"}  # the leases are released
     assert [covered(memory, name) for name in overdue] == [[]] * 5
     done = command("worker", "--once", "--json", *here)
     assert (done.code, done.document["summaries_count"]) == (0, 5)
@@ -231,7 +231,7 @@ def test_work_in_hand_is_given_back_when_it_takes_too_long(
     assert command("check", *here).code == 0
 
 
-def test_work_in_hand_is_finished_where_there_is_time(
+def test_work_is_finished_at_a_stop_if_there_is_time(
     overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
 ) -> None:
     with started("worker", "--stop-s", "60", "--concurrency", "3", *here, **by_model) as running:
@@ -241,12 +241,12 @@ def test_work_in_hand_is_finished_where_there_is_time(
         model.release()
         ran = finished(running)
     assert ran.code == 0
-    assert len(model.asked) == 3  # nothing more was taken up
+    assert len(model.asked) == 3  # the worker claims no further session
     assert sorted(len(covered(memory, name)) for name in overdue) == [0, 0, 1, 1, 1]
     assert "3 ok" in ran.err
 
 
-def test_a_second_signal_ends_it_at_once_and_the_lease_runs_out(
+def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
     command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
 ) -> None:
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
@@ -266,7 +266,7 @@ def test_a_second_signal_ends_it_at_once_and_the_lease_runs_out(
     assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
 
 
-def test_once_stops_too_when_told(overdue: Any, memory: Any, model: Any, by_model: Any, here: Any) -> None:
+def test_once_stops_on_a_signal_too(overdue: Any, memory: Any, model: Any, by_model: Any, here: Any) -> None:
     with started("worker", "--once", "--json", "--stop-s", "0.2", *here, **by_model) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
@@ -275,10 +275,10 @@ def test_once_stops_too_when_told(overdue: Any, memory: Any, model: Any, by_mode
     assert {memory.session(name).info().queued for name in overdue} == {"overdue"}
 
 
-def test_a_frozen_worker_holds_nobody_up(
+def test_a_frozen_worker_delays_no_session_beyond_its_lease(
     command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
 ) -> None:
-    """Its lease runs out, another does the work; when it wakes up, what it has is refused."""
+    """Its lease expires and another worker takes over; when it resumes, its commit is refused."""
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
     with started("worker", *here, **environment) as frozen:
         model.wait_for_asked(len(overdue))

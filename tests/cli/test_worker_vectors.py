@@ -1,4 +1,4 @@
-"""The worker with an embedder: it makes the vectors that recall goes by, and says who makes them."""
+"""The worker with an embedder: it makes the vectors for semantic recall, and logs its embedder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def provider() -> Iterator[ProviderServer]:
 
 @pytest.fixture
 def by_meaning(provider: ProviderServer) -> dict[str, str]:
-    """The environment of a service that recalls by what this provider makes of texts."""
+    """The environment of a service that embeds texts with this provider."""
     return {
         "REDISMEM_EMBED": "openai:words",
         "REDISMEM_EMBED_API_KEY": "canary-key",
@@ -43,14 +43,14 @@ def memory(redis_server: Any, namespace: str) -> Iterator[redismem.blocking.Memo
 
 
 def dimensions_of(memory: redismem.blocking.Memory, redis_server: Any) -> list[int]:
-    """How many dimensions the vectors beside each block of the session have."""
+    """Return the dimensions of the vectors beside each block of the session."""
     with redis.Redis(port=redis_server.port) as raw:
         fields: Any = raw.hgetall(memory.store.keys.session("a").originals)
     found = [decode_vectors(value) for field, value in fields.items() if field[:1] == b"v"]
     return [each.dimensions for each in found if each is not None]
 
 
-def test_once_makes_the_vectors_of_what_it_keeps(
+def test_once_makes_vectors_of_the_originals(
     command: Any,
     memory: Any,
     here: Any,
@@ -67,7 +67,7 @@ def test_once_makes_the_vectors_of_what_it_keeps(
     assert command("check", *here).code == 0
 
 
-def test_a_worker_that_runs_makes_them_and_says_by_whom(
+def test_a_running_worker_makes_vectors_and_logs_its_embedder(
     memory: Any, here: Any, redis_server: Any, provider: ProviderServer, by_meaning: dict[str, str]
 ) -> None:
     with started("worker", *here, **by_meaning) as running:
@@ -83,7 +83,7 @@ def test_a_worker_that_runs_makes_them_and_says_by_whom(
 
 
 @pytest.mark.parametrize("variables", [{"REDISMEM_STRATEGY": "none"}, {"REDISMEM_KEEP_ORIGINALS": "false"}])
-def test_where_nothing_is_kept_it_says_that_there_are_no_vectors(
+def test_without_originals_the_worker_says_that_it_makes_no_vectors(
     here: Any, by_meaning: dict[str, str], variables: dict[str, str]
 ) -> None:
     with started("worker", *here, **by_meaning, **variables) as running:
@@ -95,7 +95,7 @@ def test_where_nothing_is_kept_it_says_that_there_are_no_vectors(
 @pytest.mark.parametrize(
     ("embed", "said"), [("canary:words", "embed must be openai:MODEL"), ("openai:words", "REDISMEM_MODEL_ALLOW_HTTP")]
 )
-def test_an_embedder_that_cannot_be_opened_stops_it_and_fails_the_doctor(
+def test_an_invalid_embedder_stops_the_worker_and_fails_the_doctor(
     command: Any,
     memory: Any,
     here: Any,

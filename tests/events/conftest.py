@@ -1,4 +1,4 @@
-"""Fixtures of the tests of events: the events a hook was called with, and the memories they come from."""
+"""Fixtures of the tests of events: the events that a hook received, and the memories they come from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.watched import CANARY, NAME, Events, Place
 
 @pytest.fixture
 def events(namespace: str) -> Iterator[Events]:
-    """None of them holds a text, a value, or an id in clear."""
+    """Collect events, and assert that they hold no text, no value and no readable id."""
     events = Events()
     yield events
     assert events

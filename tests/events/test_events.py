@@ -1,4 +1,4 @@
-"""The hook: told of each call, how it ended, and nothing of what was said."""
+"""The event hook hears of each call and its outcome, but receives no content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from redismem.protocol.ids import session_hash
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
-async def test_each_op_is_told_with_its_outcome(place: Place, events: Events) -> None:
+async def test_each_operation_sends_an_event_with_its_outcome(place: Place, events: Events) -> None:
     async with place.memory(events.append) as memory:
         assert events.ended() == [("recorded", "nothing"), ("record", "ok")]
         session = memory.session(NAME)
@@ -111,7 +111,7 @@ async def test_a_refusal_is_named_by_its_class(place: Place, events: Events) -> 
 
 
 def redismem_store(memory: Any) -> Any:
-    """The store of either memory; of the blocking one, awaited."""
+    """Return the store of either memory, with async methods."""
     if not isinstance(memory, Awaiting):
         return memory.store
     store = memory._inner.store
@@ -125,7 +125,7 @@ def redismem_store(memory: Any) -> Any:
     return Stepped()
 
 
-async def test_a_session_in_quarantine_is_one_event_more(place: Place, events: Events) -> None:
+async def test_a_quarantine_sends_an_event_of_its_own(place: Place, events: Events) -> None:
     async with place.memory(events.append) as memory:
         place.raw.set(place.keys(NAME).state, "x")
         assert (await memory.session(NAME).append(user(1))).created
@@ -151,7 +151,7 @@ async def test_a_hook_that_fails_disturbs_no_call(place: Place, caplog: pytest.L
         (logging.ERROR, "on_event", "ValueError"),
         (logging.ERROR, "on_event", "KeyError"),
     ]
-    assert "raise next(failures)\nValueError\n" in caplog.text, "where, and not what it says"
+    assert "raise next(failures)\nValueError\n" in caplog.text, "the traceback without the text"
     assert "secret" not in caplog.text
 
 
@@ -202,7 +202,7 @@ def test_a_hook_that_a_call_would_not_run_is_refused(hook: Any) -> None:
             connect("memory://", on_event=hook)
 
 
-def test_what_a_hook_calls_has_no_event_of_its_own() -> None:
+def test_calls_inside_a_hook_send_no_events() -> None:
     seen: list[str] = []
 
     def hook(event: Event) -> None:
@@ -216,7 +216,7 @@ def test_what_a_hook_calls_has_no_event_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, Panic])
-async def test_a_hook_that_raises_what_is_no_exception_fails_no_call(
+async def test_a_hook_that_raises_a_base_exception_fails_no_call(
     place: Place, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     def hook(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Events of calls that Redis did not answer at once, and of workers."""
+"""Events of calls without an immediate answer from Redis, and events of workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from redismem.workers.summaries import Worker
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_call_that_is_sent_again_says_how_often(
+async def test_the_event_of_a_retried_call_counts_its_attempts(
     proxy: Proxy, namespace: str, events: Events, is_async: bool
 ) -> None:
     given: dict[str, Any] = {"namespace": namespace, "settings": PATIENT, "on_event": events.append}
@@ -55,7 +55,7 @@ async def test_a_call_that_is_sent_again_says_how_often(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_an_outage_is_told(tmp_path: Any, namespace: str, events: Events, is_async: bool) -> None:
+async def test_an_outage_sends_events(tmp_path: Any, namespace: str, events: Events, is_async: bool) -> None:
     server = RedisServer(tmp_path).start()
     settings = Settings(deadline_s=2, reply_timeout_s=1)
     given: dict[str, Any] = {"namespace": namespace, "settings": settings, "on_event": events.append}
@@ -73,7 +73,7 @@ async def test_an_outage_is_told(tmp_path: Any, namespace: str, events: Events, 
     await (memory.aclose() if is_async else memory.close())
     told = [(event.op, event.outcome) for event in events[before:] if event.op not in ("recorded", "breaker")]
     assert told == [(op, "StoreUnavailable") for op in ("append", "read", "ping")]
-    # Whether a call is the one that looks for Redis, or fails at once, is up to the machine.
+    # Timing decides if a call probes Redis or fails at once.
     assert {event.outcome for event in events[before:] if event.op == "breaker"} <= {"open", "half_open"}
     assert next(event.outcome for event in events[before:] if event.op == "breaker") == "open"
     by_op = {event.op: event.sent_count for event in events[before:]}
@@ -81,7 +81,7 @@ async def test_an_outage_is_told(tmp_path: Any, namespace: str, events: Events, 
     assert by_op["ping"] == 0, "Redis is known to be away"
 
 
-async def test_a_call_that_is_cancelled_is_told(proxy: Proxy, namespace: str, events: Events) -> None:
+async def test_a_cancelled_call_sends_an_event(proxy: Proxy, namespace: str, events: Events) -> None:
     async with redismem.Memory.connect(
         proxy.url, namespace=namespace, settings=PATIENT, on_event=events.append
     ) as memory:
@@ -99,7 +99,7 @@ async def test_a_call_that_is_cancelled_is_told(proxy: Proxy, namespace: str, ev
     assert (events[-1].op, events[-1].outcome, events[-1].sent_count) == ("append", "CancelledError", 1)
 
 
-async def test_a_worker_tells_each_call_and_each_summary(async_place: Place, events: Events, clock: Clock) -> None:
+async def test_a_worker_sends_an_event_per_call_and_summary(async_place: Place, events: Events, clock: Clock) -> None:
     async with async_place.memory(events.append, clock=clock) as memory:
         await fill(memory.session(NAME), 11, CANARY)
         events.ended()
@@ -117,7 +117,7 @@ async def test_a_worker_tells_each_call_and_each_summary(async_place: Place, eve
         assert claim.outcome == "job"
 
 
-async def test_a_worker_tells_what_did_not_become_a_summary(async_place: Place, events: Events, clock: Clock) -> None:
+async def test_a_worker_sends_an_event_per_missing_summary(async_place: Place, events: Events, clock: Clock) -> None:
     async with async_place.memory(events.append, clock=clock) as memory:
         worker, echo = Worker(memory.store, Echo()), Echo()
         await clock.at(T0, worker.attend(NAME))
@@ -135,7 +135,7 @@ async def test_a_worker_tells_what_did_not_become_a_summary(async_place: Place, 
         assert events.ended() == [("claim", "job"), ("release", "ok"), ("summary", "waiting")]
 
 
-async def test_an_eviction_is_told_and_one_that_fails_too(async_place: Place, events: Events, clock: Clock) -> None:
+async def test_evictions_and_failed_evictions_send_events(async_place: Place, events: Events, clock: Clock) -> None:
     async def full(session_id: str, context: Context) -> None:
         raise OSError(f"no room for {session_id}: {context.messages[0].content}")
 
@@ -154,7 +154,7 @@ async def test_an_eviction_is_told_and_one_that_fails_too(async_place: Place, ev
         await memory.session("newer").append(Message("user", CANARY))
 
 
-async def test_workers_inside_a_memory_tell_the_same_hook(async_place: Place, events: Events) -> None:
+async def test_workers_inside_a_memory_call_its_hook(async_place: Place, events: Events) -> None:
     told = asyncio.Event()
 
     def hook(event: Event) -> None:

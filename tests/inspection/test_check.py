@@ -1,4 +1,4 @@
-"""The check finds every kind of damage, and nothing in what is whole, on both stores; it writes nothing."""
+"""The check finds every kind of damage and nothing in intact sessions, on both stores; it writes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from redismem.workers.summaries import Worker
 SETTINGS = Settings(shards=2, threshold=4, recent_limit=2, summaries_limit=2, max_window_count=10, max_attempts=3)
 
 
-class Telling:
+class FixedSummary:
     """A strategy without a model."""
 
     async def compact(self, messages: Sequence[Any], previous: str | None) -> Draft:
@@ -36,19 +36,19 @@ async def memory(store: Any, namespace: str) -> Any:
         yield memory
 
 
-async def found(memory: Memory, *also: str) -> list[invariants.Violation]:
+async def find_violations(memory: Memory, *also: str) -> list[invariants.Violation]:
     return [violation async for violation in check.check(memory.store, also)]
 
 
-async def claimed(memory: Memory, session_id: str) -> tuple[QueueCalls, Job]:
+async def claim(memory: Memory, session_id: str) -> tuple[QueueCalls, Job]:
     calls = QueueCalls(memory.store.keys.session(session_id), SETTINGS)
     job = await memory.store.run(calls.claim())
     assert isinstance(job, Job)
     return calls, job
 
 
-async def filled(memory: Memory) -> None:
-    """Sessions in every place that one can be in."""
+async def fill(memory: Memory) -> None:
+    """Create a session in every state and queue."""
     for session_id in ("window", "overdue", "leased", "backoff", "dead", "dropped", "summarised", "chosen", "state"):
         if session_id == "state":
             await memory.session(session_id).merge({"a": 1})
@@ -58,11 +58,11 @@ async def filled(memory: Memory) -> None:
             await session.append(user(number), id=f"{number}")
         if session_id == "summarised":
             for _ in range(4):
-                await Worker(memory.store, Telling()).attend(session_id)
+                await Worker(memory.store, FixedSummary()).attend(session_id)
                 await session.append(*[user()] * 3)
-            await Worker(memory.store, Telling()).attend(session_id)
+            await Worker(memory.store, FixedSummary()).attend(session_id)
         elif session_id in ("leased", "backoff", "dead", "dropped"):
-            calls, job = await claimed(memory, session_id)
+            calls, job = await claim(memory, session_id)
             if session_id != "leased":
                 dead = session_id != "backoff"
                 await memory.store.run(calls.release(job.fence, 60_000, counts=True, dead=dead))
@@ -74,57 +74,57 @@ async def filled(memory: Memory) -> None:
     assert (await memory.store.run(choose))[0] == 1
 
 
-async def test_nothing_is_found_in_what_is_whole_and_nothing_is_written(memory: Memory, raw: Any) -> None:
-    await filled(memory)
+async def test_intact_sessions_have_no_violations_and_the_check_writes_nothing(memory: Memory, raw: Any) -> None:
+    await fill(memory)
     summarised = await memory.session("summarised").read()
     assert summarised.summaries
     before = await everything(raw, memory.store.keys.namespace)
-    assert await found(memory) == []
+    assert await find_violations(memory) == []
     assert await everything(raw, memory.store.keys.namespace) == before
 
 
-async def test_a_session_that_has_expired_is_no_violation(memory: Memory, raw: Any) -> None:
-    await filled(memory)
+async def test_an_expired_session_is_no_violation(memory: Memory, raw: Any) -> None:
+    await fill(memory)
     for session_id in ("overdue", "leased", "dead", "chosen"):
         keys = memory.store.keys.session(session_id)
         await raw.delete(keys.state, keys.messages)
-    assert await found(memory) == []
+    assert await find_violations(memory) == []
 
 
-async def test_a_pop_makes_nothing_wait_that_was_dropped(memory: Memory) -> None:
-    """The place of the pop is behind the last message at which the session was dropped, and is no message."""
-    await filled(memory)
+async def test_a_session_off_the_dead_list_does_not_wait_after_a_pop(memory: Memory) -> None:
+    """The seq of the pop is after the recorded last message, but it is not a message."""
+    await fill(memory)
     assert len(await memory.session("dropped").pop(1)) == 1
     assert (await memory.session("dropped").info()).queued is None
-    assert await found(memory) == []
+    assert await find_violations(memory) == []
     await memory.session("dropped").append(user("another"))
     assert (await memory.session("dropped").info()).queued == "overdue"
-    assert await found(memory) == []
+    assert await find_violations(memory) == []
 
 
 @pytest.mark.parametrize("harm", HARM)
-async def test_damage_is_found_named_and_told_without_any_content(memory: Memory, raw: Any, harm: str) -> None:
-    await filled(memory)
+async def test_damage_is_reported_by_invariant_and_without_content(memory: Memory, raw: Any, harm: str) -> None:
+    await fill(memory)
     invariant, session_id, damage = HARM[harm]
     await damage(raw, memory.store.keys.session(session_id))
-    violations = await found(memory)
+    violations = await find_violations(memory)
     assert invariant in {violation.invariant for violation in violations}
     assert {violation.session_id for violation in violations} == {session_id}
     assert CANARY not in repr(violations)
     assert [violation.text for violation in violations if len(violation.text) < 10] == []
 
 
-async def test_appends_remembered_are_read_in_their_order_however_often_the_fields_have_gone_round(
+async def test_remembered_appends_are_read_in_order_after_any_number_of_rotations(
     store: Any, namespace: str, raw: Any
 ) -> None:
-    """Only the last 16 count: an older entry may stand there twice, a newer one may not."""
+    """Only the last 16 entries must differ; older entries may repeat."""
     async with store.memory(namespace, Settings(shards=1, strategy="none")) as memory:
         keys = memory.store.keys.session("a")
         for number in range(45):
             await memory.session("a").append(user(number))
             if number < 20:
                 continue
-            assert await found(memory) == []
+            assert await find_violations(memory) == []
             fields = await raw.hgetall(keys.state)
             newest = fields[b"ids_a"]
             letters = b"bcdbc"[b"bcd".index(newest[:1]) :][:3]
@@ -133,24 +133,26 @@ async def test_appends_remembered_are_read_in_their_order_however_often_the_fiel
                 token = entries[-12 * back :][:8]
                 changed = newest[:-12] + token + newest[-4:]
                 await raw.hset(keys.state, "ids_a", changed)
-                assert [each.invariant for each in await found(memory)] == (["I2"] if back == 16 else []), number
+                assert [violation.invariant for violation in await find_violations(memory)] == (
+                    ["I2"] if back == 16 else []
+                ), number
             await raw.hset(keys.state, "ids_a", newest)
 
 
 async def test_a_counter_rolled_back_by_one_is_found(memory: Memory, raw: Any) -> None:
     await memory.session("a").append(user())
-    assert await found(memory) == []
+    assert await find_violations(memory) == []
     await raw.decr(memory.store.keys.session("a").shard.fences)
-    assert [violation.invariant for violation in await found(memory)] == ["I5"]
+    assert [violation.invariant for violation in await find_violations(memory)] == ["I5"]
 
 
 async def test_a_session_in_no_index_is_found_by_its_name(memory: Memory, raw: Any) -> None:
-    await filled(memory)
+    await fill(memory)
     await no_entry("active")(raw, memory.store.keys.session("window"))
-    assert await found(memory) == []
-    assert [(each.session_id, each.invariant) for each in await found(memory, "window", "nobody")] == [
-        ("window", "I12")
-    ]
+    assert await find_violations(memory) == []
+    assert [
+        (violation.session_id, violation.invariant) for violation in await find_violations(memory, "window", "nobody")
+    ] == [("window", "I12")]
 
 
 async def test_many_sessions_are_read_page_by_page(store: Any, namespace: str, raw: Any) -> None:
@@ -159,10 +161,10 @@ async def test_many_sessions_are_read_page_by_page(store: Any, namespace: str, r
             await memory.session(f"s{number}").merge({"a": 1})
         for session_id in ("s1", "s300", "s600"):
             await set_counters(raw, memory.store.keys.session(session_id).state, tokens=5)
-        assert {each.session_id for each in await found(memory)} == {"s1", "s300", "s600"}
+        assert {violation.session_id for violation in await find_violations(memory)} == {"s1", "s300", "s600"}
 
 
-async def test_what_is_whole_at_the_second_look_is_not_reported(
+async def test_a_session_that_is_intact_at_the_second_read_is_not_reported(
     memory: Memory, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await memory.session("a").append(user())
@@ -170,17 +172,17 @@ async def test_what_is_whole_at_the_second_look_is_not_reported(
     sound = await raw.hget(memory.store.keys.session("a").state, "counters")
     for name in "ab":
         await set_counters(raw, memory.store.keys.session(name).state, tokens=1)
-    looked = check.check_session
+    original = check.check_session
 
-    async def mended(store: Store, session_id: str) -> list[invariants.Violation]:
+    async def mend_and_check(store: Store, session_id: str) -> list[invariants.Violation]:
         await raw.hset(store.keys.session("a").state, "counters", sound)
-        return await looked(store, session_id)
+        return await original(store, session_id)
 
-    monkeypatch.setattr(check, "check_session", mended)
-    assert [violation.session_id for violation in await found(memory)] == ["b"]
+    monkeypatch.setattr(check, "check_session", mend_and_check)
+    assert [violation.session_id for violation in await find_violations(memory)] == ["b"]
 
 
-async def test_writers_and_workers_meanwhile_do_no_harm(memory: Memory) -> None:
+async def test_concurrent_writers_and_workers_cause_no_violations(memory: Memory) -> None:
     busy = True
 
     async def talk(session_id: str) -> None:
@@ -190,14 +192,14 @@ async def test_writers_and_workers_meanwhile_do_no_harm(memory: Memory) -> None:
             number += 1
             await session.append(user(number), user(number))
             if number % 3 == 0:
-                await Worker(memory.store, Telling()).attend(session_id)
+                await Worker(memory.store, FixedSummary()).attend(session_id)
             if number % 7 == 0:
                 await (session.clear() if number % 2 else session.prune(1))
 
     talking = [asyncio.create_task(talk(f"t{number}")) for number in range(6)]
     try:
-        checks = [violation for _ in range(15) for violation in await found(memory)]
+        checks = [violation for _ in range(15) for violation in await find_violations(memory)]
     finally:
         busy = False
         await asyncio.gather(*talking)
-    assert checks == await found(memory) == []
+    assert checks == await find_violations(memory) == []

@@ -1,4 +1,4 @@
-"""`check` on projects: nothing is wrong after any work, and each kind of damage is named."""
+"""The check of projects finds no violation after any work, and reports each kind of damage."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from redismem.protocol.project import imports
 from redismem.protocol.project.imports import Pieces
 
 
-async def found(memory: Memory) -> list[tuple[str, str]]:
-    return [(each.invariant, each.text) async for each in check_projects(memory.store)]
+async def find_violations(memory: Memory) -> list[tuple[str, str]]:
+    return [(violation.invariant, violation.text) async for violation in check_projects(memory.store)]
 
 
-async def worked(memory: Memory) -> Project:
-    """A project with everything in it."""
+async def create_project(memory: Memory) -> Project:
+    """Create a project with every kind of item, link and change."""
     clock = ProjectClock()
     apollo = clock.of(memory).project("apollo")
     old = await apollo.decisions.create("Use Postgres", tags=["db"])
@@ -44,14 +44,14 @@ async def worked(memory: Memory) -> Project:
     return apollo
 
 
-async def test_nothing_is_wrong_after_work(memory: Memory) -> None:
-    assert await found(memory) == []
-    apollo = await worked(memory)
-    assert await found(memory) == []
+async def test_a_project_has_no_violations_after_work(memory: Memory) -> None:
+    assert await find_violations(memory) == []
+    apollo = await create_project(memory)
+    assert await find_violations(memory) == []
     task = (await apollo.tasks.list(text="move"))[0]
     await apollo.tasks.complete(task.id)
     await apollo.decisions.clear()
-    assert await found(memory) == []
+    assert await find_violations(memory) == []
 
 
 async def drop_an_index_entry(raw: Any, keys: Any, ids: dict[str, str]) -> None:
@@ -120,20 +120,20 @@ DAMAGE: list[tuple[Callable[[Any, Any, dict[str, str]], Awaitable[None]], str, s
 
 
 @pytest.mark.parametrize(("damage", "rule", "said"), DAMAGE, ids=[each[0].__name__ for each in DAMAGE])
-async def test_damage_is_named(memory: Memory, raw: Any, damage: Any, rule: str, said: str) -> None:
-    apollo = await worked(memory)
+async def test_damage_is_reported(memory: Memory, raw: Any, damage: Any, rule: str, said: str) -> None:
+    apollo = await create_project(memory)
     every = await apollo.decisions.list(include_superseded=True)
     ids = {"new": every[0].id, "old": every[1].id} if every[0].supersedes else {"new": every[1].id, "old": every[0].id}
     ids["first"] = (await apollo.tasks.list(text="move"))[0].id
     ids["ada"] = (await apollo.entities.list(text="ada"))[0].id
     await damage(raw, apollo._items.keys, ids)
-    violations = await found(memory)
+    violations = await find_violations(memory)
     assert [text for name, text in violations if name == rule and said in text], violations
     assert not [text for _, text in violations if "Postgres" in text or "Ada" in text]
 
 
-async def test_a_circle_is_named(memory: Memory) -> None:
-    apollo = await worked(memory)
+async def test_a_cycle_of_decisions_is_reported(memory: Memory) -> None:
+    apollo = await create_project(memory)
     (old,) = await apollo.decisions.list(status="superseded")
     (new,) = await apollo.decisions.active()
     first, second = sorted((old.id, new.id))
@@ -141,11 +141,11 @@ async def test_a_circle_is_named(memory: Memory) -> None:
     change.alter(await apollo._items.get(old.id), sets={"supersedes": new.id})
     change.alter(await apollo._items.get(new.id), sets={"superseded_by": old.id})
     await change.commit()
-    assert await found(memory) == [("P3", f"{first} is superseded by itself, over {second}: a circle")]
+    assert await find_violations(memory) == [("P3", f"{first} is superseded by itself, over {second}: a circle")]
 
 
 async def test_the_command_covers_projects(near: Memory, redis_server: Any, namespace: str) -> None:
-    apollo = await worked(near)
+    apollo = await create_project(near)
     words = ("check", "--json", "--url", redis_server.url, "--namespace", namespace)
     good = spawn(*words)
     assert (good.code, json.loads(good.out)["good"]) == (0, True)
@@ -157,8 +157,8 @@ async def test_the_command_covers_projects(near: Memory, redis_server: Any, name
     assert (bad.code, json.loads(bad.out)["violations"][0]["invariant"]) == (1, "P2")
 
 
-async def test_an_import_that_is_not_carried_out_is_told_and_left_alone(memory: Memory) -> None:
-    apollo = await worked(memory)
+async def test_an_unapplied_import_is_reported_and_left_alone(memory: Memory) -> None:
+    apollo = await create_project(memory)
     items = apollo._items
     seen = await memory.store.run(imports.read_change_count(items.keys))
     gathered = Pieces()
@@ -166,6 +166,6 @@ async def test_an_import_that_is_not_carried_out_is_told_and_left_alone(memory: 
     (piece,) = gathered.cut()
     await memory.store.run(imports.stage(items.keys, "n", 1, piece))
     await memory.store.run(imports.commit(items.keys, "n", seen))
-    assert [rule for rule, _ in await found(memory)] == ["P5"]
+    assert [rule for rule, _ in await find_violations(memory)] == ["P5"]
     assert await memory.store.run(imports.list_pieces(items.keys)) == [b"1"], "looking writes nothing"
     assert await items.run(items.calls.holder("a")) == "1"

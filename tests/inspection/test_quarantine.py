@@ -1,4 +1,4 @@
-"""Sessions in quarantine: found, read, brought back, dropped; and the namespaces of a Redis. On both stores."""
+"""Finding, reading, restoring and dropping sessions in quarantine, and listing namespaces. On both stores."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ID = "user-42:7 [*]"
 
 
 async def put_into_quarantine(memory: Memory, session_id: str = ID) -> int:
-    """What an operator would do by hand; gives when it was put there."""
+    """Put a session into quarantine as an operator would by hand, and return the time of the move."""
     calls = memory.store.session_calls(session_id)
     put_ms = 1_700_000_000_000 + len(session_id)
     assert await memory.store.run(calls.quarantine(await memory.store.run(calls.epoch()), put_ms)) > 0
     return put_ms
 
 
-async def summarised(memory: Memory, session_id: str = ID) -> None:
-    """A session with a summary, a window, and all kinds of state."""
+async def summarise(memory: Memory, session_id: str = ID) -> None:
+    """Create a session with a summary, a window, and all kinds of state."""
     session = memory.session(session_id)
     for number in range(12):
         await session.append(user(str(number)), id=f"id-{number}", merge={f"p{number}": number}, plan=["a"])
@@ -44,7 +44,7 @@ async def summarised(memory: Memory, session_id: str = ID) -> None:
 async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw: Any, is_summarised: bool) -> None:
     session = memory.session(ID)
     if is_summarised:
-        await summarised(memory)
+        await summarise(memory)
     else:
         await session.append(user("a"), id="id-11")
     before, info = await session.read(), await session.info()
@@ -67,7 +67,7 @@ async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw
 
 
 @pytest.mark.parametrize("what", CORRUPT)
-async def test_what_can_be_read_comes_back_and_agrees_with_itself(
+async def test_salvage_restores_the_readable_parts_consistently(
     memory: Memory, raw: Any, namespace: str, what: str
 ) -> None:
     session = memory.session("user-42")
@@ -89,18 +89,18 @@ async def test_what_can_be_read_comes_back_and_agrees_with_itself(
     after = await everything(raw, namespace)
     assert {key: value for key, value in after.items() if b":quarantine:" in key} == {
         key: value for key, value in before.items() if b":quarantine:" in key
-    }, "nothing of it is lost"
+    }, "the quarantine keeps everything"
     receipt = await session.append(user("next"))
     assert receipt.last_seq == context.last_seq + 1
     assert await check_session(memory.store, "user-42") == []
 
 
 @pytest.mark.parametrize("lives", [True, False])
-async def test_a_block_that_is_there_alone_takes_no_sessions_place(
+async def test_a_lone_block_of_originals_never_replaces_a_session(
     memory: Memory, raw: Any, namespace: str, lives: bool
 ) -> None:
     session = memory.session(ID)
-    await summarised(memory)
+    await summarise(memory)
     await raw.hset(memory.store.keys.session(ID).originals, "0", b"junk")
     await session.messages(include_originals=True)
     if not lives:
@@ -115,7 +115,7 @@ async def test_a_block_that_is_there_alone_takes_no_sessions_place(
 
 
 async def test_a_state_of_many_values_comes_back_whole(store: Store, namespace: str) -> None:
-    """More of them than Lua gives a command in one go."""
+    """The state has more values than Lua can pass to one command."""
     async with store.memory(namespace, Settings(max_params_count=5_000)) as memory:
         session = memory.session(ID)
         for part in range(5):
@@ -128,7 +128,7 @@ async def test_a_state_of_many_values_comes_back_whole(store: Store, namespace: 
 
 
 async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memory: Memory, raw: Any) -> None:
-    await summarised(memory)
+    await summarise(memory)
     keys = memory.store.keys.session(ID)
     context = await memory.session(ID).read()
     await raw.lset(keys.messages, 0, b"junk")
@@ -144,7 +144,7 @@ async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memo
     assert await check_session(memory.store, ID) == []
 
 
-async def test_a_session_that_lives_is_spared_unless_they_are_to_be_swapped(memory: Memory) -> None:
+async def test_a_live_session_stays_unless_the_restore_swaps_the_two(memory: Memory) -> None:
     session = memory.session(ID)
     await session.append(user("old"))
     await put_into_quarantine(memory)
@@ -166,7 +166,7 @@ async def test_a_session_that_lives_is_spared_unless_they_are_to_be_swapped(memo
     assert await quarantine.drop(memory.store, other) == 0
 
 
-async def test_a_list_names_each_once_and_no_other_namespaces(memory: Memory, raw: Any, namespace: str) -> None:
+async def test_a_list_names_each_session_of_the_namespace_once(memory: Memory, raw: Any, namespace: str) -> None:
     names = [f"s-{number}" for number in range(30)]
     for name in names:
         await memory.session(name).append(user("x"))
@@ -181,7 +181,7 @@ async def test_a_list_names_each_once_and_no_other_namespaces(memory: Memory, ra
     assert {key.entry_count for each in found.sessions for key in each.keys if key.name == "messages"} == {1}
 
 
-async def test_a_search_is_bounded_and_goes_on_where_it_ended(
+async def test_a_search_is_bounded_and_continues_from_its_cursor(
     memory: Memory, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quarantine, "KEYS_A_STEP", 10)
@@ -240,11 +240,11 @@ async def test_a_restore_whose_reply_is_lost_is_made_once(
 
 @pytest.mark.parametrize("is_whole", [True, False])
 async def test_pinned_messages_and_gaps_come_back_too(memory: Memory, raw: Any, is_whole: bool) -> None:
-    """Pinned messages that have left the window, those in it, and the gap of a pop; not what cannot be read."""
+    """Pinned messages inside and outside the window and the gap of a pop come back, but no unreadable message."""
     session = memory.session(ID)
     await session.append({"role": "system", "content": "Be brief."}, user(0))
     await session.append(user("pinned"), pin=True)
-    await summarised(memory)
+    await summarise(memory)
     await session.append({"role": "developer", "content": "Be kind."}, user("kept"), user("popped"))
     assert len(await session.pop(1)) == 1
     before = await session.read()

@@ -1,1 +1,1 @@
-"""The queue protocol, played by chance against a model in plain Python: `make model`."""
+"""Random play of the queue protocol against a model in plain Python: `make model`."""

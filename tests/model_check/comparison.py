@@ -1,4 +1,4 @@
-"""What lies in Redis, held against the model field by field, and against the invariants."""
+"""Compare Redis with the model field by field, and check the invariants."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ COMPARED = {
     b"pins",
     b"sketch",
 }
-"""The fields of a state that the model knows; `param:` and `summary:` are compared too."""
+"""The state fields that the model predicts, besides the `param:` and `summary:` fields."""
 
 
 @dataclass
 class Seen:
-    """All of the shard, read at one moment."""
+    """The whole shard, read at one moment."""
 
     sessions: dict[str, Stored]
     originals: dict[str, dict[int, str | None]]
@@ -49,7 +49,7 @@ class Seen:
 
 
 def reading(keys: Keys) -> Call[Seen]:
-    """Reads the shard in one transaction."""
+    """The call that reads the shard in one transaction."""
     (shard,) = keys.shards()
     sessions = check.join([check.read_stored(keys.session(name)) for name in NAMES])
     commands: tuple[Command, ...] = (
@@ -73,11 +73,11 @@ def reading(keys: Keys) -> Call[Seen]:
 
 
 def compare(seen: Seen, model: Model) -> None:
-    """Raises AssertionError for what is not as the model says, or not as the invariants want it."""
+    """Assert that Redis equals the model and satisfies the invariants."""
     for name in NAMES:
         seen.sessions[name].dictionaries = KNOWN
-        wrong = list(violations(name, seen.sessions[name], model.settings))
-        assert wrong == [], wrong
+        broken = list(violations(name, seen.sessions[name], model.settings))
+        assert broken == [], broken
         assert seen.originals[name] == model.originals.get(name, {})
         session = model.sessions.get(name)
         if session is None:
@@ -87,26 +87,26 @@ def compare(seen: Seen, model: Model) -> None:
     for index in INDEXES:
         assert seen.indexes[index] == model.indexes[index], f"{index}: {seen.indexes[index]}, {model.indexes[index]}"
     assert seen.pauses == model.pauses
-    assert (seen.pauses_left_ms > 0) == bool(model.pauses), "what nobody asks for any more goes some day"
+    assert (seen.pauses_left_ms > 0) == bool(model.pauses), "an unused pause expires"
 
 
 def _compare_session(name: str, seen: Stored, session: SessionModel) -> None:
     assert seen.fields, f"session {name} is gone"
-    wanted = _fields(session)
+    expected = _fields(session)
     moved = {field: value for field, value in seen.fields.items() if field.startswith(PINNED)}
     given = {field: value for field, value in seen.fields.items() if field in COMPARED or b":" in field}
     given = {field: value for field, value in given.items() if field not in moved}
-    assert given == wanted, f"session {name}: {set(given.items()) ^ set(wanted.items())}"
+    assert given == expected, f"session {name}: {set(given.items()) ^ set(expected.items())}"
     assert _contents(seen.elements) == [entry.content for entry in session.elements]
     pinned = {seq: entry.content for seq, entry in session.pinned.items() if seq < session.first_seq}
-    found = {seq: each for field, joined in moved.items() for seq, each in _moved(field, joined)}
-    assert found == pinned
+    stored = {seq: content for field, joined in moved.items() for seq, content in _moved(field, joined)}
+    assert stored == pinned
     covered = [seq for summary in session.summaries for seq in range(summary.first_seq, summary.last_seq + 1)]
     assert sorted([*covered, *session.unsummarised]) == list(range(1, session.first_seq))
 
 
 def _fields(session: SessionModel) -> dict[bytes, bytes]:
-    """Gives the state as it should be stored."""
+    """Return the state fields that Redis should hold."""
     tokens = sum(entry.tokens for entry in session.window)
     uncounted = len(session.elements) - len(session.window)
     expires = f"{session.expires_ms}+{uncounted}" if uncounted else session.expires_ms
@@ -128,8 +128,8 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
         "pins": f"{len(sizes)} {sum(sizes)}" if session.pinned_once else None,
     }
     expected |= {f"param:{param}": chr(value) for param, value in session.params.items()}
-    wanted = {field.encode(): str(value).encode() for field, value in expected.items() if value is not None}
-    return wanted | {b"summary:%d" % summary.first_seq: summary.encode() for summary in session.summaries}
+    fields = {field.encode(): str(value).encode() for field, value in expected.items() if value is not None}
+    return fields | {b"summary:%d" % summary.first_seq: summary.encode() for summary in session.summaries}
 
 
 def _contents(elements: list[bytes]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The queue protocol, played by chance: users pin, unpin, pop, undo and replace, as they saw it, however late."""
+"""Random rules for users who pin, unpin, pop, undo and replace, by a view that may be stale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from redismem.session import edits
 
 
 class EditMachine(Machine):
-    """The rules of users who take back and change."""
+    """The rules of users who edit sessions."""
 
     @rule(name=names, count=st.integers(1, 2))
     def append_pinned(self, name: str, count: int) -> None:
@@ -68,9 +68,9 @@ class EditMachine(Machine):
     def replace_as_seen(self, place: int, which: int, again: bool) -> None:
         seen = newest(self.views, place)
         context = seen.view.context
-        found = [*context.pinned, *context.messages]
-        if found:
-            old = newest(found, which)
+        messages = [*context.pinned, *context.messages]
+        if messages:
+            old = newest(messages, which)
             (new,), _ = self.messages(1)
             changed = edit_calls.replacement(self.calls[seen.name], old, new)
             self._replace("replace", seen, old, entry_of(new.with_pin(old.pinned)), changed, again)
@@ -90,12 +90,13 @@ class EditMachine(Machine):
         context = seen.view.context
         was_inside = old.seq >= context.first_seq
         together = [old.seq] if was_inside else seen.view.pinned_group(old)
-        read = {each.seq: entry_of(each) for each in (*context.pinned, *context.messages) if each.seq in together}
+        visible = (*context.pinned, *context.messages)
+        read = {message.seq: entry_of(message) for message in visible if message.seq in together}
         expected = self.model.replace(seen.name, seen.life, old.seq, read, was_inside, new, number, self.now)
         self._edit(what, seen.name, call, expected, again)
 
     def _edit(self, what: str, name: str, call: Call[Any], expected: bool | None, again: bool) -> None:
-        """Carries it out; `again`: once more, as after a lost reply, and after other appends."""
+        """Run an edit. With `again`, run it a second time after another append, as after a lost reply."""
         if expected is None:
             with pytest.raises(TooLarge):
                 self.run_call(call)

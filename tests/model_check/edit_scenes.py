@@ -1,14 +1,14 @@
-"""Scenes of users who pin, take back and change, while workers are at it."""
+"""Scenes of users who edit sessions while workers summarise them."""
 
 from __future__ import annotations
 
 from model_check.steps import SETTINGS
 from model_check.work_machine import WorkMachine
-from model_check.work_scenes import BOTH, Scene, each
+from model_check.work_scenes import BOTH, Scene, variants
 
 
 def afresh(machine: WorkMachine, name: str, pinned: int, count: int) -> None:
-    """Begins the session anew: so many pinned messages, then so many others."""
+    """Start the session again with `pinned` pinned messages, then `count` ordinary ones."""
     machine.clear(name)
     if pinned:
         machine.append_pinned(name, pinned)
@@ -16,7 +16,7 @@ def afresh(machine: WorkMachine, name: str, pinned: int, count: int) -> None:
 
 
 def edit(machine: WorkMachine, name: str, how: str, which: int, again: bool = False) -> None:
-    """One change of the session as it is now. `which` counts from the newest."""
+    """Edit the session as it is now. `which` counts messages from the newest."""
     machine.look(name)
     if how == "pop":
         machine.pop_as_seen(0, which + 1, again)
@@ -29,7 +29,7 @@ def edit(machine: WorkMachine, name: str, how: str, which: int, again: bool = Fa
 
 
 def edited_while_leased(machine: WorkMachine, name: str, how: str) -> None:
-    """What a summary was written of is not what is there any more."""
+    """A summary covers messages that were edited after its claim, so its commit is stale."""
     afresh(machine, name, 2, 5)
     claim = machine.claim(name)
     edit(machine, name, how, 4 if how == "replace" else 0)
@@ -41,7 +41,7 @@ def edited_while_leased(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def pinned_leave_the_window(machine: WorkMachine, name: str, keep: bool, how: str) -> None:
-    """Pinned messages leave by a commit or a prune; they are changed before and after, each change sent twice."""
+    """Pinned messages leave by a commit or a prune. They are edited before and after, and each edit is sent twice."""
     afresh(machine, name, 2, 5)
     edit(machine, name, "replace", 5, True)
     machine.append_pinned(name, 1)
@@ -60,7 +60,7 @@ def pinned_leave_the_window(machine: WorkMachine, name: str, keep: bool, how: st
 
 
 def moved_between_reading_and_changing(machine: WorkMachine, name: str, how: str) -> None:
-    """A pinned message leaves the window after somebody has read it there."""
+    """A pinned message leaves the window between a user's read and edit."""
     afresh(machine, name, 1, 5)
     machine.look(name)
     seen = machine.views[-1]
@@ -99,7 +99,7 @@ def unpinned_into_a_full_window(machine: WorkMachine, name: str) -> None:
 
 
 def popped_again_and_again(machine: WorkMachine, name: str) -> None:
-    """No seq is given twice, until the gaps fill the window."""
+    """Pops never reuse a seq, until the gaps fill the window."""
     afresh(machine, name, 0, 2)
     for _ in range(SETTINGS.max_window_count):
         edit(machine, name, "pop", 0, True)
@@ -113,7 +113,7 @@ def popped_again_and_again(machine: WorkMachine, name: str) -> None:
 
 
 def popped_behind_a_writer(machine: WorkMachine, name: str, again: bool) -> None:
-    """What one reader saw is popped, and as much comes in again: the pop and the prune of the other must not count."""
+    """One user pops and appends as many messages; the stale pop and prune of another user must change nothing."""
     afresh(machine, name, 1, 3)
     machine.look(name)
     late = machine.views[-1]
@@ -132,7 +132,7 @@ def popped_behind_a_writer(machine: WorkMachine, name: str, again: bool) -> None
 
 
 def replaced_behind_a_reader(machine: WorkMachine, name: str, how: str) -> None:
-    """Another message than the newest that is taken away."""
+    """A message that is not the newest is replaced, which makes another user's view stale."""
     afresh(machine, name, 1, 5)
     machine.look(name)
     late = machine.views[-1]
@@ -164,7 +164,7 @@ def moved_on_before_the_pop(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def renewed_with_originals(machine: WorkMachine, name: str, how: str) -> None:
-    """Whatever puts off the end of a session puts off that of its originals."""
+    """Each operation that extends a session's expiry extends its originals' expiry."""
     machine.make_overdue(name)
     machine.works(name, True, 0)
     machine.pass_time(2_000_000)
@@ -178,7 +178,7 @@ def renewed_with_originals(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def pruned_behind_a_prune(machine: WorkMachine, name: str) -> None:
-    """What another has pruned since moves the window and nothing else; the messages look all alike."""
+    """Another user's prune moves only the window, and all messages are equal, so only the position tells."""
     machine.clear(name)
     machine.append_alike(name, 6)
     machine.look(name)
@@ -190,7 +190,7 @@ def pruned_behind_a_prune(machine: WorkMachine, name: str) -> None:
 
 
 def changed_while_chosen(machine: WorkMachine, name: str, how: str) -> None:
-    """Neither a prune nor a commit is a user's doing: the session stays chosen."""
+    """A prune or a commit is no user activity: the session stays chosen for eviction."""
     afresh(machine, name, 0, 5)
     machine.observe()
     machine.queue_eviction(3, "limit")
@@ -202,7 +202,7 @@ def changed_while_chosen(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def as_seen(machine: WorkMachine, how: str, which: int = 0) -> None:
-    """One change of the session as it was read last."""
+    """Edit the session by its last view."""
     if how == "pop":
         machine.pop_as_seen(0, 2, False)
     elif how == "prune":
@@ -215,7 +215,7 @@ def as_seen(machine: WorkMachine, how: str, which: int = 0) -> None:
 
 
 def changed_after_the_end(machine: WorkMachine, name: str, how: str) -> None:
-    """The session is gone when the change arrives."""
+    """The session expires before the edit arrives."""
     afresh(machine, name, 0, 2)
     machine.look(name)
     machine.vanish(name)
@@ -223,7 +223,7 @@ def changed_after_the_end(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def lost_in_a_failover(machine: WorkMachine, name: str, how: str, refilled: bool) -> None:
-    """Acknowledged messages that were read are gone, and others have their seqs: nobody takes those for what he saw."""
+    """A failover loses messages, and others get their seqs: a stale edit must not hit the new messages."""
     afresh(machine, name, 0, 2)
     machine.agrees()
     machine.remember()
@@ -236,7 +236,7 @@ def lost_in_a_failover(machine: WorkMachine, name: str, how: str, refilled: bool
 
 
 def back_in_the_window(machine: WorkMachine, name: str, how: str) -> None:
-    """The commit that moved a pinned message is lost in a failover, after somebody has seen it moved."""
+    """A failover loses the commit that moved a pinned message, after a user has seen it moved."""
     afresh(machine, name, 1, 5)
     machine.agrees()
     machine.remember()
@@ -247,7 +247,7 @@ def back_in_the_window(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def pinned_behind_what_is_summarised(machine: WorkMachine, name: str) -> None:
-    """What stays in the window and is not counted makes nothing overdue again."""
+    """Pinned messages that stay in the window do not make the session overdue again."""
     afresh(machine, name, 0, 5)
     machine.append_pinned(name, 3)
     machine.works(name, False, 0)
@@ -255,18 +255,18 @@ def pinned_behind_what_is_summarised(machine: WorkMachine, name: str) -> None:
 
 
 EDITS: tuple[Scene, ...] = (
-    *each(edited_while_leased, how=("pop", "undo", "replace", "unpin")),
-    *each(pinned_leave_the_window, keep=BOTH, how=("commit",)),
-    *each(pinned_leave_the_window, keep=(False,), how=("prune",)),
-    *each(moved_between_reading_and_changing, how=("unpin", "replace")),
+    *variants(edited_while_leased, how=("pop", "undo", "replace", "unpin")),
+    *variants(pinned_leave_the_window, keep=BOTH, how=("commit",)),
+    *variants(pinned_leave_the_window, keep=(False,), how=("prune",)),
+    *variants(moved_between_reading_and_changing, how=("unpin", "replace")),
     *(no_more_than_allowed, unpinned_until_overdue, unpinned_into_a_full_window, popped_again_and_again),
-    *each(popped_behind_a_writer, again=BOTH),
-    *each(moved_on_before_the_pop, how=("commit", "prune", "append")),
-    *each(replaced_behind_a_reader, how=("pop", "prune", "replace")),
-    *each(renewed_with_originals, how=("append", "touch", "pop", "replace")),
-    *each(changed_while_chosen, how=("prune", "commit")),
+    *variants(popped_behind_a_writer, again=BOTH),
+    *variants(moved_on_before_the_pop, how=("commit", "prune", "append")),
+    *variants(replaced_behind_a_reader, how=("pop", "prune", "replace")),
+    *variants(renewed_with_originals, how=("append", "touch", "pop", "replace")),
+    *variants(changed_while_chosen, how=("prune", "commit")),
     *(pruned_behind_a_prune, pinned_behind_what_is_summarised),
-    *each(changed_after_the_end, how=("pop", "prune", "replace")),
-    *each(lost_in_a_failover, how=("pop", "prune", "replace"), refilled=BOTH),
-    *each(back_in_the_window, how=("replace", "unpin")),
+    *variants(changed_after_the_end, how=("pop", "prune", "replace")),
+    *variants(lost_in_a_failover, how=("pop", "prune", "replace"), refilled=BOTH),
+    *variants(back_in_the_window, how=("replace", "unpin")),
 )

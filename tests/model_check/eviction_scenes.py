@@ -1,15 +1,15 @@
-"""Scenes of sessions that are chosen, handed over and removed, while users and the store are at it."""
+"""Scenes of evictions: sessions are chosen, handed over and removed while users write and the store loses keys."""
 
 from __future__ import annotations
 
 from model_check.edit_scenes import afresh, edit
 from model_check.steps import Seen
 from model_check.work_machine import WorkMachine
-from model_check.work_scenes import BOTH, each
+from model_check.work_scenes import BOTH, variants
 
 
 def evicted_unless_touched(machine: WorkMachine, name: str, touched: str, when: int) -> None:
-    """Observed, chosen, taken in hand, evicted: touched in between or not."""
+    """A session is observed, chosen, claimed and evicted, with or without a touch in between."""
     if name not in machine.model.sessions:
         machine.append(name)
     machine.pass_time(1000)
@@ -38,7 +38,7 @@ def _touch(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def evicted_later(machine: WorkMachine, name: str, count: int, cleared: bool) -> None:
-    """A worker that hands over a transcript is slow, and finds a session that only looks the same."""
+    """A slow worker comes back with its transcript and finds another session that looks the same."""
     machine.clear(name)
     for _ in range(2):
         machine.append_batch(name, count)
@@ -56,7 +56,7 @@ def evicted_later(machine: WorkMachine, name: str, count: int, cleared: bool) ->
 
 
 def written_between_transcript_and_eviction(machine: WorkMachine, name: str, how: str, later_ms: int) -> None:
-    """Chosen again since: by the version, the seqs or the time alone is it known that the transcript is another."""
+    """The session is chosen again after a write. Only the version, the seqs or the time shows the stale transcript."""
     afresh(machine, name, 1, 3)
     taken_in_hand(machine, name)
     late = machine.in_hand[-1]
@@ -72,14 +72,14 @@ def written_between_transcript_and_eviction(machine: WorkMachine, name: str, how
 
 
 def taken_in_hand(machine: WorkMachine, name: str) -> None:
-    """The session is chosen for eviction, and claimed by a worker that reads its transcript."""
+    """Choose the session for eviction, and claim it with its transcript."""
     machine.observe()
     machine.queue_eviction(3, "limit")
     machine.claim_eviction(name)
 
 
 def evicted_late(machine: WorkMachine, late: Seen) -> None:
-    """Chosen again first, and then removed by the worker whose transcript is of before."""
+    """Choose the session again, then evict it with the stale transcript."""
     machine.observe()
     machine.queue_eviction(3, "limit")
     machine.in_hand.append(late)
@@ -88,7 +88,7 @@ def evicted_late(machine: WorkMachine, late: Seen) -> None:
 
 
 def evicted_after_a_failover(machine: WorkMachine, name: str, refilled: bool) -> None:
-    """Messages that are in the transcript are lost, and others have their seqs: these are in no transcript."""
+    """A failover loses messages of the transcript, and new messages get their seqs without being in it."""
     afresh(machine, name, 0, 2)
     machine.agrees()
     machine.remember()
@@ -111,8 +111,10 @@ def evicted_empty(machine: WorkMachine, name: str) -> None:
 
 
 EVICTIONS = (
-    *each(evicted_unless_touched, touched=("", "append", "state", "touch", "recreate"), when=(0, 1, 2)),
-    *each(evicted_later, count=(1, 2, 3), cleared=BOTH),
-    *each(written_between_transcript_and_eviction, how=("append", "state", "pop", "replace", "unpin"), later_ms=(0, 9)),
-    *(*each(evicted_after_a_failover, refilled=BOTH), evicted_empty),
+    *variants(evicted_unless_touched, touched=("", "append", "state", "touch", "recreate"), when=(0, 1, 2)),
+    *variants(evicted_later, count=(1, 2, 3), cleared=BOTH),
+    *variants(
+        written_between_transcript_and_eviction, how=("append", "state", "pop", "replace", "unpin"), later_ms=(0, 9)
+    ),
+    *(*variants(evicted_after_a_failover, refilled=BOTH), evicted_empty),
 )

@@ -1,4 +1,4 @@
-"""The blocks of originals, as the machine's workers and editors read and write them."""
+"""Encode and edit blocks of originals for the machine's workers and users."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replac
 from redismem.workers.originals import encode_original_fields, has_partial_block
 
 KNOWN: Dictionaries = {1: made(1)}
-"""What the namespace has trained: every other commit uses it."""
+"""The trained dictionaries of the namespace; every other commit uses one."""
 Run = Callable[[Call[Any]], Any]
 
 
 def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> dict[bytes, bytes]:
-    """What a commit keeps. A block that others have taken away since, with its window, is none of this worker's."""
+    """Return the original fields of a commit. A partial block that this worker cannot read is not its own."""
     begun = run(pages.block(keys, block_number(job.context.first_seq - 1))) if has_partial_block(job) else None
     dictionary = KNOWN[1] if job.attempts % 2 == job.context.first_seq % 2 else None
     try:
@@ -35,7 +35,7 @@ def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> di
 
 
 def changed_in(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange:
-    """How a change of a message that has left the window reads in its block."""
+    """Return the change of a message in its block of originals, if the message has left the window."""
     if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
         return NO_BLOCK_CHANGE
     block = run(pages.block(keys, block_number(old.seq)))

@@ -1,4 +1,4 @@
-"""The queue protocol, played by chance: what users do, in any order, and as late as they like."""
+"""Random rules for users, in any order and by views of any age."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ names = st.sampled_from(NAMES)
 places = st.integers(0, 20)
 
 
-def newest(found: list[T], place: int) -> T:
-    """Gives the newest of them at place 0, the one before at 1, and round again."""
-    return found[-1 - place % len(found)]
+def newest(entries: list[T], place: int) -> T:
+    """Return the newest entry for place 0, the one before for 1, and so on, cyclically."""
+    return entries[-1 - place % len(entries)]
 
 
 def entry_at(context: Context, seq: int) -> Entry:
-    """What was read at a place of the window."""
-    return next((entry_of(each) for each in (*context.pinned, *context.messages) if each.seq == seq), GAP)
+    """Return the entry that the context shows for a seq."""
+    messages = (*context.pinned, *context.messages)
+    return next((entry_of(message) for message in messages if message.seq == seq), GAP)
 
 
 class Machine(Steps):
-    """The user's rules; each can be called too, as the scenes do."""
+    """The rules of users. Scenes call them as methods, too."""
 
     @rule(name=names)
     def append(self, name: str) -> None:
@@ -43,7 +44,7 @@ class Machine(Steps):
         self.append_as(name, count, f"id {next(self.numbers)}")
 
     def append_alike(self, name: str, count: int) -> None:
-        """So many messages that say the same, in one append: what is stored of each is the same, byte for byte."""
+        """Append messages of equal content in one append, so that they are stored as equal bytes."""
         messages, entries = self.messages(1)
         id = f"id {next(self.numbers)}"
         expected = self.model.append(name, id, next(self.numbers), entries * count, self.now)
@@ -61,7 +62,7 @@ class Machine(Steps):
 
     @rule(name=names, others=st.integers(0, 7))
     def append_overtaken(self, name: str, others: int) -> None:
-        """An append without an id is given up and sent again; its first sending arrives last, after others too."""
+        """An append without an id is retried, and its first attempt arrives last, after other appends."""
         messages, entries = self.messages(1)
         call, id = self.calls[name].append(messages), f"no id {next(self.numbers)}"
         for sent in (call.again(), call):
@@ -76,7 +77,7 @@ class Machine(Steps):
 
     @rule(name=names, named=st.booleans())
     def append_sent_again(self, name: str, named: bool) -> None:
-        """The reply is lost: the caller is told what the first sending did, and that it is no duplicate."""
+        """An append is retried after a lost reply: the retry returns the first receipt and is no duplicate."""
         messages, entries = self.messages(2)
         id = f"id {next(self.numbers)}"
         call = self.calls[name].append(messages, {"id": id} if named else {})
@@ -100,13 +101,13 @@ class Machine(Steps):
             self.change_as(name, id, value)
 
     def refused(self, call: Call[Any]) -> None:
-        """An id that was given to an append, for a change of the state, or the other way round: nothing is written."""
+        """Assert that an append with the id of a state change, or the reverse, is refused."""
         with pytest.raises(InvalidMessage):
             self.run_call(call)
 
     @rule(name=names, value=st.integers(0, 9))
     def change_overtaken(self, name: str, value: int) -> None:
-        """The reply to a change is lost; by the time it is sent again, another writer has changed the same param."""
+        """A state change is retried after a lost reply, and after another writer has changed the param."""
         change, id = {f"p{value % 2}": value}, f"no id {next(self.numbers)}"
         call = self.calls[name].update(merge=change)
         for sent in (call, call.again()):
@@ -120,7 +121,7 @@ class Machine(Steps):
         self.model.append(name, id, next(self.numbers), [], self.now, change)
 
     def ids_of(self, name: str) -> list[str]:
-        """The ids that callers gave."""
+        """Return the ids that callers gave."""
         session = self.model.sessions.get(name)
         return [] if session is None else [id for id, _ in session.appends if id.startswith("id ")]
 

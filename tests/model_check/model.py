@@ -1,7 +1,7 @@
-"""What the sessions of one shard should be, in plain Python: said without fences, scripts or Redis.
+"""The model of one shard's sessions in plain Python, without fences, scripts or Redis.
 
-Here the user's side; `work_model` adds what workers do. A session's life is known by its number. `now` is always the
-time in milliseconds.
+This file holds the user's operations; `work_model` adds the workers' operations. A number identifies a session's life.
+`now` is always the time in milliseconds.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ HANDOVER_MS = 86_400_000
 
 
 class Entry(NamedTuple):
-    """What has a seq: a message that counts, one that is pinned, or a gap; or nothing any more."""
+    """The content of a seq: a counted message, a pinned message, or a gap."""
 
     content: str | None
     tokens: int
     kind: str = "counted"
     size: int = 0
-    """The bytes that are stored of it."""
+    """Its stored size in bytes."""
 
 
 GAP = Entry(None, 0, "gap")
@@ -32,7 +32,7 @@ GAP = Entry(None, 0, "gap")
 
 @dataclass
 class SessionModel:
-    """A session. `entries` are of every seq ever given."""
+    """A session. `entries` has an entry for every seq ever given."""
 
     life: int
     active_ms: int = 0
@@ -41,7 +41,7 @@ class SessionModel:
     first_seq: int = 1
     entries: list[Entry] = field(default_factory=list)
     version: int = 0
-    """Changes with each pop and replacement."""
+    """The version, which changes with each pop and replacement."""
     written: int = 0
     """The number of the last append, state change, pop or replacement."""
     pinned_once: bool = False
@@ -51,15 +51,15 @@ class SessionModel:
     params: dict[str, int] = field(default_factory=dict)
     summaries: list[Summary] = field(default_factory=list)
     unsummarised: set[int] = field(default_factory=set)
-    """Seqs that were dropped without a summary."""
+    """The seqs that were dropped without a summary."""
     with_originals: bool = False
     sketch: bytes = b""
-    """What the last commit of messages noted of their words."""
+    """The word sketch of the last commit that covered messages."""
     queued: str | None = None
     holder: int | None = None
     attempts: int | None = None
     failure: tuple[int, int, str] | None = None
-    """When it first failed since the last commit, when last, and why."""
+    """The times of the first failure since the last commit and of the last one, and its reason."""
     deaths: int | None = None
     committed: int | None = None
     committed_fence: str = ""
@@ -86,11 +86,11 @@ class SessionModel:
         return {seq: entry for seq, entry in enumerate(self.entries, 1) if entry.kind == "pinned"}
 
     def entry(self, seq: int) -> Entry | None:
-        """None if no such seq was given, or those who gave it are forgotten."""
+        """Return the entry of a seq, or `None` if the seq was never given."""
         return self.entries[seq - 1] if seq <= self.total else None
 
     def leave(self, count: int) -> list[Entry]:
-        """Takes so many elements from the head of the window; the pinned ones stay entries."""
+        """Remove `count` elements from the head of the window; pinned messages stay entries."""
         leaving = self.elements[:count]
         group = [seq for seq in self.pinned if self.first_seq <= seq < self.first_seq + count]
         self.groups += [group] if group else []
@@ -103,14 +103,14 @@ class SessionModel:
 
 @dataclass
 class Model:
-    """The sessions, and what users do with them."""
+    """The sessions, and the users' operations."""
 
     settings: Settings
     sessions: dict[str, SessionModel] = field(default_factory=dict)
     indexes: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in INDEXES})
     originals: dict[str, dict[int, str | None]] = field(default_factory=dict)
     pauses: dict[str, bytes] = field(default_factory=dict)
-    """What is noted of each provider that is paused."""
+    """The stored pause of each paused provider."""
 
     def _leave(self, name: str, *indexes: str) -> None:
         for index in indexes:
@@ -127,7 +127,7 @@ class Model:
         return len(session.window) > self.settings.threshold or len(session.summaries) > self.settings.summaries_limit
 
     def write(self, name: str, life: int, entries: list[Entry], params: dict[str, int], now: int) -> None:
-        """Writes messages, or params alone."""
+        """Write messages, params or both."""
         created = name not in self.sessions
         if created:
             self._leave(name, *QUEUES, "evictions")
@@ -143,7 +143,7 @@ class Model:
         self._changed(name, created, now)
 
     def _wake(self, name: str, now: int) -> None:
-        """Makes it overdue, if its window is too long."""
+        """Make the session overdue if its window is too long."""
         session = self.sessions[name]
         half_full = 2 * len(session.window) > self.settings.max_window_count
         wanting = session.queued is None or (half_full and session.queued == "overdue")
@@ -161,9 +161,9 @@ class Model:
     def append(
         self, name: str, id: str, life: int, entries: list[Entry], now: int, params: dict[str, int] | None = None
     ) -> Receipt | None:
-        """Messages, params or both. `life`: another number each time.
+        """Append messages, params or both. `life` is a new number for each call.
 
-        Gives None if the window may not hold so many, or if too many would be pinned.
+        Returns `None` if the window or the pinned messages would exceed their limit.
         """
         session = self.sessions.get(name)
         for known, receipt in [] if session is None else session.appends[-16:]:
@@ -183,7 +183,7 @@ class Model:
         return receipt
 
     def made_by(self, name: str, id: str) -> str:
-        """What an id that is remembered was given to: an append, or a change of the state; "" for another."""
+        """Return the operation that used a remembered id: append or change; "" means the id is not remembered."""
         session = self.sessions.get(name)
         receipt = dict([] if session is None else session.appends[-16:]).get(id)
         return "" if receipt is None else "append" if receipt.first_seq <= receipt.last_seq else "change"
@@ -209,7 +209,7 @@ class Model:
     def prune(
         self, name: str, life: int, version: int, first_seq: int, elements_count: int, newest: Entry | None
     ) -> bool:
-        """`newest`: what was read at the last place that goes."""
+        """Drop the first elements of the window. `newest` is the entry that the caller saw last among them."""
         session = self.sessions.get(name)
         if session is None or (session.life, session.version, session.first_seq) != (life, version, first_seq):
             return False
@@ -220,12 +220,12 @@ class Model:
         self.originals.pop(name, None)
         return True
 
-    # Pops and replacements. `number` is another one each time; None: the window may not grow.
+    # Pops and replacements. `number` is new for each call. They return `None` if the window may not grow.
 
     def pop(
         self, name: str, life: int, version: int, total: int, newest: Entry, seqs: list[int], number: int, now: int
     ) -> bool | None:
-        """`newest`: what was read at the last place of all."""
+        """Pop the messages of `seqs`. `newest` is the entry that the caller saw at the last seq."""
         session = self.sessions.get(name)
         if session is None or (session.life, session.version, session.total) != (life, version, total):
             return False
@@ -250,13 +250,16 @@ class Model:
         number: int,
         now: int,
     ) -> bool | None:
-        """`read`: what was read at this place; if it had left the window, with all that left it together."""
+        """Replace a message. `read` holds its entry as the caller saw it.
+
+        If the message had left the window, `read` holds all entries that left together with it.
+        """
         session = self.sessions.get(name)
         if session is None or session.life != life:
             return False
         is_inside = seq >= session.first_seq
-        (group,) = [[seq]] if is_inside else [each for each in session.groups if seq in each] or [[]]
-        if is_inside != was_inside or {each: session.entry(each) for each in group} != read:
+        (group,) = [[seq]] if is_inside else [seqs for seqs in session.groups if seq in seqs] or [[]]
+        if is_inside != was_inside or {member: session.entry(member) for member in group} != read:
             return False
         old = read[seq]
         if is_inside and old.kind != new.kind and len(session.window) >= self.settings.max_window_count:
@@ -278,7 +281,7 @@ class Model:
         self._changed(name, False, now)
 
     def remove(self, name: str, life: int | None) -> bool:
-        """Removes everything of this life; without one, what a session that is gone has left."""
+        """Remove everything of this life; `None` removes the remains of an expired session."""
         session = self.sessions.get(name)
         if (None if session is None else session.life) != life:
             return False
@@ -287,5 +290,5 @@ class Model:
         return self.sessions.pop(name, None) is not None or left
 
     def expire(self, name: str) -> None:
-        """Lets the keys go; what names them stays."""
+        """Drop the session's keys but keep its index entries."""
         self.sessions.pop(name, None)

@@ -1,4 +1,4 @@
-"""All of it: the rules of users and workers, and whole scenes that chance alone would take too long to reach."""
+"""The whole machine: the rules of users and workers, and scenes that random play would rarely reach."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SceneMachine(WorkMachine):
 
 
 def play_one(machine: type[SceneMachine], scene: Scene) -> None:
-    """Raises what is wrong in the scene."""
+    """Play one scene on a new machine, and raise its failure."""
     playing = machine()
     try:
         scene(playing, "a")

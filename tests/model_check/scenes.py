@@ -1,6 +1,6 @@
-"""Scenes of some steps each, so that no run depends on chance to meet what matters.
+"""Scripted scenes, so that no run depends on chance to reach an important situation.
 
-The machine plays them at any moment, in any session; those of BEGINNINGS are only played on a machine of their own.
+The machine plays them at any moment, in any session; scenes of BEGINNINGS need a machine of their own.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from model_check.model import INDEXES, QUEUES
-from model_check.steps import SETTINGS, finished
+from model_check.steps import SETTINGS
 from model_check.work_machine import WorkMachine
-from model_check.work_scenes import BOTH, Scene, bring_into, each
+from model_check.work_scenes import BOTH, Scene, bring_into, variants
+from redismem.concurrency.finished import run_without_loop
 
-# What only a new machine can play.
+# Scenes that need a new machine.
 
 
 def nothing_there(machine: WorkMachine, name: str) -> None:
@@ -32,7 +33,7 @@ def duplicates(machine: WorkMachine, name: str) -> None:
     machine.append_batch(name, 6)
 
 
-def known_however_often_the_fields_have_gone_round(machine: WorkMachine, name: str) -> None:
+def ids_remembered_after_any_number_of_rotations(machine: WorkMachine, name: str) -> None:
     for number in range(22):
         machine.append_batch(name, 1 + number % 3)
         machine.prune(name, 1, False)
@@ -119,11 +120,11 @@ def pruned_in_another_life(machine: WorkMachine, name: str, count: int) -> None:
     machine.prune(name, 1, True)
 
 
-# What the store loses.
+# Losses of the store.
 
 
 def torn_and_swept(machine: WorkMachine, name: str, index: str) -> None:
-    """An index loses an entry, and another has one too many, as a store that drops keys would have it."""
+    """One index loses an entry and another gains one, as in a store that evicts keys; the sweep repairs both."""
     (shard,) = machine.store.keys.shards()
     bring_into(machine, name, index)
     machine.send(("ZREM", getattr(shard, index), name))
@@ -138,22 +139,22 @@ def torn_and_swept(machine: WorkMachine, name: str, index: str) -> None:
 
 
 def expired_and_found(machine: WorkMachine, name: str, index: str, by: str) -> None:
-    """Whoever comes across a session that has expired cleans up behind it."""
+    """Each operation that meets an expired session removes its index entries."""
     bring_into(machine, name, index)
     machine.observe()
     machine.vanish(name)
-    found: dict[str, Callable[[], object]] = {
+    operations: dict[str, Callable[[], object]] = {
         "claim": lambda: machine.claim(name),
         "queue_eviction": lambda: machine.queue_eviction(3, "idle"),
         "claim_eviction": lambda: machine.claim_eviction(name),
         "sweep": lambda: machine.sweep({name}),
         "requeue": lambda: machine.requeue(name, True),
     }
-    found[by]()
+    operations[by]()
 
 
 def corrupted(machine: WorkMachine, name: str, how: str, by_reading: bool) -> None:
-    """What cannot be read goes into quarantine, and leaves nothing behind that could shadow a new session."""
+    """An unreadable session goes into quarantine, and leaves nothing behind that could shadow a new session."""
     session, keys, calls = machine.model.sessions.get(name), machine.store.keys.session(name), machine.calls[name]
     if session is None or not 0 < len(session.window) < SETTINGS.max_window_count:
         machine.make_overdue(name)
@@ -167,19 +168,19 @@ def corrupted(machine: WorkMachine, name: str, how: str, by_reading: bool) -> No
         }[how]
     )
     healing = calls.read() if by_reading else calls.append_and_read([{"role": "user"}])
-    context = finished(machine.store.run(healing, quarantine=True))
+    context = run_without_loop(machine.store.run(healing, quarantine=True))
     machine.model.remove(name, session.life)
     if not by_reading:
         machine.run_call(calls.clear(context.epoch))
     assert [machine.run_call(calls.exists()), context.total_messages] == [False, 0 if by_reading else 1]
     machine.agrees()
-    # Another caller found it unreadable too, and is late.
+    # Another caller has found the session unreadable as well, and comes late.
     machine.append(name)
     assert machine.run_call(calls.quarantine(session.epoch, machine.now)) == 0
 
 
 def failover_race(machine: WorkMachine, name: str, count: int) -> None:
-    """A claim is lost with its master; its worker must not commit over messages that it has never seen."""
+    """A failover loses a claim; its worker must not commit over messages that it has never seen."""
     if name in machine.model.sessions and machine.model.sessions[name].window:
         machine.clear(name)
     machine.append_batch(name, count)
@@ -206,16 +207,16 @@ def failover_loses_a_session(machine: WorkMachine, name: str) -> None:
 
 
 BEGINNINGS: tuple[Scene, ...] = (
-    *(nothing_there, duplicates, sent_again, known_however_often_the_fields_have_gone_round, overtaken),
+    *(nothing_there, duplicates, sent_again, ids_remembered_after_any_number_of_rotations, overtaken),
     *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched),
 )
-USERS = (cleared_late, *each(pruned_in_another_life, count=(2, 3, 4)))
+USERS = (cleared_late, *variants(pruned_in_another_life, count=(2, 3, 4)))
 LOSSES = (
-    *each(torn_and_swept, index=INDEXES),
-    *each(expired_and_found, index=("dead",), by=("claim", "queue_eviction", "requeue")),
-    *each(expired_and_found, index=("evictions",), by=("claim_eviction", "sweep")),
-    *each(expired_and_found, index=("overdue", "leased"), by=("claim",)),
-    *each(corrupted, how=("type", "number", "epoch", "short"), by_reading=BOTH),
-    *each(failover_race, count=(5, 6)),
+    *variants(torn_and_swept, index=INDEXES),
+    *variants(expired_and_found, index=("dead",), by=("claim", "queue_eviction", "requeue")),
+    *variants(expired_and_found, index=("evictions",), by=("claim_eviction", "sweep")),
+    *variants(expired_and_found, index=("overdue", "leased"), by=("claim",)),
+    *variants(corrupted, how=("type", "number", "epoch", "short"), by_reading=BOTH),
+    *variants(failover_race, count=(5, 6)),
     failover_loses_a_session,
 )

@@ -1,4 +1,4 @@
-"""Single steps: a call on the real server, and the same thing said to the model. What both give must be the same."""
+"""Single steps: run a call on the real server and on the model, and compare the results."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant
@@ -18,6 +17,7 @@ from model_check.kept import KNOWN, kept_of
 from model_check.model import Entry, SessionModel
 from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
+from redismem.concurrency.finished import run_without_loop
 from redismem.context import Context, Summary
 from redismem.inspection import check
 from redismem.inspection.invariants import Violation
@@ -45,23 +45,11 @@ SETTINGS = Settings(
 LEASE_MS = int(SETTINGS.lease_s * 1000)
 
 volume: Counter[str] = Counter()
-"""Over all examples: examples, steps, calls, restarts, and how often each script gave which outcome."""
-
-T = TypeVar("T")
-
-
-def finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Gives what a coroutine over a blocking transport returns, and raises what it raises: it never suspends."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
-    raise AssertionError("it suspended")
+"""Counts over all examples: examples, steps, calls, restarts, and the outcomes of each script."""
 
 
 class Seen(NamedTuple):
-    """A session as somebody read it. `version`: of one that is to be evicted, the number of the last write."""
+    """A session as a caller read it. For an eviction, `version` is the number of the last write."""
 
     name: str
     life: int
@@ -70,13 +58,13 @@ class Seen(NamedTuple):
 
 
 def entry_of(message: Message) -> Entry:
-    """What the model keeps of a message."""
+    """Return the model's entry of a message."""
     element, tokens = encode_message(message)
     return Entry(message.content, tokens, "pinned" if message.pinned else "counted", len(element) + STAMP_BYTES)
 
 
 class Steps(RuleBasedStateMachine):
-    """`server` has an append-only file if it is to be restarted; all of it is this machine's."""
+    """The steps on one server, which this machine has to itself; with restarts it needs an append-only file."""
 
     server: RedisServer
     restarts_limit = 1
@@ -94,37 +82,37 @@ class Steps(RuleBasedStateMachine):
         self.numbers = itertools.count(1)
         self.claims: list[Claim] = []
         self.views: list[Seen] = []
-        """Sessions as they were read."""
+        """The sessions as users read them."""
         self.observed: list[tuple[str, int]] = []
         self.in_hand: list[Seen] = []
-        """Sessions as they were taken to be evicted."""
+        """The sessions as workers claimed them for eviction."""
         self.fences: set[str] = set()
         self.fence_count = 0
         self.noted: dict[str, list[bytes]] = {"p": [b""], "q": [b""]}
-        """What workers have seen of each provider."""
+        """The pauses of each provider that workers have seen."""
         self.snapshot: tuple[Any, ...] | None = None
         self.restarts_left = self.restarts_limit
         volume["examples"] += 1
 
     def connect(self) -> None:
-        """Connects anew, after the server was gone."""
+        """Reconnect after a restart of the server."""
         self.close()
         self.lane = self.store.transport = BlockingLane.from_url(self.server.url, max_connections=1)
 
     def send(self, *commands: Command) -> list[Any]:
-        """Gives the reply of each command, past the store; errors in their places."""
-        return finished(self.lane.run_independent(commands, 60))
+        """Return the reply of each command, bypassing the store; an error takes its reply's place."""
+        return run_without_loop(self.lane.run_independent(commands, 60))
 
     def run_call(self, call: Call[Any]) -> Any:
         volume["calls"] += 1
-        return finished(self.store.run(call))
+        return run_without_loop(self.store.run(call))
 
     def same(self, what: str, given: object, expected: object) -> None:
         volume[f"{what} {given}" if isinstance(given, str | bool) else what] += 1
         assert given == expected, f"{what}: {given}, expected {expected}"
 
     def new_fence(self, fence: str) -> None:
-        """Checks that fences and epochs never come twice, and come from a counter that only grows."""
+        """Assert that fences and epochs are unique and come from a growing counter."""
         count = int(fence.partition("-")[0])
         assert fence not in self.fences
         assert count > self.fence_count
@@ -141,14 +129,14 @@ class Steps(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         volume["steps"] += 1
-        seen = finished(self.store.run(reading(self.store.keys)))
+        seen = run_without_loop(self.store.run(reading(self.store.keys)))
         for name in self.model.sessions:
             assert seen.sessions[name].fields, f"session {name} is gone"
             self.lives_in(name, seen.sessions[name].fields[b"epoch"].decode())
         compare(seen, self.model)
 
     def teardown(self) -> None:
-        """Checks that once all faults end and time passes, every session is within its threshold, or dead (I13)."""
+        """Assert that after all faults end and time passes, every session is within its threshold or dead (I13)."""
         with contextlib.closing(self):
             for _ in range(40):
                 self.pass_time(LEASE_MS + 1)
@@ -161,14 +149,14 @@ class Steps(RuleBasedStateMachine):
                 left = session.queued == "dead" or session.dropped_seq is not None
                 assert left or not self.model.waits(session), f"{name} still waits"
             assert self.model.indexes["overdue"] == self.model.indexes["leased"] == {}
-            assert finished(self.violations()) == []
+            assert run_without_loop(self.violations()) == []
 
     async def violations(self) -> list[Violation]:
         self.store.dictionaries.update(KNOWN)
         return [violation async for violation in check.check(self.store, NAMES)]
 
     def work_off(self, name: str) -> None:
-        """Does what a worker does with a session it comes across."""
+        """Claim a session and commit a summary, as a worker does."""
         claim = self.claim(name)
         if claim is not None and len(claim.window) > SETTINGS.threshold:
             self.commit_cover(claim, len(claim.window) - SETTINGS.recent_limit, True, False)
@@ -176,9 +164,9 @@ class Steps(RuleBasedStateMachine):
             self.commit_fold(claim, len(claim.summaries) - SETTINGS.summaries_limit // 2, False)
 
     def close(self) -> None:
-        finished(self.store.aclose())
+        run_without_loop(self.store.aclose())
 
-    # Time, and what has expired by then: the server's own clock stays behind.
+    # Time and expiry: the server's own clock does not advance with `now`.
 
     def pass_time(self, ms: int) -> None:
         self.now += ms
@@ -194,7 +182,7 @@ class Steps(RuleBasedStateMachine):
     # Messages, claims and commits.
 
     def messages(self, count: int, kind: str = "counted") -> tuple[list[Message], list[Entry]]:
-        """Gives so many new messages: as they are appended, and as the model keeps them."""
+        """Return new messages and their entries in the model."""
         messages = []
         for _ in range(count):
             number = next(self.numbers)
@@ -256,7 +244,7 @@ class Steps(RuleBasedStateMachine):
         return self.commit(claim, [], folded, self.summary(claim, folded[0].first_seq, folded[-1].last_seq), keep)
 
     def commit_both(self, claim: Claim, count: int, keep: bool) -> str:
-        """Covers messages, and folds all summaries into the same one."""
+        """Commit one summary that covers messages and folds all earlier summaries."""
         covered = claim.job.context.messages[: max(1, min(count, len(claim.window)))]
         if not covered or not claim.summaries:
             return "nothing"
@@ -288,7 +276,7 @@ class Steps(RuleBasedStateMachine):
         return outcome
 
     def make_overdue(self, name: str) -> None:
-        """Gets a session into the overdue queue, due, and with too long a window, whatever it was before."""
+        """Bring a session of any state into the overdue queue, due now and with too long a window."""
         session = self.model.sessions.get(name)
         if session is not None and (session.queued != "overdue" or len(session.window) > SETTINGS.max_window_count - 3):
             self.run_call(self.calls[name].clear(session.epoch))

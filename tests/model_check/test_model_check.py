@@ -1,4 +1,4 @@
-"""The machine against the scripts as they are: some seconds of it, or `MODEL_SECONDS` of it (`make model`)."""
+"""Play the machine against the real scripts for some seconds, or for `MODEL_SECONDS` (`make model`)."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ OUTCOMES = {
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    # Written before each reply, so that a killed server has lost nothing that it had acknowledged; `everysec` may put
-    # a write off while the disk is slow.
+    # Redis writes the log before each reply, so a killed server loses no acknowledged write. `everysec` may delay a
+    # write while the disk is slow.
     server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "no", "--auto-aof-rewrite-min-size", "8mb"))
     yield server.start()
     server.stop()
 
 
 def play(examples: int, steps: int, number: int) -> None:
-    """Raises what the machine finds, shrunk."""
+    """Play the machine, and raise its first failure, shrunk."""
     try:
         run_state_machine_as_test(
             seed(number)(SceneMachine),
@@ -80,5 +80,5 @@ def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pyt
             f"{volume['restarts']} restarts after kill -9, {seconds:.0f} s, seeds {SEED} to {number}\n"
         )
     reached = {f"{script} {outcome}" for script, outcomes in OUTCOMES.items() for outcome in outcomes}
-    assert reached <= set(volume), "an outcome that was never met says nothing"
+    assert reached <= set(volume), "every outcome must occur"
     assert volume["restarts"]

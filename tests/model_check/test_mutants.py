@@ -1,10 +1,10 @@
-"""The scripts broken on purpose, one line at a time: each of these faults the machine must notice.
+"""Break one line of a script at a time: the machine must notice each fault.
 
-How a fault is pinned to its line: support/mutants.py.
+support/mutants.py pins a fault to its line.
 
-Not here, for nothing can tell them from the sound scripts; each is a second line behind the fence:
+Two faults are not here, since no run can tell them from the intact scripts. Each is a second line behind the fence:
 commit without `window_count < count`: if fence, epoch and first_seq are as claimed, the window has only grown.
-commit without looking for the summaries it folds: under the same fence nobody else can have folded them.
+commit without the check of the summaries it folds: under the same fence no other worker can have folded them.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[SceneMach
 
 
 def play(machine: type[SceneMachine]) -> None:
-    """Plays the scenes first, then by chance."""
+    """Play the scenes first, then at random."""
     keen_first(SCENES, lambda scene: play_one(machine, scene))
     run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)
 

@@ -1,6 +1,6 @@
-"""The queue protocol, played by chance: what workers do in any order and as late as they like, between the users.
+"""Random rules for workers, in any order and at any time between the users' rules.
 
-The store itself loses keys, is killed, or is replaced by one that lags behind.
+The store loses keys, is killed, or fails over to a replica that lags behind.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WorkMachine(EditMachine):
 
     @rule(name=names, keep=st.booleans(), more=st.integers(0, 4))
     def works(self, name: str, keep: bool, more: int) -> None:
-        """A worker does all it does with a session that is due, while the user goes on."""
+        """A worker claims a due session and commits, while the user appends `more` messages."""
         claim = self.claim(name)
         if claim is None:
             return
@@ -97,8 +97,8 @@ class WorkMachine(EditMachine):
     @precondition(lambda self: any(self.model.originals.values()))
     @rule(place=places, again=st.booleans(), late=st.booleans())
     def quarantine_block(self, place: int, again: bool, late: bool) -> None:
-        """Foreign bytes come into a block, and who reads it puts it into quarantine; `late`: it was mended since."""
-        name, seqs = newest([each for each in self.model.originals.items() if each[1]], place)
+        """Foreign bytes get into a block, and its reader quarantines it. With `late`, it was repaired in between."""
+        name, seqs = newest([item for item in self.model.originals.items() if item[1]], place)
         keys, number = self.store.keys.session(name), block_number(newest(list(seqs), place))
         block = self.run_call(pages.block(keys, number))
         foreign = pages.Block(number, b"foreign")
@@ -127,7 +127,7 @@ class WorkMachine(EditMachine):
 
     @rule(provider=st.sampled_from(["p", "q"]), place=places, paused=st.booleans(), again=st.booleans())
     def note(self, provider: str, place: int, paused: bool, again: bool) -> None:
-        """A worker notes that a provider is paused or answers, by what it has seen, now or long ago."""
+        """A worker stores that a provider is paused or answers, by a pause that it saw now or long ago."""
         seen = newest(self.noted[provider], place // 4)
         value = b"%d" % next(self.numbers) if paused else b""
         call = provider_pauses.write_pause(self.store.keys, provider, seen, value)
@@ -194,7 +194,7 @@ class WorkMachine(EditMachine):
     @precondition(lambda self: self.snapshot is not None)
     @rule()
     def roll_back(self) -> None:
-        """A replica that had not got the latest is promoted: what the clients know is ahead of what is stored."""
+        """Promote a replica that lags behind, so that clients know more than Redis stores."""
         assert self.snapshot is not None
         stored, model, self.fence_count = self.snapshot
         self.send(("FLUSHALL",))

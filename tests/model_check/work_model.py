@@ -1,6 +1,6 @@
-"""What workers should make of the sessions of one shard, in plain Python.
+"""The model of the workers' operations on one shard, in plain Python.
 
-A worker is known by its number; whether it may still write is decided by who claimed last, not by comparing texts.
+A number identifies a worker. Only the worker that claimed last may write; the model compares no fences.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from redismem.protocol.queue.calls import Job
 
 @dataclass
 class Claim:
-    """What a worker took with it: the session as it was then."""
+    """A worker's claim: the session at the time of the claim."""
 
     name: str
     worker: int
@@ -29,7 +29,7 @@ class Claim:
 
 
 class WorkModel(Model):
-    """The sessions, and what users and workers do with them."""
+    """The sessions, and the operations of users and workers."""
 
     def claim(self, name: str, now: int) -> str:
         session = self.sessions.get(name)
@@ -102,7 +102,7 @@ class WorkModel(Model):
             covered
         )
         if summary is not None:
-            session.summaries = sorted([*session.summaries, summary], key=lambda each: each.first_seq)
+            session.summaries = sorted([*session.summaries, summary], key=lambda covering: covering.first_seq)
         session.sketch = session.sketch if sketch is None else sketch
         session.committed, session.committed_fence = claim.worker, claim.job.fence
         session.attempts = session.dropped_seq = session.failure = session.deaths = None
@@ -120,7 +120,7 @@ class WorkModel(Model):
                 self.originals[name] = kept | leaving
 
     def quarantine_block(self, name: str, number: int) -> None:
-        """What is left without any key is gone."""
+        """Remove a block from the originals, and the originals with their last block."""
         left = {seq: content for seq, content in self.originals[name].items() if block_number(seq) != number}
         self.originals[name] = left
         if not left:
@@ -178,7 +178,7 @@ class WorkModel(Model):
         return True
 
     def evict(self, name: str, written: int) -> bool:
-        """`written`: the number of the last write in the transcript."""
+        """Evict a session. `written` is the number of the last write in the transcript."""
         session = self.sessions.get(name)
         if session is None or session.evicting is None or session.written != written:
             return False
@@ -207,7 +207,7 @@ class WorkModel(Model):
         return removed, mended
 
     def _dead_until_ms(self, name: str) -> int:
-        """When a dead session is tried again: each time after twice as long, but no longer than a day."""
+        """Return the time of a dead session's next try: the wait doubles with each death, up to a day."""
         doublings = max(1, self.sessions[name].deaths or 1) - 1
         wait_ms = int(self.settings.max_backoff_s * 1000) * 2**doublings
         return self.indexes["dead"][name] + min(wait_ms, 86_400_000)
@@ -215,7 +215,7 @@ class WorkModel(Model):
     # Providers.
 
     def note(self, provider: str, seen: bytes, value: bytes) -> bytes:
-        """Gives what is noted then."""
+        """Store the pause of a provider if `seen` is still stored, and return the stored pause."""
         if self.pauses.get(provider, b"") == seen:
             self.pauses.pop(provider, None)
             if value:

@@ -1,4 +1,4 @@
-"""Scenes of workers: leases that run out, sessions that nobody gets done with, originals that are kept."""
+"""Scenes of workers: expired leases, sessions that no worker can summarise, and originals."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ Scene = Callable[[WorkMachine, str], None]
 BOTH = (True, False)
 
 
-def each(scene: Callable[..., None], **choices: Iterable[Any]) -> list[Scene]:
-    """Gives the scene with each combination of the choices."""
-    return [partial(scene, **dict(zip(choices, some, strict=True))) for some in itertools.product(*choices.values())]
+def variants(scene: Callable[..., None], **choices: Iterable[Any]) -> list[Scene]:
+    """Return the scene with each combination of the choices."""
+    combinations = itertools.product(*choices.values())
+    return [partial(scene, **dict(zip(choices, values, strict=True))) for values in combinations]
 
 
 def overdue_afresh(machine: WorkMachine, name: str) -> None:
-    """Begins the session anew, overdue: without attempts, failures and deaths of before."""
+    """Start the session again, overdue and without earlier attempts, failures and deaths."""
     machine.clear(name)
     machine.make_overdue(name)
 
@@ -39,7 +40,7 @@ def extended_in_time(machine: WorkMachine, name: str) -> None:
 
 
 def expired_while_leased(machine: WorkMachine, name: str) -> None:
-    """No lease of the session that is gone may keep the new one from being claimed, nor write into it."""
+    """The lease of an expired session must neither block claims of its successor nor write into it."""
     machine.make_overdue(name)
     late = machine.claim(name)
     machine.vanish(name)
@@ -51,7 +52,7 @@ def expired_while_leased(machine: WorkMachine, name: str) -> None:
 
 
 def superseded(machine: WorkMachine, name: str, released: bool) -> None:
-    """A worker that was slow comes back after another has taken over, and after that one has committed."""
+    """A slow worker comes back after another worker has taken over, and again after that worker has committed."""
     machine.make_overdue(name)
     late = machine.claim(name)
     machine.pass_time(LEASE_MS)
@@ -83,7 +84,7 @@ def pruned_while_leased(machine: WorkMachine, name: str, keep: int) -> None:
 
 
 def poison(machine: WorkMachine, name: str, crash: bool) -> None:
-    """A session that no worker gets done with ends among the dead, after no more attempts than allowed."""
+    """A session that no worker can summarise dies after the allowed number of attempts."""
     overdue_afresh(machine, name)
     for _ in range(SETTINGS.claims_limit + 1):
         claim = machine.claim(name)
@@ -105,7 +106,7 @@ def retried_or_dropped(machine: WorkMachine, name: str, again: bool) -> None:
 
 
 def dead_and_tried_again(machine: WorkMachine, name: str, crash: bool) -> None:
-    """A dead session is tried again by itself, with one attempt each time, and each time after twice as long."""
+    """The sweep retries a dead session, with one attempt each time and twice the wait after each death."""
     poison(machine, name, crash)
     for deaths in (1, 2, 3):
         session = machine.model.sessions[name]
@@ -129,7 +130,7 @@ def dead_and_tried_again(machine: WorkMachine, name: str, crash: bool) -> None:
 
 
 def written_instead(machine: WorkMachine, name: str, crash: bool) -> None:
-    """After the last attempt there is one claim more, for what cannot fail. Its commit ends all that was counted."""
+    """After the last attempt the extractive summariser gets one more claim, and its commit resets the counts."""
     overdue_afresh(machine, name)
     for _ in range(SETTINGS.max_attempts):
         claim = machine.claim(name)
@@ -143,7 +144,7 @@ def written_instead(machine: WorkMachine, name: str, crash: bool) -> None:
 
 
 def asked_in_vain(machine: WorkMachine, name: str, times: int) -> None:
-    """The provider is down: the session keeps its place in the queue, and all its attempts."""
+    """While the provider is down, the session keeps its place in the queue and all its attempts."""
     overdue_afresh(machine, name)
     due_ms = machine.model.indexes["overdue"][name]
     for _ in range(times):
@@ -162,7 +163,7 @@ def asked_in_vain(machine: WorkMachine, name: str, times: int) -> None:
 
 
 def failed_and_pruned(machine: WorkMachine, name: str) -> None:
-    """What went wrong is forgotten when nothing is to be summarised any more."""
+    """A session without messages to summarise forgets its failure."""
     overdue_afresh(machine, name)
     claim = machine.claim(name)
     assert claim is not None
@@ -175,7 +176,7 @@ def failed_and_pruned(machine: WorkMachine, name: str) -> None:
 
 
 def half_full(machine: WorkMachine, name: str) -> None:
-    """A session that has filled more than half of its window comes before all others, whatever it waited for."""
+    """A session with a window more than half full comes before all other sessions, even during its backoff."""
     overdue_afresh(machine, name)
     claim = machine.claim(name)
     assert claim is not None
@@ -190,7 +191,7 @@ def half_full(machine: WorkMachine, name: str) -> None:
 
 
 def paused_by_one(machine: WorkMachine, name: str) -> None:
-    """One of several who saw the same has its way; who comes late changes nothing."""
+    """Of several workers that saw the same pause, the first one stores its own; the late ones change nothing."""
     del name
     for place, paused in ((0, True), (0, True), (8, True), (8, False), (0, False), (0, False), (0, True)):
         machine.note("p", place, paused, True)
@@ -201,7 +202,7 @@ def paused_by_one(machine: WorkMachine, name: str) -> None:
 
 
 def expired_with_originals(machine: WorkMachine, name: str, keep: bool) -> None:
-    """Originals outlive their session, and must not be taken for the next one's."""
+    """Originals may outlive their session, but must not become originals of the next session."""
     machine.make_overdue(name)
     machine.works(name, True, 0)
     machine.vanish(name)
@@ -213,7 +214,7 @@ def expired_with_originals(machine: WorkMachine, name: str, keep: bool) -> None:
 
 
 def expired_with_more_originals(machine: WorkMachine, name: str) -> None:
-    """The next session has fewer originals than the one before had: those left over must not be taken for its own."""
+    """The next session has fewer originals than its predecessor, whose remaining blocks must not become its own."""
     for _ in range(5):
         machine.append_batch(name, 5)
         machine.works(name, True, 0)
@@ -240,7 +241,7 @@ def works_with_originals(machine: WorkMachine, name: str, then: str) -> None:
 
 
 def block_in_quarantine(machine: WorkMachine, name: str, late: bool) -> None:
-    """Foreign bytes stand in a block of originals, or did when it was read."""
+    """A block of originals holds foreign bytes, or held them when it was read."""
     overdue_afresh(machine, name)
     machine.works(name, True, 0)
     machine.quarantine_block(0, True, late)
@@ -248,7 +249,7 @@ def block_in_quarantine(machine: WorkMachine, name: str, late: bool) -> None:
 
 
 def summarised_again_and_again(machine: WorkMachine, name: str, kept: tuple[bool, ...]) -> None:
-    """Summaries add up until they are folded, with originals and without."""
+    """Summaries accumulate until they are folded, with and without originals."""
     for keep in kept:
         if name not in machine.model.indexes["overdue"]:
             machine.append_batch(name, 5)
@@ -258,7 +259,7 @@ def summarised_again_and_again(machine: WorkMachine, name: str, kept: tuple[bool
 
 
 def one_summary(machine: WorkMachine, name: str, keep: bool) -> None:
-    """Each summary takes in the one before; one that is sent again, or comes late, changes nothing."""
+    """Each summary folds the one before; a retried or late commit changes nothing."""
     machine.make_overdue(name)
     machine.works(name, keep, 0)
     for again in BOTH:
@@ -269,7 +270,7 @@ def one_summary(machine: WorkMachine, name: str, keep: bool) -> None:
 
 
 def bring_into(machine: WorkMachine, name: str, index: str) -> None:
-    """Gets a session into an index."""
+    """Bring a session into an index."""
     if index == "dead":
         poison(machine, name, True)
     elif index in QUEUES or name not in machine.model.sessions:
@@ -282,19 +283,23 @@ def bring_into(machine: WorkMachine, name: str, index: str) -> None:
 
 
 LEASES = (
-    *(*each(superseded, released=BOTH), extended_in_time, expired_while_leased),
-    *each(pruned_while_leased, keep=(0, 1, 2, 3, 4)),
+    *(*variants(superseded, released=BOTH), extended_in_time, expired_while_leased),
+    *variants(pruned_while_leased, keep=(0, 1, 2, 3, 4)),
 )
 DEAD = (
-    *(*each(poison, crash=BOTH), *each(retried_or_dropped, again=BOTH), *each(dead_and_tried_again, crash=BOTH)),
-    *(*each(written_instead, crash=BOTH), *each(asked_in_vain, times=(1, 2, 5)), half_full, failed_and_pruned),
+    *(
+        *variants(poison, crash=BOTH),
+        *variants(retried_or_dropped, again=BOTH),
+        *variants(dead_and_tried_again, crash=BOTH),
+    ),
+    *(*variants(written_instead, crash=BOTH), *variants(asked_in_vain, times=(1, 2, 5)), half_full, failed_and_pruned),
     paused_by_one,
 )
 ORIGINALS = (
-    *each(one_summary, keep=BOTH),
-    *(*each(expired_with_originals, keep=BOTH), expired_with_more_originals),
-    *each(block_in_quarantine, late=BOTH),
-    *each(works_with_originals, then=("evict", "prune", "prune as seen before")),
-    *each(summarised_again_and_again, kept=((True, False, True, False), (False, True, False, True))),
-    *each(summarised_again_and_again, kept=((True,) * 3, (False,) * 3, (True, False, False, True, True))),
+    *variants(one_summary, keep=BOTH),
+    *(*variants(expired_with_originals, keep=BOTH), expired_with_more_originals),
+    *variants(block_in_quarantine, late=BOTH),
+    *variants(works_with_originals, then=("evict", "prune", "prune as seen before")),
+    *variants(summarised_again_and_again, kept=((True, False, True, False), (False, True, False, True))),
+    *variants(summarised_again_and_again, kept=((True,) * 3, (False,) * 3, (True, False, False, True, True))),
 )

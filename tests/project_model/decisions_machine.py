@@ -193,7 +193,7 @@ class DecisionsMachine(ProjectMachine):
 
     @rule(place=PLACES)
     @precondition(lambda self: self.living())
-    def the_chain_is_the_same_from_each_of_its_ends(self, place: int) -> None:
+    def the_chain_is_equal_from_each_of_its_decisions(self, place: int) -> None:
         item = self.pick(place)
         chain = [item.id]
         for end, name in ((0, "supersedes"), (-1, "superseded_by")):

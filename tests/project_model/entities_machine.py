@@ -45,7 +45,7 @@ class EntitiesMachine(ProjectMachine):
         assert [tuple(each) for each in record.relations] == expected["relations"]
 
     def holder(self, name: str) -> Modelled | None:
-        """Who is found by a name now."""
+        """Return the entity that a name leads to now."""
         for item in self.living():
             names = [item.now["name"], *item.now["aliases"]]
             if not item.now["merged_into"] and name.casefold() in [each.casefold() for each in names]:
@@ -229,7 +229,7 @@ class EntitiesMachine(ProjectMachine):
         item.happen(moment_ms, self.now_ms, sets(deleted=True, valid_until=moment_ms))
 
     @rule(name=NAMES)
-    def a_name_finds_whoever_has_it(self, name: str) -> None:
+    def a_name_finds_its_holder(self, name: str) -> None:
         found, holder = self.apollo.entities.find_by_name(name), self.holder(name)
         assert (None if found is None else found.id) == (None if holder is None else holder.id)
 
@@ -256,7 +256,7 @@ class EntitiesMachine(ProjectMachine):
         self.ask(fits, ago_ms, limit, text=asked, type=type, tags=tags, include_merged=merged)
 
     @rule(type=st.none() | TYPES)
-    def those_mentioned_most_come_first(self, type: Any) -> None:
+    def entities_mentioned_most_come_first(self, type: Any) -> None:
         shown = [(item.now, item.id) for item in self.living() if not item.now["merged_into"]]
         counts = [(fields["mention_count"], id) for fields, id in shown if type in (None, fields["type"])]
         found = self.apollo.entities.most_mentioned(limit=1_000, type=type)

@@ -1,4 +1,4 @@
-"""What the machines of all stores share: a project on a store of its own, a clock, and moments to ask about."""
+"""The shared base of the machines: a project on its own store, a clock, and moments to ask about."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLACES = st.integers(0, 1_000)
 
 
 class ProjectMachine(RuleBasedStateMachine):
-    """A store of a project beside its model. `connect` opens the store; it is set before a run."""
+    """A project's store beside its model. `connect` opens the store; a run sets it first."""
 
     connect: Callable[[], Any]
     letter = ""
@@ -52,7 +52,7 @@ class ProjectMachine(RuleBasedStateMachine):
             self.client.close()
 
     async def violations(self) -> list[str]:
-        return [each.text async for each in check_projects(self.memory.store)]
+        return [violation.text async for violation in check_projects(self.memory.store)]
 
     @property
     def now_ms(self) -> int:
@@ -70,14 +70,14 @@ class ProjectMachine(RuleBasedStateMachine):
         return [item for item in self.items.values() if item.as_of() is not None]
 
     def pick(self, place: int) -> Modelled:
-        found = self.living()
-        return found[place % len(found)]
+        items = self.living()
+        return items[place % len(items)]
 
     def late(self, late_ms: int | None) -> int | None:
         return None if late_ms is None else self.now_ms - late_ms
 
     def moment_of(self, item: Modelled, at_ms: int | None) -> int:
-        """When a change is true that is entered for this moment, or for now."""
+        """Return the moment from which a change is true, if it is entered for `at_ms`; `None` means now."""
         return max(self.now_ms, item.latest_ms) if at_ms is None else at_ms
 
     def refused(self, error: type[Exception] | tuple[type[Exception], ...], call: Callable[[], Any]) -> None:
@@ -85,7 +85,7 @@ class ProjectMachine(RuleBasedStateMachine):
             call()
 
     def is_too_early(self, item: Modelled, at_ms: int | None, call: Callable[[], Any]) -> bool:
-        """Whether a change comes before its item; then it must be refused."""
+        """True if a change precedes its item; asserts that it is refused."""
         if at_ms is None or at_ms >= item.begun_ms:
             return False
         self.refused(InvalidItem, call)
@@ -110,28 +110,29 @@ class ProjectMachine(RuleBasedStateMachine):
             self.compare(store.get(item.id, **moments), expected)
 
     @rule(ago_ms=st.integers(-1, 30_000))
-    def what_was_valid_then_is_found(self, ago_ms: int) -> None:
+    def valid_at_finds_the_items_valid_then(self, ago_ms: int) -> None:
         at_ms = self.now_ms - ago_ms
         expected = {
             item_id
             for item_id, fields in alive(self.items.values(), at_ms, None)
             if fields["valid_until"] is None or at_ms < fields["valid_until"]
         }
-        found = self.store().valid_at(self.moment(at_ms))
-        assert {each.id for each in found} == expected
+        items = self.store().valid_at(self.moment(at_ms))
+        assert {item.id for item in items} == expected
 
     def ask(self, fits: Callable[[Fields], bool], ago_ms: int | None, limit: int, **criteria: Any) -> None:
-        """A query, now or as of then, page by page, against all items looked at one by one."""
+        """Compare a query, now or as of `ago_ms`, page by page with a filter over all items of the model."""
         at_ms = self.late(ago_ms)
-        found = [pair for pair in alive(self.items.values(), at_ms, None) if fits(pair[1])]
-        expected = [item_id for _, item_id in sorted(((self.order(each), id) for id, each in found), reverse=True)]
+        matches = [pair for pair in alive(self.items.values(), at_ms, None) if fits(pair[1])]
+        ordered = sorted(((self.order(fields), id) for id, fields in matches), reverse=True)
+        expected = [item_id for _, item_id in ordered]
         if at_ms is not None:
             criteria["at"] = self.moment(at_ms)
         ids: list[str] = []
         cursor = None
         while True:
             page = self.store().list(limit=limit, cursor=cursor, **criteria)
-            ids += [each.id for each in page]
+            ids += [item.id for item in page]
             if (cursor := page.cursor) is None:
                 break
         assert ids == expected
@@ -147,12 +148,12 @@ class ProjectMachine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def same(self, record: Any, expected: Fields, *names: str) -> None:
-        """The record says of these what the model says."""
+        """Assert that the record equals the model in these fields."""
         for name in ("version", "valid_until", *names):
-            value, wanted = getattr(record, name), expected[name]
+            value = getattr(record, name)
             if isinstance(value, datetime):
                 value = self.ms(value)
-            assert (list(value) if isinstance(value, tuple) else value) == wanted, name
+            assert (list(value) if isinstance(value, tuple) else value) == expected[name], name
         assert self.ms(record.created_at) == expected["created_ms"]
         assert self.ms(record.valid_from) == expected["valid_from_ms"]
 

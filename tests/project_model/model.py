@@ -1,4 +1,4 @@
-"""The model: what happened to each item, replayed. It shares nothing with the package."""
+"""The model of a project, which replays the happenings of each item. It shares no code with the package."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Happening(NamedTuple):
 
 
 Passed = list[tuple[str, int]]
-"""The statuses that an item came to, and when."""
+"""The statuses that an item reached, each with its moment."""
 Follows = Callable[[Fields, Passed, int], None]
-"""What follows from the statuses, of which so many were there before the last happening."""
+"""A function that derives fields from the statuses passed; `known` counts the ones before the last happening."""
 
 
 @dataclass
 class Modelled:
-    """One item: all that happened to it."""
+    """One item, as the list of its happenings."""
 
     id: str
     follows: Follows = lambda fields, passed, known: None
@@ -36,7 +36,7 @@ class Modelled:
         self.happenings.append(Happening(at_ms, len(self.happenings) + 1, known_ms, effect))
 
     def as_of(self, at_ms: int | None = None, known_ms: int | None = None) -> Fields | None:
-        """What it was; None if there was nothing, or it was deleted."""
+        """Return the item's fields at a moment, or `None` if it did not exist or was deleted."""
         then = [
             each
             for each in self.happenings
@@ -64,7 +64,7 @@ class Modelled:
         return max(each.at_ms for each in self.happenings)
 
     def replayed(self, happenings: Iterable[Happening]) -> tuple[Fields, Passed]:
-        """What they make of it in the order of their moments, and the statuses that it came through."""
+        """Replay happenings in the order of their moments, and return the fields and the statuses passed."""
         fields: Fields = {}
         passed: Passed = []
         for each in sorted(happenings):
@@ -78,12 +78,12 @@ class Modelled:
         return fields, passed
 
     def with_one_more(self, at_ms: int, effect: Callable[[Fields], None]) -> tuple[Fields, list[str]]:
-        """What it would be if this had happened as well, and the statuses that it would have come through."""
+        """Return the fields and statuses as if this had happened as well."""
         fields, passed = self.replayed([*self.happenings, Happening(at_ms, len(self.happenings) + 1, 0, effect)])
         return fields, [status for status, _ in passed]
 
     def path_with(self, at_ms: int, **values: Any) -> list[str]:
-        """The statuses that it would have come through if these fields had been set then."""
+        """Return the statuses passed as if these fields had been set at that moment."""
         return self.with_one_more(at_ms, sets(**values))[1]
 
 
@@ -111,7 +111,7 @@ def both(*effects: Callable[[Fields], None]) -> Callable[[Fields], None]:
 
 
 def ends(done: Iterable[str], fields: Fields, passed: Passed, known: int) -> None:
-    """It is valid until the day that was said, or until it ended, and was not opened again: whichever comes first."""
+    """Set the end of validity: the given day, or the end of the item unless it was reopened, whichever comes first."""
     if known < len(passed) and known and passed[known - 1][0] in done and fields["status"] not in done:
         fields["said_until"] = None
     since = None
@@ -121,7 +121,7 @@ def ends(done: Iterable[str], fields: Fields, passed: Passed, known: int) -> Non
 
 
 def has_words(asked: str, text: str) -> bool:
-    """Whether each word that is asked for begins a word of the text, without case."""
+    """True if each asked word begins a word of the text, ignoring case."""
 
     def words(text: str) -> list[str]:
         plain = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())

@@ -25,7 +25,7 @@ PRIORITIES = ("low", "medium", "high", "critical")
 
 
 def follows(fields: Fields, passed: Passed, known: int) -> None:
-    """Blocked exactly while it waits; completed while that is its status, since it came to it."""
+    """Derive a task's fields: it is blocked exactly while it waits, and completed since its status became that."""
     if fields["status"] != "blocked":
         fields["blocked_by"] = []
     elif not fields["blocked_by"]:

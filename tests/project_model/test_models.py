@@ -1,4 +1,4 @@
-"""Random histories on real Redis and on the embedded store: each answer is the model's."""
+"""Random histories on real Redis and on the embedded store: each answer equals the model's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANY = settings(
 
 @pytest.fixture(params=["real", "embedded"])
 def connect(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Opens a store for each history."""
+    """Return a function that opens a store for each history."""
     if request.param == "real":
         port = request.getfixturevalue("redis_server").port
         yield staticmethod(lambda: redis.Redis(port=port))
@@ -36,7 +36,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
-def test_any_history_gives_what_the_model_gives(machine: type[ProjectMachine], connect: Any) -> None:
+def test_any_history_equals_the_model(machine: type[ProjectMachine], connect: Any) -> None:
     run_state_machine_as_test(type(machine.__name__, (machine,), {"connect": connect}), settings=MANY)
 
 

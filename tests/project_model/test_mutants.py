@@ -1,6 +1,6 @@
-"""The scripts of a project broken on purpose, one line at a time: each of these faults must be noticed.
+"""Break one line of a project's scripts at a time: the scenes or the machines must notice each fault.
 
-How a fault is pinned to its line: support/mutants.py. The scenes are played first, then histories at random.
+support/mutants.py pins a fault to its line. The scenes are played first, then random histories.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happened to one item, entered in any order: at every moment it is what the model says, whatever the order."""
+"""Enter the history of one item in any order: at every moment the item equals the model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def memory(request: pytest.FixtureRequest) -> Iterator[blocking.Memory]:
 
 
 class History:
-    """An item, and its model."""
+    """An item and its model."""
 
     def __init__(self, project: Any, letter: str) -> None:
         self.store = project.tasks if letter == "t" else project.decisions
@@ -55,7 +55,7 @@ class History:
         self.model.happen(_ms(BEGIN), _ms(BEGIN), fresh)
 
     def enter(self, step: str, at: datetime) -> bool:
-        """Whether it was taken: it is refused if the model has no such path."""
+        """Enter a step, and return True if it was accepted. It is refused if the model has no such path."""
         verb, _, rest = step.partition(" ")
         at_ms = _ms(at)
         effect, arguments, fields = sets(), [rest] if verb == "block" else [], dict[str, Any]()
@@ -83,16 +83,16 @@ class History:
                 getattr(self.store, verb)(self.id, *arguments, at=at, **fields)
         return is_taken
 
-    def told(self, at: datetime | None) -> Fields:
-        """What it is, or was then: what the model says it is."""
+    def read(self, at: datetime | None) -> Fields:
+        """Return the item's fields now or at a moment, after comparing them with the model."""
         record = self.store.get(self.id, at=at)
-        then = [each for each in self.model.happenings if at is None or each.at_ms <= _ms(at)]
+        then = [happening for happening in self.model.happenings if at is None or happening.at_ms <= _ms(at)]
         fields, passed = self.model.replayed(then)
         names = ["status", "valid_until", *(["blocked_by", "completed_at"] if self.id.startswith("t-") else [])]
-        found = {name: _plain(getattr(record, name)) for name in names}
-        assert found == {name: fields[name] for name in names}
-        assert [(each.status, _ms(each.at)) for each in record.history] == passed
-        return found
+        seen = {name: _plain(getattr(record, name)) for name in names}
+        assert seen == {name: fields[name] for name in names}
+        assert [(change.status, _ms(change.at)) for change in record.history] == passed
+        return seen
 
 
 def _plain(value: Any) -> Any:
@@ -101,8 +101,8 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def entered(history: History, steps: list[tuple[int, str]]) -> None:
-    """Each step once it fits; what never does is left out."""
+def enter_all(history: History, steps: list[tuple[int, str]]) -> None:
+    """Enter each step as soon as it is accepted, and leave out the steps that never are."""
     left = steps
     while left:
         refused = [
@@ -116,19 +116,17 @@ def entered(history: History, steps: list[tuple[int, str]]) -> None:
 @pytest.mark.parametrize("letter", ["t", "d"])
 @given(data=st.data())
 @MANY
-def test_the_order_of_entering_is_no_matter(memory: blocking.Memory, letter: str, data: st.DataObject) -> None:
+def test_the_order_of_entry_makes_no_difference(memory: blocking.Memory, letter: str, data: st.DataObject) -> None:
     memory.store.clock.now = BEGIN  # type: ignore[union-attr]
     project = memory.project(f"p{next(_numbers)}")
     ordered, late = History(project, letter), History(project, letter)
     memory.store.clock.tick(60)  # type: ignore[union-attr]
-    wanted = data.draw(st.lists(TASKS if letter == "t" else DECISIONS, min_size=2, max_size=STEPS_LIMIT))
+    drawn = data.draw(st.lists(TASKS if letter == "t" else DECISIONS, min_size=2, max_size=STEPS_LIMIT))
     steps = [
-        (second, step)
-        for second, step in enumerate(wanted, 1)
-        if ordered.enter(step, BEGIN + timedelta(seconds=second))
+        (second, step) for second, step in enumerate(drawn, 1) if ordered.enter(step, BEGIN + timedelta(seconds=second))
     ]
-    entered(late, data.draw(st.permutations(steps)))
-    moments = [None, *(BEGIN + timedelta(seconds=second) for second in range(len(wanted) + 1))]
+    enter_all(late, data.draw(st.permutations(steps)))
+    moments = [None, *(BEGIN + timedelta(seconds=second) for second in range(len(drawn) + 1))]
     for moment in moments:
-        in_order, otherwise = ordered.told(moment), late.told(moment)
+        in_order, otherwise = ordered.read(moment), late.read(moment)
         assert in_order == otherwise or len(late.model.happenings) <= len(steps)

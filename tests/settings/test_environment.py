@@ -1,4 +1,4 @@
-"""Settings that only make sense together: in code they are refused, from the environment they fall back."""
+"""Settings that contradict each other: code refuses them, the environment falls back."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_from_the_environment_both_fall_back(
     assert bool(told) == bool(warned)
 
 
-def test_what_does_not_fit_is_said_of_what_is_given_and_of_nothing_else(
+def test_a_contradiction_is_reported_only_for_the_given_variables(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
@@ -74,7 +74,7 @@ LIMITS = {
 def test_no_environment_keeps_a_process_from_starting(
     monkeypatch: pytest.MonkeyPatch, strategy: str, in_code: dict[str, Any]
 ) -> None:
-    """Nor does one that cannot be used trim a message, whatever a window may hold."""
+    """An invalid environment trims no message either, at any window limit."""
     for texts in product(*LIMITS.values()):
         given_texts = {name: text for name, text in zip(LIMITS, texts, strict=True) if text}
         with monkeypatch.context() as patched:
@@ -87,13 +87,13 @@ def test_no_environment_keeps_a_process_from_starting(
             assert made.recent_limit == made.overdue_count == made.max_window_count, given_texts
 
 
-def test_in_code_the_environment_that_does_not_fit_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_overrides_an_environment_that_contradicts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MAX_WINDOW_COUNT", "15")
     assert Settings(threshold=100).max_window_count == 10_000
 
 
 @pytest.mark.parametrize("threshold", [2, 3, 7, 8, 11, 12, 13, 39])
-def test_by_default_a_summary_is_of_more_than_one_message(threshold: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_by_default_a_summary_covers_more_than_one_message(threshold: int, caplog: pytest.LogCaptureFixture) -> None:
     made = Settings(threshold=threshold)
     assert made.recent_limit < threshold
     assert made.recent_limit <= 6
@@ -101,12 +101,12 @@ def test_by_default_a_summary_is_of_more_than_one_message(threshold: int, caplog
 
 
 def test_a_recent_limit_at_the_threshold_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Each message beyond it would be a summary, and a call of the model."""
+    """Each further message would need a summary, and so a call of the model."""
     assert Settings(threshold=8, recent_limit=8).recent_limit == 8
     (record,) = caplog.records
     assert "a summary of its own" in record.getMessage()
     caplog.clear()
-    Settings(threshold=8, recent_limit=8, strategy="trim")  # one goes for one that comes: that is cheap
+    Settings(threshold=8, recent_limit=8, strategy="trim")  # each message trims one, which is cheap
     assert caplog.records == []
 
 
@@ -122,10 +122,10 @@ def test_a_look_names_what_settings_warn_of_and_logs_nothing(
         assert caplog.records == []
         Settings()
     told = {variable for record in caplog.records for variable in record.__dict__["setting"].split(", ")}
-    named = {each.variable for each in seen.complaints}
-    # What is said of settings that can be used, and obeyed, is no complaint.
+    named = {complaint.variable for complaint in seen.complaints}
+    # A warning about a valid setting is no complaint.
     assert named <= told
-    warned_of = {each for each in told if each.removeprefix("REDISMEM_") in given_texts} - named
+    warned_of = {variable for variable in told if variable.removeprefix("REDISMEM_") in given_texts} - named
     assert warned_of <= {"REDISMEM_RECENT_LIMIT", "REDISMEM_IDLE_TIMEOUT_S"}
     assert "canary" not in repr(seen)
     assert {name.upper() for name in seen.given} == set(given_texts) & {name.upper() for name in Settings.model_fields}

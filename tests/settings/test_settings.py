@@ -1,4 +1,4 @@
-"""Settings: from code, from the environment, and what cannot be used."""
+"""Settings from code, settings from the environment, and invalid values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBERS: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
-# What stands for an unusable value that says what may be removed.
+# The replacements of invalid values in settings that decide about removal.
 KEEPING = {
     "max_sessions": 1_000_000_000,
     "idle_timeout_s": 10 * 365 * 86_400,
@@ -36,27 +36,27 @@ KEEPING = {
 
 
 def instead_of(name: str) -> Settings:
-    """What unusable text in one variable leads to."""
+    """Return the settings that result from invalid text in one variable."""
     return DEFAULTS.model_copy(update={name: KEEPING[name]}) if name in KEEPING else DEFAULTS
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [record.getMessage() for record in caplog.records]
+    texts = [record.getMessage() for record in caplog.records]
     for record in caplog.records:
         keeps = "nothing is removed" in record.getMessage()
         assert (record.levelno, record.name) == (logging.ERROR if keeps else logging.WARNING, "redismem")
     caplog.clear()
-    return found
+    return texts
 
 
-def test_the_defaults_are_those_that_are_promised() -> None:
+def test_the_defaults_are_as_documented() -> None:
     made = Settings()
     promised = {"threshold": 10, "recent_limit": 6, "idle_timeout_s": 86_400, "max_sessions": 1_000, "shards": 64}
     assert {name: getattr(made, name) for name in promised} == promised
     assert (made.url, made.idle_timeout_ms) == (None, 86_400_000)
 
 
-def test_every_number_has_bounds_its_default_within_and_a_line_of_explanation() -> None:
+def test_every_number_has_bounds_around_its_default_and_a_description() -> None:
     for name, (_, least, most) in NUMBERS.items():
         assert least <= getattr(DEFAULTS, name) <= most, name
         assert Settings.model_fields[name].description, name
@@ -76,8 +76,8 @@ UNUSABLE = {
 }
 
 
-def falls_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str) -> None:
-    """Unusable text in the environment leads to the default, and to one warning that names both."""
+def check_fallback(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str) -> None:
+    """Assert that invalid text in the environment falls back to the default with one warning that names both."""
     monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
     made = Settings()
     assert made == instead_of(name)
@@ -88,16 +88,16 @@ def falls_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("text", UNUSABLE.values(), ids=UNUSABLE)
 @pytest.mark.parametrize("name", ["threshold", "idle_timeout_s"])
-def test_an_unusable_number_in_the_environment_is_its_default_and_one_warning(
+def test_an_invalid_number_in_the_environment_falls_back_with_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
 ) -> None:
-    falls_back(monkeypatch, caplog, name, text)
+    check_fallback(monkeypatch, caplog, name, text)
 
 
 def test_every_number_in_the_environment_falls_back(caplog: pytest.LogCaptureFixture) -> None:
     for name in NUMBERS:
         with pytest.MonkeyPatch.context() as patch:
-            falls_back(patch, caplog, name, "abc")
+            check_fallback(patch, caplog, name, "abc")
 
 
 @given(
@@ -106,7 +106,7 @@ def test_every_number_in_the_environment_falls_back(caplog: pytest.LogCaptureFix
     | st.integers().map(str)
     | st.floats().map(str),
 )
-def test_whatever_the_environment_holds_a_number_is_within_its_bounds_or_the_default(
+def test_a_number_is_within_its_bounds_or_the_default_for_any_environment(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -117,16 +117,16 @@ def test_whatever_the_environment_holds_a_number_is_within_its_bounds_or_the_def
     assert type(value) is kind
     assert least <= value <= most
     assert made.recent_limit <= made.threshold
-    found = [each for each in warnings_of(caplog) if ") is in seconds: " not in each]
-    if found:
-        assert len(found) == 1
-        assert f"REDISMEM_{name.upper()} " in found[0]
+    warnings = [warning for warning in warnings_of(caplog) if ") is in seconds: " not in warning]
+    if warnings:
+        assert len(warnings) == 1
+        assert f"REDISMEM_{name.upper()} " in warnings[0]
         assert made == instead_of(name)
     else:
         assert float(text) == value
 
 
-def test_usable_values_come_from_the_environment_and_code_goes_first(
+def test_valid_values_come_from_the_environment_unless_code_gives_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("REDISMEM_THRESHOLD", " 20 ")
@@ -137,7 +137,7 @@ def test_usable_values_come_from_the_environment_and_code_goes_first(
     assert warnings_of(caplog) == []
 
 
-def test_a_threshold_alone_brings_the_default_recent_limit_down_with_it(
+def test_a_threshold_alone_lowers_the_default_recent_limit(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert [Settings(threshold=threshold).recent_limit for threshold in (1, 4, 6, 7, 12)] == [1, 2, 3, 4, 6]
@@ -162,9 +162,9 @@ def test_a_recent_limit_over_the_threshold_falls_back_too(
     made = Settings()
     expected = (10, 6) if warned else (7, 6)
     assert (made.threshold, made.recent_limit) == expected
-    found = warnings_of(caplog)
-    assert len(found) == len(warned)
-    assert all(f"REDISMEM_{name} " in line for name, line in zip(warned, found, strict=True))
+    warnings = warnings_of(caplog)
+    assert len(warnings) == len(warned)
+    assert all(f"REDISMEM_{name} " in line for name, line in zip(warned, warnings, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_a_recent_limit_over_the_threshold_falls_back_too(
         {"no_such_setting": 1},
     ],
 )
-def test_an_unusable_value_in_code_is_refused_by_name(given: dict[str, Any]) -> None:
+def test_an_invalid_value_in_code_is_refused_by_name(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidSettings) as refused:
         Settings(**given)
     assert isinstance(refused.value, (RedismemError, ValueError))
     assert any(name in str(refused.value) for name in given)
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().threshold = 11  # type: ignore[misc]
 
@@ -214,7 +214,7 @@ def test_values_are_not_shown(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     "url",
     ["http://u:CANARY@h", "redis://:CANARY/x@h:6379", "redis://h:CANARY", "redis://h/0?socket_timeout=CANARY", "h"],
 )
-def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
+def test_an_invalid_url_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         Memory.connect(url)
     assert "CANARY" not in str(refused.value)
@@ -231,7 +231,7 @@ def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
         ("strategy", "non"),
     ],
 )
-def test_what_cannot_be_read_removes_nothing(
+def test_an_invalid_value_removes_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
 ) -> None:
     monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
@@ -239,10 +239,10 @@ def test_what_cannot_be_read_removes_nothing(
     assert getattr(made, name) == KEEPING[name]
     (error,) = warnings_of(caplog)
     assert error.startswith(f"REDISMEM_{name.upper()} is invalid")
-    assert "until it is, nothing is removed" in error
+    assert "nothing is removed until it is corrected" in error
 
 
-def test_a_variable_that_no_setting_has_is_warned_of_with_the_nearest(
+def test_an_unknown_variable_is_warned_of_with_the_nearest_name(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("REDISMEM_MAX_SESSION", "REDISMEM_TRESHOLD", "REDISMEM_QQQQQQ", "REDISMEM_BENCH_URL", "OTHER_THING"):
@@ -289,7 +289,7 @@ def test_a_recent_limit_alone_raises_the_threshold_over_it(
     "given", [{"THRESHOLD": "6O"}, {"RECENT_LIMIT": "5O"}, {"THRESHOLD": "5", "RECENT_LIMIT": "7"}]
 )
 @pytest.mark.parametrize("in_code", [True, False])
-def test_what_cannot_be_read_trims_nothing(
+def test_an_invalid_value_trims_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: dict[str, str], in_code: bool
 ) -> None:
     for name, text in given.items():
@@ -304,7 +304,7 @@ def test_what_cannot_be_read_trims_nothing(
 
 
 @pytest.mark.parametrize("url", ["memory", "memory://localhost/3?x=1", "redis", "://", "http://x"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     for connect in (Memory.connect, BlockingMemory.connect):
         with pytest.raises(InvalidSettings):
             connect(url)

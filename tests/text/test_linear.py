@@ -1,4 +1,4 @@
-"""Whatever a user writes: what it costs to read grows no faster than its length."""
+"""The time to read any text or history grows no faster than its length."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from redismem.text.word_counts import Sketch, learn_messages
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 LONG = 1_000
-# Sixteen times as long: sixteen times the time when it is linear, 256 times when it is quadratic. What no longer fits
-# the processor's cache takes twice or three times as long as its length says.
+# A text sixteen times as long takes 16 times as long in linear time and 256 times in quadratic time. Twice or three
+# times more is normal for a text that no longer fits the processor's cache.
 TIMES = 16
 MOST_GROWTH = 60.0
 
@@ -125,13 +125,13 @@ def shown(text: str) -> None:
     info = SessionInfo("s", "1-a", 1, 1, 1, 1, 0, (), None, 0, 1, None)
     made = context(Message("user", text), summaries=[summary(text)])
     session_view.document(made, info, "n", "k", redact=False)
-    # How long a terminal's text takes is up to rich.
+    # The time to print on a terminal depends on rich.
     made.summaries = [summary(text[:500])]
     session_view.show(Console(file=io.StringIO(), width=80), made, info, 5, "here", "k", False, False)
 
 
 def everything(text: str) -> Context:
-    """The text wherever a view for a provider reads one."""
+    """Return a context with the text in every place that a provider's view reads."""
     called = {"id": text, "function": {"name": text, "arguments": text}}
     urls = (text, f"data:image/png;base64,{text}", f"data:{text},{text}", f"https://{text[:200]}/{text}")
     images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
@@ -181,10 +181,9 @@ READERS: dict[str, Callable[[str], object]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def room() -> Iterator[None]:
-    """Memory of some megabytes that is free and stays with the process.
+    """Keep some megabytes of free memory in the process.
 
-    If there is none left, a call may take a megabyte from the system and give it back each time, which takes longer
-    than the call.
+    Without them, each call may take a megabyte from the system and return it, which takes longer than the call itself.
     """
     taken = [bytes(31) for _ in range(300_000)]
     kept = taken[::4_000]
@@ -195,14 +194,14 @@ def room() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_collections() -> Iterator[None]:
-    """What the collector looks through is all that the other tests have left, too."""
+    """Disable the garbage collector, which would also scan the objects that other tests have left."""
     gc.disable()
     yield
     gc.enable()
 
 
 def cost_s(read: Callable[[Any], object], given: Any) -> float:
-    """CPU time of this thread, of so many calls that the clock can tell; the lesser of two."""
+    """Return the CPU time of a call, averaged over enough calls for the clock; the lesser of two measurements."""
 
     def once(count: int) -> float:
         started_s = time.thread_time()
@@ -217,7 +216,7 @@ def cost_s(read: Callable[[Any], object], given: Any) -> float:
 
 
 def check_growth(name: str, read: Callable[[Any], object], make: Callable[[int], Any], size: int) -> None:
-    """Tries again when it seems too steep, and takes the least of all: other processes may have been in the way."""
+    """Assert linear growth. Retries and takes the least times, since other processes may disturb a measurement."""
     long_s = short_s = math.inf
     for _ in range(12):
         long_s = min(long_s, cost_s(read, make(size * TIMES)))
@@ -229,7 +228,7 @@ def check_growth(name: str, read: Callable[[Any], object], make: Callable[[int],
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_no_text_takes_more_than_its_length(reader: str) -> None:
+def test_reading_any_text_takes_linear_time(reader: str) -> None:
     assert len(SHAPES) >= 30
     for name, shape in SHAPES.items():
         check_growth(f"{reader}, {name}", READERS[reader], shape, LONG)
@@ -245,7 +244,7 @@ def result(id: str) -> Message:
     return Message("tool", "x", tool_call_id=id)
 
 
-# Each makes about so many messages, calls or results.
+# Each function makes about this many messages, calls or results.
 HISTORIES: dict[str, Callable[[int], list[Message]]] = {
     "each result after the next call": lambda count: [
         message for at in range(count) for message in (call(f"c{at}"), result(f"c{at - 1}"))
@@ -300,6 +299,6 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
 
 
 @pytest.mark.parametrize("reader", OVER_MESSAGES)
-def test_no_history_takes_more_than_its_messages(reader: str) -> None:
+def test_reading_any_history_takes_linear_time(reader: str) -> None:
     for name, history in HISTORIES.items():
         check_growth(f"{reader}, {name}", OVER_MESSAGES[reader], history, 75)

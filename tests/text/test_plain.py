@@ -1,4 +1,4 @@
-"""Messages as plain text: every wire format, nothing inlined, nothing that passes for another message."""
+"""Messages as plain text: every wire format, no inlined files, and no text that passes for another message."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ IMAGE = "data:image/png;base64," + "A" * 5_000
         ),
     ],
 )
-def test_what_a_message_shows(payload: Any, lines: Any) -> None:
+def test_a_message_shows_its_texts_calls_and_results(payload: Any, lines: Any) -> None:
     assert shown(payload) == (lines or ["  result: a", "  b"])
 
 
@@ -115,7 +115,7 @@ def check_shown(payload: Any, limit_bytes: Any) -> None:
     assert len(text.encode()) <= limit_bytes
     head, *lines = text.splitlines()
     assert head.startswith("[0] ")
-    # What is left out may begin just behind a newline, or in the head if the limit is as short as that.
+    # The omitted part may begin just after a newline, or in the head if the limit is that short.
     assert all(line.startswith(("  ", LEFT_OUT)) for line in lines)
     assert lines or LEFT_OUT in head
     assert clean_text(text) == text
@@ -147,7 +147,7 @@ def test_property_steps_hold_every_message_once_in_order_within_the_limit(conten
     messages = [Message("user", content) for content in contents]
     for seq, message in enumerate(messages, 1):
         message.seq = seq
-    found = list(split_transcript(messages, limit_bytes))
-    assert all(len(step.encode()) <= limit_bytes for step in found)
-    heads = [line for step in found for line in step.split("\n") if line.startswith("[")]
+    steps = list(split_transcript(messages, limit_bytes))
+    assert all(len(step.encode()) <= limit_bytes for step in steps)
+    heads = [line for step in steps for line in step.split("\n") if line.startswith("[")]
     assert heads == [f"[{seq}] user:" for seq in range(1, len(contents) + 1)]

@@ -1,4 +1,4 @@
-"""The stems of words: what is asked in one form finds what was said in another, in any script."""
+"""Stems of words: all forms of a word have the same stem, in any script."""
 
 import unicodedata
 
@@ -34,12 +34,12 @@ def test_forms_of_a_word_have_one_stem(forms: str) -> None:
     assert len(set(stems(forms))) == 1, list(stems(forms))
 
 
-def test_other_words_have_others() -> None:
+def test_different_words_have_different_stems() -> None:
     words = "run fun party part bus house mouse 12 21 книга карта كتاب قلم"
     assert len(set(stems(words))) == len(words.split())
 
 
-def test_letters_without_spaces_go_in_pairs() -> None:
+def test_a_script_without_spaces_gives_pairs_of_letters() -> None:
     assert list(stems("我想要咖啡")) == ["我想", "想要", "要咖", "咖啡"]
     assert list(stems("iPhoneを買った")) == ["iphon", "を買", "買っ", "った"]
     assert list(stems("茶")) == ["茶"]
@@ -47,23 +47,23 @@ def test_letters_without_spaces_go_in_pairs() -> None:
     assert set(stems("서울")) <= set(stems("서울에서"))
 
 
-def test_a_letter_alone_is_no_word_and_a_digit_is() -> None:
+def test_a_single_letter_is_no_word_but_a_single_digit_is() -> None:
     assert list(stems("Ann's table, 7 p.m.")) == ["ann", "tabl", "7"]
 
 
-def test_what_a_word_costs_has_a_bound() -> None:
+def test_the_cost_of_a_word_is_bounded() -> None:
     assert [len(stem) for stem in stems("x1" * 5_000)] == [LONGEST_WORD_CHARS]
 
 
 @given(st.text())
 def test_any_text_has_stems(text: str) -> None:
-    found = list(stems(text))
-    assert all(0 < len(stem) <= 18 * LONGEST_WORD_CHARS for stem in found)
-    assert len(found) <= len(text)
-    assert found == list(stems(text))
+    stemmed = list(stems(text))
+    assert all(0 < len(stem) <= 18 * LONGEST_WORD_CHARS for stem in stemmed)
+    assert len(stemmed) <= len(text)
+    assert stemmed == list(stems(text))
 
 
 @given(st.text())
-def test_how_a_text_is_written_down_makes_no_difference(text: str) -> None:
+def test_the_unicode_form_of_a_text_makes_no_difference(text: str) -> None:
     letters = "".join(char for char in text if "a" <= unicodedata.normalize("NFD", char)[0] <= "z")
     assert list(stems(unicodedata.normalize("NFD", letters))) == list(stems(unicodedata.normalize("NFC", letters)))

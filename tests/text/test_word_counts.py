@@ -1,4 +1,4 @@
-"""The sketch of a session's words: what it counts, that it is bounded, and that it comes back as it was stored."""
+"""The sketch of a session's words: its counts, its bounds, and its stored form."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def told(*texts: str, before: Sketch | None = None) -> Sketch:
     return asyncio.run(learn_messages(before or Sketch(), [Message("user", text) for text in texts]))
 
 
-def test_what_is_said_often_is_less_rare() -> None:
+def test_a_frequent_word_is_less_rare() -> None:
     sketch = told(*["so good to see you"] * 20, "the ferry to Bornholm", "so good")
     often, once, never = (sketch.rarity(hash_of(word)) for word in ("so", "ferry", "unheard"))
     assert 0 <= often < once < never == 1
 
 
-def test_a_word_counts_once_a_message_however_often_it_is_in_it() -> None:
+def test_a_word_counts_once_per_message() -> None:
     once, often = told("ferry", "x"), told("ferry ferry ferry", "x")
     assert once.pack() == often.pack()
 
@@ -38,14 +38,14 @@ def test_tool_calls_and_results_count_and_another_form_is_the_same_word() -> Non
     assert sketch.rarity(hash_of("bornholm")) == sketch.rarity(hash_of("ferry")) < 1
 
 
-def test_what_was_learned_before_stays_as_it_was() -> None:
+def test_learning_leaves_the_earlier_sketch_unchanged() -> None:
     before = told("ferry")
     packed = before.pack()
     told("ferry again", before=before)
     assert before.pack() == packed
 
 
-def test_what_is_long_ago_counts_less() -> None:
+def test_old_counts_fade() -> None:
     sketch = told(*["ferry"] * 40)
     soon = sketch.rarity(hash_of("ferry"))
     later = told(*[f"word{number}" for number in range(600)], before=sketch)
@@ -64,7 +64,7 @@ def test_a_bomb_is_not_unpacked() -> None:
 
 
 @given(st.lists(st.lists(hashes, max_size=300), max_size=12))
-def test_property_it_comes_back_as_it_was_and_is_bounded(messages: list[list[int]]) -> None:
+def test_property_a_stored_sketch_is_bounded_and_reads_back_unchanged(messages: list[list[int]]) -> None:
     sketch = Sketch()
     for words in messages:
         sketch.add(words)

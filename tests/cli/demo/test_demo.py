@@ -13,7 +13,7 @@ from redismem.protocol.scripts import load
 from redismem.protocol.server_errors import ServerError
 
 
-def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command: Any, where: Any) -> None:
+def test_the_demo_shows_the_conversation_and_passes_its_checks(command: Any, where: Any) -> None:
     ran = command("demo", *where)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -68,7 +68,7 @@ def test_the_document_of_the_demo(command: Any, where: Any) -> None:
     assert len(document["checks"]) == 5
 
 
-def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command: Any, where: Any) -> None:
+def test_pending_messages_become_a_summary_in_the_context(command: Any, where: Any) -> None:
     turns = command("demo", "--json", *where).document["turns"]
     assert [turn["turn"] for turn in turns if turn["drained"]] == [8, 15]
     for turn, ranges in ((turns[7], [[2, 6]]), (turns[14], [[2, 14]])):
@@ -202,7 +202,7 @@ class LosesOneOriginal(Between):
     async def passed(self, commands: Any, answers: Any) -> Any:
         page = load("page").sha
         with_originals = commands[0][0] == "EVALSHA" and commands[0][1] == page and commands[0][-2] == 1
-        if with_originals and isinstance(answers[0], list) and answers[0]:  # a server that is new says NOSCRIPT first
+        if with_originals and isinstance(answers[0], list) and answers[0]:  # a new server answers NOSCRIPT first
             *head, block_count = answers[0][:5]
             window = 5 + block_count
             found = answers[0][5:window], answers[0][window : window + 1], answers[0][window + 2 :]

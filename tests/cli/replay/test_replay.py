@@ -44,7 +44,7 @@ def test_the_report_for_people(command: Any, where: Any, file: Any) -> None:
     assert "identical: all 140 messages" in ran.out
 
 
-def test_a_turn_is_cut_behind_each_user_message(command: Any, where: Any, file: Any) -> None:
+def test_a_turn_ends_with_each_user_message(command: Any, where: Any, file: Any) -> None:
     found = command("replay", file, "--json", *where).document
     assert (found["sessions"], found["messages"], found["turns"]) == (20, 140, 60)
 
@@ -131,7 +131,7 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
         assert [message.to_openai() for message in memory.session("chat-3").messages()] == CHAT
 
 
-def test_the_bytes_are_those_that_redis_names(
+def test_the_bytes_equal_memory_usage_of_redis(
     command: Any, here: Any, file: Any, redis_server: Any, namespace: str
 ) -> None:
     found = command("replay", file, "--json", "--keep", "--no-summaries", *here).document
@@ -164,7 +164,7 @@ MESSAGES = st.lists(
 
 @given(chats=st.lists(MESSAGES, min_size=1, max_size=4))
 @settings(max_examples=100)
-def test_whatever_json_is_in_a_transcript_comes_back_identical(
+def test_any_json_in_a_transcript_comes_back_identical(
     command: Any, where: Any, tmp_path: Path, chats: Any
 ) -> None:
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{n}", messages) for n, messages in enumerate(chats)))

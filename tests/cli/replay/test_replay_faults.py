@@ -23,7 +23,7 @@ class Changes(Between):
         return changed(answers)
 
 
-def test_what_does_not_come_back_identical_is_found_and_kept(
+def test_a_changed_message_is_reported_and_its_session_kept(
     command: Any, intercept: Any, here: Any, tmp_path: Path, redis_server: Any
 ) -> None:
     messages = [{"role": "user", "content": "a", "n": 1.0}]
@@ -47,7 +47,7 @@ class WritesToo(Between):
         return answers
 
 
-def test_a_session_that_somebody_else_writes_to_is_left_as_it_is(
+def test_a_session_with_another_writer_is_left_alone(
     command: Any, intercept: Any, here: Any, file: Any, redis_server: Any
 ) -> None:
     intercept(WritesToo)
@@ -71,7 +71,7 @@ class RunsFull(Between):
         return await self._inner.run(commands, timeout_s, script)
 
 
-def test_a_server_that_stops_taking_writes_ends_it_and_leaves_nothing(
+def test_a_server_out_of_memory_ends_the_replay_and_leaves_nothing(
     command: Any, intercept: Any, here: Any, file: Any, redis_server: Any
 ) -> None:
     intercept(RunsFull)

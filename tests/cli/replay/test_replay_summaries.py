@@ -26,7 +26,7 @@ def test_a_replay_ends_with_summaries_and_every_message_is_still_there(
     assert re.search(r"summaries +10 +of 240 messages", command("replay", long_file, *where).out)
 
 
-def test_what_a_replay_leaves_is_summarised_and_sound(
+def test_the_sessions_left_by_a_replay_are_summarised_and_intact(
     command: Any, here: Any, long_file: Any, redis_server: Any, namespace: str
 ) -> None:
     assert command("replay", long_file, "--keep", *here).code == 0
@@ -91,7 +91,7 @@ class CommitsLate(Between):
         return await self._inner.run(commands, timeout_s, script)
 
 
-def test_a_summary_that_was_not_made_is_reported(
+def test_a_missing_summary_is_reported(
     command: Any, intercept: Any, where: Any, namespace: str, long_file: Any
 ) -> None:
     intercept(CommitsLate)

@@ -17,7 +17,7 @@ from redismem.protocol.keys import Keys
 
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_told_to_end_it_leaves_nothing_behind(
+def test_a_terminated_replay_leaves_nothing_behind(
     redis_server: RedisServer, namespace: str, tmp_path: Path, told: signal.Signals, code: int
 ) -> None:
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{number}", LONG) for number in range(4_000)))

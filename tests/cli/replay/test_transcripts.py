@@ -1,4 +1,4 @@
-"""Lines parsed into transcripts, cut into turns, and compared. Without a store."""
+"""Parsing lines into transcripts, cutting them into turns, and comparing messages, without a store."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ ROLES = st.sampled_from(["system", "user", "assistant", "tool"])
 
 
 @given(st.lists(st.fixed_dictionaries({}, optional={"role": ROLES, "content": st.text()})), st.integers(1, 5))
-def test_turns_are_the_messages_cut_behind_each_user_message(messages: Any, most: Any) -> None:
+def test_each_turn_ends_with_a_user_message(messages: Any, most: Any) -> None:
     found = list(turns(messages, most))
     assert [message for turn in found for message in turn] == messages
     assert all(0 < len(turn) <= most for turn in found)
@@ -73,7 +73,7 @@ def test_a_line_keeps_every_key_and_type() -> None:
         ({"a": [{"b": [1]}]}, {"a": [{"b": [1.0]}]}),
     ],
 )
-def test_what_is_not_quite_the_same_is_different(wanted: Any, found: Any) -> None:
+def test_similar_messages_are_different(wanted: Any, found: Any) -> None:
     assert first_difference([{}, wanted], [{}, wanted]) is None
     assert first_difference([{}, wanted], [{}, found]) == "message 2 differs from the file"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from inspection.test_projects import found, worked
+from inspection.test_projects import create_project, find_violations
 from support.project_scenes import everything
 
 from redismem import Conflict, InvalidItem, Memory, TooLarge
@@ -28,7 +28,7 @@ def plain(stored: dict[bytes, Any], name: bytes) -> dict[bytes, Any]:
 
 
 async def test_an_export_comes_back_exactly(memory: Memory, raw: Any) -> None:
-    apollo = await worked(memory)
+    apollo = await create_project(memory)
     talk = await apollo.conversations.start("talk")
     await apollo.conversations.end(talk.id, "all said")
     files = await apollo.export_files()
@@ -40,7 +40,7 @@ async def test_an_export_comes_back_exactly(memory: Memory, raw: Any) -> None:
     again = {name: text.replace('"project": "other"', '"project": "apollo"') for name, text in written.items()}
     assert again == files
     assert plain(await everything(other, raw), b"other") == plain(await everything(apollo, raw), b"apollo")
-    assert await found(memory) == []
+    assert await find_violations(memory) == []
     for decision in await apollo.decisions.list(include_superseded=True):
         assert await other.decisions.get(decision.id) == decision
         for version in await apollo.decisions.versions(decision.id):
@@ -70,7 +70,7 @@ async def test_a_long_conversation_is_written_in_a_thread(apollo: Project, monke
 
 
 async def test_people_can_read_it(memory: Memory) -> None:
-    apollo = await worked(memory)
+    apollo = await create_project(memory)
     (new, old) = json.loads((await apollo.export_files())["decisions.json"])["decisions"][::-1]
     old, new = (old, new) if "superseded_by" in old else (new, old)
     assert (old["title"], old["status"], new["status"]) == ("Use Postgres", "superseded", "accepted")
@@ -79,7 +79,7 @@ async def test_people_can_read_it(memory: Memory) -> None:
 
 
 async def test_a_merge_takes_the_longer_history_and_a_replacement_what_it_is_given(memory: Memory) -> None:
-    apollo = await worked(memory)
+    apollo = await create_project(memory)
     before = await apollo.export_files()
     task = (await apollo.tasks.list(text="move"))[0]
     await apollo.tasks.complete(task.id)
@@ -95,11 +95,11 @@ async def test_a_merge_takes_the_longer_history_and_a_replacement_what_it_is_giv
     told = await apollo.import_files(after)
     assert (told.added, told.lengthened, told.erased) == (1, 2, 0)
     assert await apollo.export_files() == after
-    assert await found(memory) == []
+    assert await find_violations(memory) == []
 
 
 async def test_histories_that_exclude_each_other_are_a_conflict(memory: Memory, raw: Any) -> None:
-    apollo = await worked(memory)
+    apollo = await create_project(memory)
     files = await apollo.export_files()
     other = memory.project("other")
     await other.import_files(files)
@@ -121,7 +121,7 @@ async def test_histories_that_exclude_each_other_are_a_conflict(memory: Memory, 
 
 
 async def test_a_replacement_is_a_whole_export(memory: Memory, raw: Any) -> None:
-    apollo = await worked(memory)
+    apollo = await create_project(memory)
     files = await apollo.export_files()
     other = memory.project("other")
     await other.decisions.create("Use files")
@@ -244,7 +244,7 @@ WRONG: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_what_is_no_export_is_refused_and_nothing_is_written(memory: Memory, raw: Any, wrong: str) -> None:
-    apollo = await worked(memory)
+    apollo = await create_project(memory)
     files = WRONG[wrong](await apollo.export_files())
     other: Project = memory.project("other")
     for replace in (False, True):
@@ -255,7 +255,7 @@ async def test_what_is_no_export_is_refused_and_nothing_is_written(memory: Memor
 
 
 async def test_an_import_that_somebody_overtakes_writes_nothing(memory: Memory, raw: Any) -> None:
-    apollo = await worked(memory)
+    apollo = await create_project(memory)
     files = await apollo.export_files()
     other = memory.project("other")
     inner = memory.store.run

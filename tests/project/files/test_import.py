@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from inspection.test_projects import found, worked
+from inspection.test_projects import create_project, find_violations
 from support.pods import start_pod
 from support.project_clock import ProjectClock
 from support.redis_server import RedisServer
@@ -36,7 +36,7 @@ async def test_wherever_it_is_killed_and_redis_with_it_all_or_nothing_is_there(t
     server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "no")).start()
     try:
         async with Memory.connect(server.url, namespace=namespace, settings=PATIENT, clock=ProjectClock()) as memory:
-            apollo = await worked(memory)
+            apollo = await create_project(memory)
             before = await apollo.export_files()
             put(tmp_path / "before", before)
             await apollo.decisions.clear()
@@ -70,7 +70,7 @@ def import_each_killed_later(url: str, namespace: str, folder: Path) -> int:
 async def test_readers_see_all_of_it_or_nothing(store: Store, namespace: str, clock: ProjectClock) -> None:
     """Another process reads after each call of the import."""
     async with store.memory(namespace) as memory, store.memory(namespace) as other:
-        source = await worked(memory)
+        source = await create_project(memory)
         files = await source.export_files()
         await memory.project("target").tasks.create("only this")
         whole = (await source.context()).summary
@@ -114,7 +114,7 @@ async def test_no_script_has_much_to_do(store: Store, namespace: str, clock: Pro
         await other.import_files(await memory.project("small").export_files(), replace=True)
         assert await other.tasks.count() == 1
         assert max(sizes) < 5 * PIECE_COUNT
-        assert await found(memory) == []
+        assert await find_violations(memory) == []
 
 
 MESSAGES: list[Any] = [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from inspection.test_projects import worked
+from inspection.test_projects import create_project
 from support.project_clock import ProjectClock
 from support.project_scenes import everything
 
@@ -161,7 +161,7 @@ CIRCLES = [decisions_in_a_circle, a_decision_in_its_own_place, tasks_in_a_circle
 async def test_what_leads_back_to_itself_is_refused_by_name_and_nothing_is_written(
     memory: Memory, raw: Any, close: Callable[[Any], set[str]]
 ) -> None:
-    apollo = await worked(memory)
+    apollo = await create_project(memory)
     documents = {name: json.loads(text) for name, text in (await apollo.export_files()).items()}
     ids = close(documents)
     files = {name: json.dumps(document) for name, document in documents.items()}
