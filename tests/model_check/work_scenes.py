@@ -191,7 +191,7 @@ def half_full(machine: WorkMachine, name: str) -> None:
 
 
 def paused_by_one(machine: WorkMachine, name: str) -> None:
-    """Of several workers that saw the same pause, the first one stores its own; the late ones change nothing."""
+    """Several workers see one pause: the first to answer replaces it, and the late ones change nothing."""
     del name
     for place, paused in ((0, True), (0, True), (8, True), (8, False), (0, False), (0, False), (0, True)):
         machine.note("p", place, paused, True)
