@@ -1,6 +1,6 @@
-"""Chromium for the tests of the page. Installs it if it is missing; if that cannot be, those tests are skipped.
+"""Install Chromium for the tests of the page if it is missing. If that is impossible, the tests are skipped.
 
-With CI=true they must run: then a missing browser is a failure. Needs nothing but Python.
+With CI=true a missing browser is a failure instead. Needs only Python.
 """
 
 import os
@@ -22,7 +22,7 @@ def is_there() -> bool:
 def ensure() -> None:
     if is_there():
         return
-    # The page looks best in Inter; without it, it takes what there is.
+    # The page prefers the font Inter, and falls back to another one.
     said = packages.install("chromium", "fonts-inter", "fonts-dejavu-core")
     if is_there():
         return

@@ -1,4 +1,4 @@
-"""Debian's packages, if they can be installed. Needs nothing but Python."""
+"""Install Debian packages, where that is possible. Needs only Python."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import sys
 
 
 def root_prefix() -> list[str] | None:
-    """What to put before a command to run it as root; None if that cannot be."""
+    """Return the prefix that runs a command as root; `None` if there is no way."""
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo") is None:
@@ -17,7 +17,7 @@ def root_prefix() -> list[str] | None:
 
 
 def install(*names: str) -> str | None:
-    """Installs these through apt; None if that went well, else what was said."""
+    """Install packages through apt. Returns `None` on success, else the error output."""
     prefix = root_prefix()
     if shutil.which("apt-get") is None or prefix is None:
         return "There is no apt-get here that may install anything."

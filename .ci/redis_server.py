@@ -1,6 +1,6 @@
-"""A redis-server for development. `ensure` installs it if it is missing, `run` starts a private one.
+"""A redis-server for development: `ensure` installs it if it is missing, `run` starts a private one.
 
-Needs nothing but Python, so it works before anything is installed.
+Needs only Python, so it works before anything is installed.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ HOW_TO_INSTALL = """\
 
 
 def version() -> tuple[int, int] | None:
-    """What `redis-server` on the PATH says it is; None if there is none."""
+    """Return the version of `redis-server` on the PATH; `None` if it is missing."""
     if shutil.which("redis-server") is None:
         return None
     text = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True).stdout
@@ -40,7 +40,7 @@ def install() -> None:
 
 
 def ensure() -> None:
-    """A redis-server that is new enough is on the PATH, or the program ends here."""
+    """Make sure that a recent redis-server is on the PATH, or exit with instructions."""
     if version() is None:
         install()
     found = version()
@@ -66,7 +66,7 @@ def wait_until_up(server: subprocess.Popen[bytes], port: int, log: Path) -> None
 
 
 def run() -> None:
-    """Run a private server until Ctrl-C: on loopback, with an append-only file, evicting nothing."""
+    """Run a private server until Ctrl-C: on loopback, with an append-only file and without eviction."""
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda *_: sys.exit(0))
     port = free_port()

@@ -1,1 +1,1 @@
-"""What a turn costs, and what a session weighs. Run as modules: `python -m benchmarks.turns`."""
+"""Measure the cost of a turn and the size of a session. Run as modules: `python -m benchmarks.turns`."""

@@ -1,12 +1,13 @@
-"""The server's processor time for ONE append_and_read, against ONE bare RPUSH + LRANGE. No client library takes part.
+"""The server's CPU time for one append_and_read, against one bare RPUSH + LRANGE. No client library takes part.
 
-Commands are packed beforehand and sent over plain sockets in two ways: `one write a call` (64 connections, each with
-one call on its way, as concurrent callers make it), and `blast` (one socket, many calls a write: the pure cost of the
-commands, almost without system calls).
+Commands are packed in advance and sent over plain sockets in two ways. `one write a call` uses 64 connections with one
+call each in flight, like concurrent callers. `blast` uses one socket with many calls per write, which shows the pure
+cost of the commands, almost without system calls.
 
-Both sides keep the same window: filled to 6 messages, four calls measured (7, 8, 9 and 10 messages read, which is what
-workers with threshold 10 and recent 6 leave), then pruned to 6 again outside the measured part. `after a pause`: the
-session's last activity is set back before, so that the append refreshes the activity index, as it does after a second.
+Both sides keep equal windows. A window is filled to 6 messages, then four calls are measured, which read 7 to 10
+messages, as workers with threshold 10 and recent_limit 6 leave them. Then it is pruned to 6 outside the measured time.
+`after a pause` sets the session's last activity back first, so that the append refreshes the activity index, as it
+does after a second.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Sender = Callable[[list[bytes], int], None]
 
 
 class Sockets:
-    """Plain connections, and the two ways to send packed calls over them."""
+    """Plain connections, with two ways to send packed calls over them."""
 
     def __init__(self, url: str) -> None:
         at = urlsplit(url)
@@ -79,7 +80,7 @@ class Sockets:
 
 
 class _Replies:
-    """Reads one connection until so many replies have come; an error reply is raised."""
+    """A reader of one connection, up to a number of replies. It raises an error reply."""
 
     def __init__(self, connection: socket.socket, count: int) -> None:
         self._connection = connection
@@ -109,11 +110,11 @@ class Sides:
         self._ids = [f"session-{number:06d}" for number in range(SESSIONS_COUNT)]
         self._calls = [SessionCalls(self._memory.store.keys.session(id), self._settings) for id in self._ids]
         self._lists = [f"{name}:bare:{id}".encode() for id in self._ids]
-        # As long as what redismem stores: the stamp is nine bytes.
+        # As long as a message that redismem stores, with its nine bytes of stamp.
         self._element = encode_message({"role": "user", "content": TEXT})[0] + bytes(9)
 
     def redismem(self) -> list[bytes]:
-        """Packs one call for each session."""
+        """Pack one call for each session."""
         packed = []
         for calls in self._calls:
             call = calls.append_and_read([{"role": "user", "content": TEXT}])
@@ -128,7 +129,7 @@ class Sides:
         return [_pack(("RPUSH", key, self._element), ("LRANGE", key, 0, -1)) for key in self._lists]
 
     async def prepare(self) -> None:
-        """Makes sessions that have been appended to more often than they remember appends."""
+        """Create sessions with more appends than a session remembers."""
         await self._memory.ping()
         for _ in range(24):
             for id in self._ids:
@@ -158,7 +159,7 @@ _REDISMEM_REPLIES, _BARE_REPLIES = 5, 2
 
 
 async def measure(server: Server, name: str, rounds: int) -> list[dict[str, Any]]:
-    """Gives a row a way and call: µs of the server's processor, and the ratio to bare; medians of all rounds."""
+    """Return one row per way and call: µs of the server's CPU and the ratio to bare, as medians of all rounds."""
     sides, sockets = Sides(server, name), Sockets(server.url)
     ways: dict[str, Sender] = {"one write a call": sockets.one_write_a_call, "blast": sockets.blast}
     kinds: dict[str, tuple[Callable[[], list[bytes]], int]] = {
@@ -169,7 +170,7 @@ async def measure(server: Server, name: str, rounds: int) -> list[dict[str, Any]
     found: dict[tuple[str, str], list[float]] = {(way, kind): [] for way in ways for kind in kinds}
     await sides.prepare()
     for _ in range(rounds):
-        # In a new order each round, so that no side always follows the same other.
+        # A new order in each round, so that no side always follows the same side.
         for way, kind in random.sample(list(found), len(found)):
             found[way, kind].append(_burst(server, ways[way], *kinds[kind]))
             await sides.prune()
@@ -179,11 +180,11 @@ async def measure(server: Server, name: str, rounds: int) -> list[dict[str, Any]
 
 
 def _burst(server: Server, send: Sender, make: Callable[[], list[bytes]], replies_count: int) -> float:
-    """Gives the µs of the server's processor for one call."""
+    """Return the µs of the server's CPU for one call."""
     used_s = 0.0
     for _ in range(CALLS_A_BURST):
         calls = make()
-        # Asking costs the server something too: what the question before cost is taken off.
+        # INFO costs CPU too, so the cost of the previous INFO is subtracted.
         earlier, before = server.cpu_s(), server.cpu_s()
         send(calls, replies_count)
         used_s += server.cpu_s() - before - (before - earlier)

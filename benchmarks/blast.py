@@ -1,6 +1,6 @@
-"""Packed commands down one socket as fast as it takes them; the replies are counted as bytes and thrown away.
+"""Send packed commands over one socket as fast as it accepts them, and count the replies only as bytes.
 
-Per 256 KiB there are one `send` and a few `recv_into`, so the Python around them is next to nothing.
+Each 256 KiB take one `send` and a few `recv_into`, so the cost of the Python code is negligible.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 class Blaster:
-    """One plain socket to a server."""
+    """A plain socket to a server."""
 
     def __init__(self, server: Server) -> None:
         at = urlsplit(server.url)
@@ -32,7 +32,7 @@ class Blaster:
         self._socket.close()
 
     def send(self, content: bytes) -> int:
-        """Returns when all of it has been answered: the bytes that came back."""
+        """Send all content, wait for all replies, and return their bytes."""
         marker = os.urandom(16).hex().encode()
         view = memoryview(content + hiredis.pack_command(("ECHO", marker)))  # type: ignore[arg-type]
         end, tail, sent, received = marker + b"\r\n", b"", 0, 0
@@ -53,5 +53,5 @@ class Blaster:
         return received
 
     def errors_count(self) -> int:
-        """Error replies the server has given so far, to anybody: nobody looks at ours."""
+        """Return the number of error replies that the server has sent so far, since `send` parses no replies."""
         return int(self._server.client.info("stats")["total_error_replies"])

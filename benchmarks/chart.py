@@ -1,4 +1,4 @@
-"""Draws the results of `benchmarks.peers` as bars: python -m benchmarks.chart peers.json peers.svg"""
+"""Draw the results of `benchmarks.peers` as bars: python -m benchmarks.chart peers.json peers.svg"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OURS, _OTHERS, _INK, _SOFT = "#c2410c", "#94a3b8", "#1e293b", "#64748b"
 
 
 def draw(result: dict[str, Any]) -> str:
-    """SVG: a bar a side, as long as its turns a second."""
+    """Return an SVG with one bar per side, as long as its turns per second."""
     rows, around = result["rows"], result["surroundings"]
     most = max(row["turns_per_s"] for row in rows)
     height = _TOP + _STEP * len(rows) + 44

@@ -1,11 +1,11 @@
-"""Whether a change made a turn slower: this checkout against another one, in one run on one redis-server.
+"""Compare the turns of this checkout with another checkout, in one run on one redis-server.
 
-The turn is that of `benchmarks.turns`, with 64 sessions at once. In each round both sides measure as many turns, in an
-order that is drawn anew, each in a new process of its own. That process runs this Python with the libraries that are
-installed for it, so the other checkout needs no environment. Its public API must be the same as far as a turn needs it.
+The turn is the turn of `benchmarks.turns`, with 64 sessions at once. In each round both sides measure equally many
+turns, in random order, each in a new process. That process runs this Python with its installed libraries, so the other
+checkout needs no environment. The public API that a turn uses must be the same.
 
-Each round gives a pair of figures and their ratio. This checkout is called slower or faster when so many rounds say so
-that chance would say it in fewer than one run of a hundred (a sign test): in 8 of 8 rounds, or 13 of 15.
+Each round gives a pair of figures and their ratio. The report calls this checkout slower or faster if chance would
+give so many rounds in fewer than one run of a hundred (a sign test): 8 of 8 rounds, or 13 of 15.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ FEWEST_ROUNDS, MOST_CHANCE = 8, 0.01
 FIGURES = {"turns_per_s": "turns/s", "client_us": "client CPU µs", "server_us": "server CPU µs"}
 
 
-def measured(checkout: Path, url: str, namespace: str, turns_count: int) -> dict[str, float]:
-    """Gives one round's figures of a checkout. Ends the run if its process fails, or measures another checkout."""
+def measure_side(checkout: Path, url: str, namespace: str, turns_count: int) -> dict[str, float]:
+    """Measure one round of a checkout. Ends the run if its process fails or measures another checkout."""
     sessions_count = max(1, turns_count // (compare_side.CONCURRENCY * compare_side.TURNS_A_SESSION))
-    # -P keeps the script's own folder off the path, so that PYTHONPATH comes first; -B leaves no files in the checkout.
+    # -P keeps the script's folder off the path, so that PYTHONPATH comes first; -B writes no files into the checkout.
     done = subprocess.run(
         [sys.executable, "-P", "-B", compare_side.__file__, url, namespace, str(sessions_count)],
         env=os.environ | {"PYTHONPATH": str(checkout)},
@@ -54,13 +54,13 @@ def measured(checkout: Path, url: str, namespace: str, turns_count: int) -> dict
 
 
 def measure(server: Server, other: Path, name: str, rounds: int, turns_count: int) -> dict[str, Any]:
-    """Gives every round's figures of both sides, their medians and their ratios."""
+    """Return the figures of both sides in every round, their medians and their ratios."""
     checkouts = {"this": HERE, "other": other}
     found: dict[str, list[dict[str, float]]] = {side: [] for side in checkouts}
     for _ in range(rounds):
         for side in random.sample(list(checkouts), len(checkouts)):
             namespace = f"{name}-{side}"
-            found[side].append(measured(checkouts[side], server.url, namespace, turns_count))
+            found[side].append(measure_side(checkouts[side], server.url, namespace, turns_count))
             remove_keys(server, namespace)
     medians = {
         side: {figure: statistics.median(row[figure] for row in rows) for figure in FIGURES}
@@ -76,7 +76,7 @@ def measure(server: Server, other: Path, name: str, rounds: int, turns_count: in
 def _ratios(
     found: dict[str, list[dict[str, float]]], medians: dict[str, dict[str, float]], figure: str
 ) -> dict[str, Any]:
-    """Gives this checkout's figure as a ratio to the other's."""
+    """Return the ratio of this checkout's figure to the other checkout's figure."""
     pairs = [ours[figure] / theirs[figure] for ours, theirs in zip(found["this"], found["other"], strict=True)]
     low, middle, high = statistics.quantiles(pairs, n=4, method="inclusive")
     return {
@@ -106,7 +106,7 @@ def report(result: dict[str, Any]) -> str:
 
 
 def verdict(figure: str, pairs: Sequence[float]) -> str:
-    """Says whether this checkout is slower: more turns a second are faster, more microseconds are slower."""
+    """Return the verdict: more turns per second are faster, more microseconds are slower."""
     slower_count = sum(pair < 1 if figure == "turns_per_s" else pair > 1 for pair in pairs)
     more_count = max(slower_count, len(pairs) - slower_count)
     chance = 2 * sum(math.comb(len(pairs), count) for count in range(more_count, len(pairs) + 1)) / 2 ** len(pairs)
@@ -117,7 +117,7 @@ def verdict(figure: str, pairs: Sequence[float]) -> str:
 
 
 def _revision(checkout: Path) -> str:
-    """Names the commit, if git knows one."""
+    """Return the commit, if git knows one."""
     command = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
-"""One round of one side of `benchmarks.compare`: a script, run with the checkout to be measured on PYTHONPATH.
+"""Measure one round of one side of `benchmarks.compare`, as a script with the measured checkout on PYTHONPATH.
 
-It imports redis-py and redismem's public names, and nothing else: the checkout may be an older one, with benchmarks of
-its own. It prints the figures of a turn as JSON.
+It imports only redis-py and redismem's public names, since the checkout may be older. It prints the figures of a turn
+as JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ASSISTANT = {"role": "assistant", "content": "a" * 160}
 
 
 async def talk(memory: Any, prefix: str, sessions_count: int) -> None:
-    """Makes so many new sessions for each of 64 callers."""
+    """Play new sessions, `sessions_count` of them for each of 64 callers."""
 
     async def caller(number: int) -> None:
         for session_number in range(sessions_count):
@@ -45,7 +45,7 @@ def server_cpu_s(client: Any) -> float:
 
 
 async def measure(url: str, namespace: str, sessions_count: int) -> dict[str, float]:
-    """Gives the figures of a turn, after a warm-up that connects and loads the scripts."""
+    """Return the figures of a turn, after a warm-up that connects and loads the scripts."""
     async with redismem.Memory.connect(url, namespace=namespace) as memory:
         with redis.Redis.from_url(url) as client:
             await talk(memory, "warm", 1)

@@ -1,13 +1,13 @@
-"""What the workers do, and what they cost the path of a turn.
+"""Measure the workers, and their cost for the path of a turn.
 
-Summaries: sessions whose window has 11 messages, worked off by one worker, with a model that answers at once and one
-that takes 500 ms, at two concurrencies. Evictions: the oldest of twice as many sessions as the limit allows, without
-and with somebody to hand transcripts to. Redis' CPU a summary: all that the first of these cost it, by their number.
-Idle: the processor time of a Redis on which one scheduler ticks once a second over 64 shards, or more, and finds
-nothing, less what the same server uses alone; and that of the scheduler's process, a tick. Woken: from the append that
-overflows to the moment its summary can be read, in one process, with an hour between two ticks. Appends: their p99 from
-sixteen callers who pause between two, in turns in sessions that a worker in another process drains and in sessions that
-nobody drains.
+Summaries: one worker summarises sessions with 11 messages in the window. The model answers at once or after 500 ms, at
+two concurrencies. Redis' CPU per summary is the CPU of the first case, divided by the number of summaries.
+Evictions: the oldest of twice as many sessions as the limit allows, with and without an `on_evict`.
+Idle: one scheduler ticks once a second over 64 shards or more, and finds nothing. The figures are the CPU of Redis,
+less that of an idle server, and the CPU of the scheduler's process per tick.
+Woken: the time from an append that overflows to its readable summary, in one process, with an hour between two ticks.
+Appends: their p99 from sixteen callers that pause between appends, alternately with and without a worker in another
+process that drains the sessions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MOST_P99_RATIO, MOST_IDLE_SHARE, MOST_WOKEN_MS = 1.3, 1.0, 100.0
 
 
 class Model:
-    """A strategy that takes its time, and no processor."""
+    """A strategy that takes time but no CPU."""
 
     def __init__(self, latency_s: float) -> None:
         self._latency_s = latency_s
@@ -75,7 +75,7 @@ async def fill(memory: Memory, sessions_count: int, messages_count: int) -> None
 async def summaries(
     server: Server, name: str, latency_s: float, concurrency: int, sessions_count: int
 ) -> tuple[float, float]:
-    """Gives the sessions that one worker summarises in a second, and the microseconds of Redis' CPU that each costs."""
+    """Return the sessions that one worker summarises per second, and the µs of Redis' CPU per session."""
     memory = over_lane(server.url, f"{name}-{latency_s}-{concurrency}")
     await fill(memory, sessions_count, 11)
     collect_garbage()
@@ -88,7 +88,7 @@ async def summaries(
 
 
 async def evictions(server: Server, name: str, handed_over: bool, sessions_count: int) -> float:
-    """Gives the sessions that one scheduler evicts in a second."""
+    """Return the sessions that one scheduler evicts per second."""
 
     async def on_evict(session_id: str, context: Context) -> None: ...
 
@@ -104,9 +104,9 @@ async def evictions(server: Server, name: str, handed_over: bool, sessions_count
 
 
 async def idle(server: Server, name: str, seconds: float, shards: int) -> tuple[float, float]:
-    """Gives what a scheduler that finds nothing costs: percent of a core of Redis, and ms of its own process a tick.
+    """Return the cost of an idle scheduler: percent of a core of Redis, and ms of its own process per tick.
 
-    Each is the median of five turns.
+    Each figure is the median of five runs.
     """
     memory = over_lane(server.url, f"{name}-{shards}", Settings(shards=shards))
     await fill(memory, 500, 3)
@@ -114,7 +114,7 @@ async def idle(server: Server, name: str, seconds: float, shards: int) -> tuple[
     for _ in range(5):
         scheduler = Scheduler(memory.store, Model(0))
         await scheduler.start()
-        await asyncio.sleep(0.5)  # the start looks at everything once
+        await asyncio.sleep(0.5)  # the scheduler polls everything once at its start
         began_s = time.process_time()
         ticking = await asyncio.to_thread(server.idle_cpu, seconds)
         own_ms.append((time.process_time() - began_s) / seconds * 1000)
@@ -125,7 +125,7 @@ async def idle(server: Server, name: str, seconds: float, shards: int) -> tuple[
 
 
 async def woken(server: Server, name: str, times: int) -> list[float]:
-    """Gives the ms until the summary of an append that overflows can be read; it looks every millisecond or so."""
+    """Return the ms from an append that overflows to its readable summary, polled about every millisecond."""
     settings = Settings(tick_s=3600)
     workers = partial(Scheduler, strategy=Model(0))
     took = []
@@ -142,7 +142,7 @@ async def woken(server: Server, name: str, times: int) -> list[float]:
 
 
 async def append_times(memory: Memory, turn: int, sessions_count: int) -> list[float]:
-    """Gives the microseconds of each append of a turn."""
+    """Return the microseconds of each append of a turn."""
     took = []
 
     async def call(caller: int) -> None:
@@ -164,7 +164,7 @@ def p99(took: Sequence[float]) -> float:
 
 
 async def appends(server: Server, name: str, rounds: int, sessions_count: int) -> dict[str, Any]:
-    """Gives p50 and p99 of appends with a worker that drains, and without."""
+    """Return p50 and p99 of appends, with and without a worker that drains."""
     drained, left = f"{name}-drained", f"{name}-left"
     found: dict[str, list[list[float]]] = {drained: [], left: []}
     worker = subprocess.Popen(  # noqa: ASYNC220 (nothing else runs yet)
@@ -194,7 +194,7 @@ async def appends(server: Server, name: str, rounds: int, sessions_count: int) -
 
 
 async def work(url: str, namespace: str) -> None:
-    """Runs the worker of `appends` until its standard input ends."""
+    """Run the worker of `appends` until its standard input ends."""
     memory = over_lane(url, namespace, Settings(tick_s=0.1))
     scheduler = Scheduler(memory.store, Model(0))
     await scheduler.start()

@@ -1,13 +1,14 @@
-"""Whether a turn costs the same however much there is: sessions in Redis, and messages ever appended to a session.
+"""Check that the cost of a turn depends neither on the sessions in Redis nor on the messages of a session.
 
-Sessions: a redis-server for each size, all filled before the first measurement, every session with a window of 6. A
-round takes 960 sessions of each at random and gives each two turns (windows 7 to 10), 64 at once. Messages: 64 sessions
-that had 20 messages and 64 that had many more, in one server. After a round, outside of the measured time, windows are
-pruned back to 6, as workers with threshold 10 and recent 6 leave them, and last activity is set back: so every first
-append of a round refreshes the activity index, whatever the size. Sides take turns, in a new order each round.
+Sessions: one redis-server per size, all filled before the first measurement, every session with a window of 6. A round
+picks 960 random sessions of each server and makes two turns in each (windows 7 to 10), 64 sessions at once.
+Messages: 64 sessions with 20 messages ever appended and 64 with many more, in one server.
+After a round, outside the measured time, windows are pruned to 6, as workers with threshold 10 and recent_limit 6
+leave them. The last activity is set back, so that every first append of a round refreshes the activity index. Sides
+alternate, in a new order in each round.
 
-As a control, LRANGE and HGETALL of other sessions, picked at random too, are blasted at the same servers: what the
-server needs for these grows with the memory that Redis spreads over, and nothing of redismem takes part.
+As a control, LRANGE and HGETALL of other random sessions are blasted at the same servers. Their cost grows with the
+memory of Redis, and no code of redismem takes part.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ FIGURES = ("wall_us", "client_us", "server_us")
 CONTROL = "control_us"
 MOST_SESSIONS_RATIO, MOST_MESSAGES_RATIO = 1.15, 1.10
 _FILL_PIECE, _FILL_BATCH = 5_000, 500
-# The benchmark prunes by itself: nothing is to wait for a worker.
+# The benchmark prunes by itself, so no session may wait for a worker.
 SETTINGS = Settings(strategy="none", idle_timeout_s=86_400)
 
 
 class Side:
-    """Sessions of one size, and what a turn on them cost in each round."""
+    """Sessions of one size, and the cost of a turn on them in each round."""
 
     def __init__(self, label: str, server: Server, memory: Memory, sessions: Sequence[str]) -> None:
         self.label = label
@@ -70,7 +71,7 @@ class Side:
         self.server.make_idle([self.memory.store.keys.session(session_id).state for session_id in chosen])
 
     def _control_us(self, session_ids: Sequence[str]) -> float:
-        """Gives the server's time to read one session, without scripts and without us."""
+        """Return the server's time to read one session, without scripts and without redismem."""
         keys = [self.memory.store.keys.session(session_id) for session_id in session_ids]
         reads = [(("LRANGE", one.messages, 0, -1), ("HGETALL", one.state)) for one in keys]
         content = b"".join(hiredis.pack_command(read) for both in reads for read in both)  # type: ignore[arg-type]
@@ -106,10 +107,10 @@ def _ids(count: int) -> list[str]:
 
 
 async def _of_sessions(server: Server, name: str, count: int) -> Side:
-    """Blasts so many sessions with a window of 6 into an empty server."""
+    """Blast sessions with a window of 6 into an empty server."""
     memory, blaster = over_lane(server.url, name, SETTINGS), Blaster(server)
     sessions = _ids(count)
-    # A blast cannot load the script it needs.
+    # A blast cannot load its script.
     await memory.session(sessions[0]).append(USER)
     await memory.session(sessions[0]).clear()
     errors = blaster.errors_count()
@@ -127,7 +128,7 @@ async def _of_sessions(server: Server, name: str, count: int) -> Side:
 
 
 async def _of_messages(server: Server, name: str, count: int) -> Side:
-    """Makes 64 sessions with so many messages ever appended, the window never far over 500."""
+    """Create 64 sessions with this many messages ever appended, and a window never far over 500."""
     memory = over_lane(server.url, f"{name}-{count}", SETTINGS)
     sessions = _ids(CONCURRENCY)
     size = min(count, _FILL_BATCH)
@@ -148,7 +149,7 @@ def _servers(count: int) -> Iterator[list[Server]]:
 
 
 async def _compare(sides: list[Side], rounds: int, sample_count: int) -> list[dict[str, Any]]:
-    """Gives medians, and ratios to the first side."""
+    """Return medians, and ratios to the first side."""
     for number in range(-1, rounds):
         for side in random.sample(sides, len(sides)):
             await side.round(sample_count, is_measured=number >= 0)
@@ -169,7 +170,7 @@ async def measure(servers: list[Server], sizes: list[int], asked: argparse.Names
     sides = [await _of_sessions(server, name, size) for server, size in zip(servers, sizes, strict=True)]
     sessions = await _compare(sides, rounds, sample_count)
     many = 2_000 if asked.quick else 20_000
-    # 64 sessions make a short round, so there are more of them.
+    # 64 sessions make a short round, so the benchmark runs more rounds.
     sides = [await _of_messages(servers[0], name, count) for count in (20, many)]
     return {"sessions": sessions, "messages": await _compare(sides, rounds * 4, sample_count), "rounds": rounds}
 

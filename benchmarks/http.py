@@ -1,8 +1,8 @@
 """POST a message with `read=true`: the service against the same route in plain FastAPI, pydantic and redis-py.
 
-One server process a side, 32 connections that send their next request when they have the last answer, a redis-server
-for both. Sides take turns within the run; figures are medians of rounds. A session takes 16 messages, then the next
-begins, so windows are alike. `--requests` sends so many to the service alone, and shows whether its memory stays flat.
+Each side has one server process and 32 connections, which send the next request after the last answer. Both sides
+share a redis-server. Sides alternate within the run; figures are medians of rounds. Each session takes 16 messages, so
+windows are alike. `--requests` sends this many requests to the service alone, and shows if its memory stays flat.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BODY = json.dumps(
 
 
 class Asking(asyncio.Protocol):
-    """One connection: its next request goes out when the last answer is there."""
+    """A connection that sends its next request after the last answer."""
 
     def __init__(self, number: int, until: Until) -> None:
         self._number = number
@@ -80,7 +80,7 @@ class Asking(asyncio.Protocol):
 
 
 class Until:
-    """When a round ends, and how long its requests took."""
+    """The end of a round, and the times of its requests."""
 
     def __init__(self, name: str, seconds: float, requests_count: int) -> None:
         self.name = name
@@ -96,7 +96,7 @@ class Until:
 
 
 async def ask(port: int, until: Until) -> None:
-    """All connections, to the end of a round."""
+    """Run all connections to the end of a round."""
     loop = asyncio.get_running_loop()
     pairs = [
         await loop.create_connection(lambda number=number: Asking(number, until), "127.0.0.1", port)  # type: ignore[misc]
@@ -107,7 +107,7 @@ async def ask(port: int, until: Until) -> None:
 
 @dataclass
 class Side:
-    """A server process, and what its rounds gave."""
+    """A server process, and the figures of its rounds."""
 
     name: str
     port: int
@@ -148,7 +148,7 @@ class Side:
 
 @contextlib.contextmanager
 def serving(name: str, *words: str, **environment: str) -> Iterator[Side]:
-    """A server process on a free port, which it says on its first line with an address."""
+    """Start a server process on a free port, which it prints in its first line with an address."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("REDISMEM_")} | environment
     command = [sys.executable, "-m", *words]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
@@ -165,7 +165,7 @@ def serving(name: str, *words: str, **environment: str) -> Iterator[Side]:
 
 
 def beside_streams(service: Side, streams_count: int, rounds: int, seconds: float) -> dict[str, float]:
-    """The p99 of requests without and with so many streams of events beside them, a tenth of which read nothing."""
+    """Return the p99 of requests without and with streams of events beside them, a tenth of which read nothing."""
     p99_ms: dict[bool, list[float]] = {False: [], True: []}
     for number in range(rounds):
         for beside in (False, True):
@@ -177,7 +177,7 @@ def beside_streams(service: Side, streams_count: int, rounds: int, seconds: floa
                 for at, stream in enumerate(streams):
                     stream.sendall(b"GET /v1/sessions/watched-%d/events HTTP/1.1\r\nHost: localhost\r\n\r\n" % at)
                 for at, stream in enumerate(streams):
-                    if at % 10:  # the others read nothing
+                    if at % 10:  # one stream of ten reads nothing
                         stream.recv(65_536)
                 service.forget()
                 service.round(1_000 + 2 * number + beside, seconds)
@@ -196,7 +196,7 @@ def measured(server: Server, rounds: int, seconds: float, requests_count: int, s
         for number in range(-1, rounds):
             for side in (service, plain) if number % 2 else (plain, service):
                 side.round(number, seconds)
-            if number < 0:  # what comes first is warming up
+            if number < 0:  # the first rounds warm up
                 service.forget()
                 plain.forget()
         found: dict[str, Any] = {"redismem": service.figures(), "plain": plain.figures()}

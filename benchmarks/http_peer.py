@@ -1,8 +1,8 @@
-"""The same route as most would write it: FastAPI, pydantic models, a redis-py pool, one MULTI a request.
+"""The same route in the usual style: FastAPI, pydantic models, a redis-py pool, one MULTI per request.
 
     uvicorn benchmarks.http_peer:app
 
-It has no append ids, no `expect`, no index of sessions, no summaries, no keys, no limits. BENCH_URL names the Redis.
+It has no append ids, `expect`, session index, summaries, keys or limits. BENCH_URL is the URL of Redis.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Context(BaseModel):
 
 @app.post("/v1/sessions/{session_id}/messages", status_code=201)
 async def append_and_read(session_id: str, message: Message, read: bool = False) -> Context | None:
-    """Appends, and reads all of it."""
+    """Append a message and return the whole conversation."""
     messages, state = f"bench-http-peer:{session_id}", f"bench-http-peer:{session_id}:state"
     async with pool.pipeline(transaction=True) as pipe:
         pipe.rpush(messages, message.model_dump_json())

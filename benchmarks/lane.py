@@ -1,8 +1,8 @@
-"""What the lane adds to what Redis costs, for one append_and_read whose context is decoded and made into dicts.
+"""Measure the lane's overhead over Redis, for one append_and_read with its context decoded into dicts.
 
-64 at once: the processor time of this process, and the calls a second, against the same commands packed beforehand and
-blasted down one socket by next to no code. Both make the same calls on new sessions: 16 on each, windows 1 to 16.
-One at a time: how long a call takes, against one GET of redis-py's asyncio client, in turns, call by call.
+64 at once: the CPU time of this process and the calls per second, against the same commands, packed in advance and
+blasted over one socket. Both make the same calls on new sessions: 16 on each, with windows of 1 to 16.
+One at a time: the time of a call, against one GET of redis-py's asyncio client, alternating call by call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WARMING = 64
 
 
 def _sessions(prefix: str, sessions_count: int) -> list[list[str]]:
-    """Names so many sessions for each of the 64 callers."""
+    """Return session names for each of the 64 callers."""
     return [[f"{prefix}-{caller}-{number}" for number in range(sessions_count)] for caller in range(CONCURRENCY)]
 
 
@@ -61,7 +61,7 @@ async def _lane(memory: Memory, sessions: list[list[str]]) -> None:
 
 
 def _packed(memory: Memory, sessions: list[list[str]]) -> bytes:
-    """Packs the same calls, in the order in which 64 callers make them."""
+    """Pack the same calls, in the order in which 64 callers make them."""
     packed: list[bytes] = []
     for at_once in zip(*sessions, strict=True):
         calls = [SessionCalls(memory.store.keys.session(session_id), memory.settings) for session_id in at_once]
@@ -90,7 +90,7 @@ def _begin(server: Server) -> tuple[float, float, float]:
 
 
 async def saturate(server: Server, name: str, rounds: int, sessions_count: int) -> dict[str, Any]:
-    """Measures lane and blast in turns; the order changes each round."""
+    """Measure lane and blast alternately; the order changes in each round."""
     memory, blaster = over_lane(server.url, name), Blaster(server)
     calls_count = CONCURRENCY * CALLS_A_SESSION * sessions_count
     found: dict[str, list[dict[str, float]]] = {"lane": [], "blast": []}
@@ -121,7 +121,7 @@ async def saturate(server: Server, name: str, rounds: int, sessions_count: int) 
 
 
 async def alone(server: Server, name: str, calls_count: int) -> dict[str, float]:
-    """Gives the median microseconds of one call at a time."""
+    """Return the median microseconds of one call at a time."""
     memory, client = over_lane(server.url, name), redis.asyncio.Redis.from_url(server.url)
     key = f"{name}:get"
     await client.set(key, "g" * 160, ex=600)

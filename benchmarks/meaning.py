@@ -1,7 +1,7 @@
-"""What vectors cost: bytes a message in Redis, and the time of a recall, by dimensions; 0 are those of no embedder.
+"""Measure the cost of vectors by dimensions: bytes per message in Redis, and the time of a recall. 0: no embedder.
 
-Made-up conversations, each with its kept originals. The vectors are random numbers, made at once: what a real embedder
-takes comes on top, beside the round trip. `cold`: this process sees the conversation for the first time.
+The conversations are generated and keep their originals. The vectors are random numbers that take no time; a real
+embedder adds its own time to the round trip. `cold`: this process has not read the conversation before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Numbers:
 
 
 async def measured(url: str, name: str, count: int, dimensions: int, rounds: int) -> dict[str, Any]:
-    """The figures of one conversation of so many messages."""
+    """Return the figures of one conversation of this many messages."""
     told = friends("en", count, seed=1)
     settings = Settings(shards=1, train_dictionaries=False, max_recalled_bytes=1 << 30)
     embed = Numbers(dimensions) if dimensions else None

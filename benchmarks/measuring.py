@@ -1,4 +1,4 @@
-"""What the benchmarks share: a redis-server of their own, its counters, the machine they run on, and tables."""
+"""Shared code of the benchmarks: a private redis-server, its counters, facts about the machine, and tables."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ URL_VARIABLE = "REDISMEM_BENCH_URL"
 
 
 class Server:
-    """A Redis and its counters."""
+    """A Redis with its counters."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.client = redis.Redis.from_url(url)
 
     def cpu_s(self) -> float:
-        """Gives the processor time it has used since it started, user and system."""
+        """Return the server's CPU time since its start, user and system."""
         cpu = self.client.info("cpu")
         return float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])
 
@@ -38,13 +38,13 @@ class Server:
         return int(self.client.info("stats")["total_reads_processed"])
 
     def idle_cpu(self, seconds: float = 0.5) -> float:
-        """Gives the processor seconds it uses in a second in which nobody asks it anything."""
+        """Return the CPU seconds that the idle server uses per second."""
         before = self.cpu_s()
         time.sleep(seconds)
         return (self.cpu_s() - before) / seconds
 
     def used_bytes(self, deadline_s: float = 10) -> int:
-        """Gives the memory in use once nobody else is connected: a connection's buffers outweigh many a session."""
+        """Return the memory in use without other clients, since a connection's buffers may outweigh sessions."""
         until = time.monotonic() + deadline_s
         while self.client.info("clients")["connected_clients"] > 1 and time.monotonic() < until:
             time.sleep(0.01)
@@ -57,7 +57,7 @@ class Server:
         return sum(size or 0 for size in pipeline.execute())
 
     def make_idle(self, states: Sequence[bytes]) -> None:
-        """Makes these sessions look long idle: `states` are the keys of their states."""
+        """Make sessions look long idle; `states` are the keys of their states."""
         pipeline = self.client.pipeline(transaction=False)
         for state in states:
             pipeline.hget(state, "counters")
@@ -67,13 +67,13 @@ class Server:
         pipeline.execute()
 
     def keys(self, part: str) -> list[bytes]:
-        """Gives all keys with this part in their name."""
+        """Return all keys with this part in their name."""
         return list(self.client.scan_iter(f"*{part}*", count=1000))
 
 
 @contextlib.contextmanager
 def own_server() -> Iterator[Server]:
-    """Starts a redis-server on loopback, on a free port, without persistence."""
+    """Start a redis-server on loopback, on a free port, without persistence."""
     binary = shutil.which("redis-server")
     if binary is None:
         sys.exit("redis-server is not installed; `make test` installs it")
@@ -105,7 +105,7 @@ def _wait(server: Server, running: subprocess.Popen[bytes], deadline_s: float = 
 
 @contextlib.contextmanager
 def chosen_server(name: str) -> Iterator[Server]:
-    """Gives the Redis at REDISMEM_BENCH_URL, and removes keys with `name` in them afterwards; else one of our own."""
+    """Return the Redis at REDISMEM_BENCH_URL, else a private one. Removes keys with `name` in them afterwards."""
     url = os.environ.get(URL_VARIABLE)
     if url is None:
         with own_server() as server:
@@ -119,14 +119,14 @@ def chosen_server(name: str) -> Iterator[Server]:
 
 
 def remove_keys(server: Server, name: str) -> None:
-    """Removes all keys with this name in them."""
+    """Remove all keys with this name in them."""
     keys = server.keys(name)
     for at in range(0, len(keys), 1000):
         server.client.unlink(*keys[at : at + 1000])
 
 
 def surroundings(server: Server, module: str) -> dict[str, str]:
-    """Gives machine, versions and command: what a figure needs beside it."""
+    """Return the machine, versions and command, which a figure needs beside it."""
     versions = {name: importlib.metadata.version(name) for name in ("redis", "hiredis", "msgspec", "redismem")}
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
@@ -151,7 +151,7 @@ def _processor() -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligns the first column to the left, numbers to the right."""
+    """Format a table, with the first column aligned to the left and numbers to the right."""
     cells = [[f"{cell:,.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in [head, *rows]]
     widths = [max(len(row[at]) for row in cells) for at in range(len(head))]
     lines = []

@@ -1,8 +1,8 @@
-"""What conversations weigh in Redis: against their raw text, on a redis-server started for this run.
+"""Measure the memory of conversations in Redis against their raw text, on a private redis-server.
 
-Raw text is the messages as compact JSON in UTF-8, brackets and commas between messages left out; the contents alone are
-counted too. Every message is appended by itself, so that the sessions remember as many appends as they ever do.
-`used_memory` grows by everything: keys, TTLs, indexes, fragmentation inside the allocator's size classes.
+Raw text is the messages as compact JSON in UTF-8, without brackets and commas between messages; the contents alone are
+counted too. Every message is a separate append, so that sessions remember the maximum of appends. `used_memory` grows
+by everything: keys, TTLs, indexes, and fragmentation inside the allocator's size classes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def conversations(file: Path) -> list[Conversation]:
 
 
 def synthetic(count: int = 100) -> Iterator[Conversation]:
-    """Makes up conversations, the same in every run, for when the transcripts are not there."""
+    """Generate conversations, equal in every run, as a substitute for missing transcripts."""
     words = random.Random(7)
     for number in range(count):
         sizes = [words.choice((20, 60, 160, 600, 2000)) for _ in range(words.randrange(6, 40))]
@@ -69,7 +69,7 @@ async def _store(server: Server, namespace: str, stored: list[Conversation]) -> 
 
 
 async def measure(server: Server, stored: list[Conversation]) -> dict[str, Any]:
-    # What the server makes once: scripts, and a histogram of each command's latency, tens of kilobytes each.
+    # The server allocates scripts and a latency histogram per command once, tens of kilobytes each.
     await _store(server, "warm", [("warm", [{"role": "user", "content": "x"}] * 20)])
     before = server.used_bytes()
     await _store(server, "weighed", stored)

@@ -1,10 +1,10 @@
-"""How long a shard has no answer while its slot moves, by how many sessions it has.
+"""Measure the longest time without an answer from a shard while its slot moves, by its number of sessions.
 
-A cluster of three primaries, with AOF, started for this run. The sessions of one shard have ten messages each. Its
-slot is then given to another node as `redis-cli --cluster reshard` does: SETSLOT, then GETKEYSINSLOT and MIGRATE in
-batches, then SETSLOT at every node. Meanwhile appends go, one behind the other, to sessions of that shard, of another
-shard on the node that gives the slot away, and of a shard on the third. Shown is the longest time without an answer of
-each, and the longest of all of them in the second before.
+A private cluster of three primaries with AOF holds sessions of one shard, with ten messages each. The slot moves to
+another node like in `redis-cli --cluster reshard`: SETSLOT, then GETKEYSINSLOT and MIGRATE in batches, then SETSLOT at
+every node. Meanwhile sequential appends go to sessions of that shard, of another shard on the source node, and of a
+shard on the third node. The report shows the longest time without an answer for each, and the longest of all in the
+second before the move.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ WRITERS = 64
 PROBED_COUNT = 200
 PAUSE_S = 0.002
 DEADLINE_S = 120
-# No call of a probe is given up: how long it waits is what is asked for.
+# A probe never gives up a call, since its waiting time is the figure.
 SETTINGS = Settings(shards=SHARDS_COUNT, deadline_s=DEADLINE_S)
 
 
 class Scene(NamedTuple):
-    """The shard that moves, two that do not, and where they lie."""
+    """The shard that moves, two shards that stay, and their nodes."""
 
     moved: int
     beside: int
@@ -53,7 +53,7 @@ class Scene(NamedTuple):
 
 
 class Probe:
-    """Appends to some sessions, one behind the other, until it is stopped; knows when each was answered."""
+    """A probe that appends sequentially until it is stopped, and records the time of each answer."""
 
     def __init__(self, memory: Memory, names: list[str]) -> None:
         self._memory = memory
@@ -70,13 +70,13 @@ class Probe:
             await asyncio.sleep(PAUSE_S)
 
     def longest_s(self, begun_s: float, ended_s: float) -> float:
-        """The longest time between two answers of which some lies between these moments."""
+        """Return the longest time between two answers that overlaps the interval."""
         pairs = zip(self.answered_s, self.answered_s[1:], strict=False)
         return max(after - before for before, after in pairs if after > begun_s and before < ended_s)
 
 
 def names_of(memory: Memory, shard: int) -> Iterator[str]:
-    """Sessions that live under a shard."""
+    """Return session ids of a shard."""
     number = 0
     while True:
         name, number = f"s-{number}", number + 1
@@ -103,7 +103,7 @@ async def fill(memory: Memory, names: list[str]) -> None:
 
 
 def move(servers: ClusterServers, scene: Scene, slot: int, batch_count: int) -> int:
-    """Gives the slot to the target over connections that stay, as redis-cli does: how many keys it had."""
+    """Move the slot to the target over open connections, like redis-cli, and return the number of its keys."""
     moved_count = 0
     servers.begin_move(slot, scene.source, scene.target)
     with redis.Redis(port=scene.source.port, socket_timeout=DEADLINE_S) as source:
@@ -115,7 +115,7 @@ def move(servers: ClusterServers, scene: Scene, slot: int, batch_count: int) -> 
 
 
 async def measured(servers: ClusterServers, namespace: str, sessions_count: int, batch_count: int) -> dict[str, Any]:
-    """Gives how long the shard of so many sessions took to move, and how long each probe went without an answer."""
+    """Return the duration of the move, and the longest time without an answer of each probe."""
     async with over_lane(servers.url, namespace, SETTINGS) as memory:
         scene = await asyncio.to_thread(scene_of, memory, servers)
         names = list(islice(names_of(memory, scene.moved), sessions_count))
@@ -142,7 +142,7 @@ async def measured(servers: ClusterServers, namespace: str, sessions_count: int,
 
 
 async def _removed(servers: ClusterServers, memory: Memory, shard: int) -> None:
-    """Removes what lies under a shard: the next run's memory is not to be this one's."""
+    """Remove the keys of a shard, so that the next run starts with an empty one."""
     slot = slot_of(memory.store.keys.shards()[shard].active)
     owner = await asyncio.to_thread(servers.owner, slot)
     with redis.Redis(port=owner.port) as client:

@@ -1,13 +1,13 @@
-"""What a turn costs in a cluster of one node and of three, and with a replica that confirms, against one node.
+"""Measure a turn in clusters of one and three nodes, and with a replica that confirms, against a single node.
 
-Beside them stand three nodes that are no cluster, among which this process spreads the sessions: what a cluster of
-three costs more than these is the cluster's, and what these cost more than one node is the machine's.
+For comparison, this process also spreads sessions over three nodes without a cluster. The difference between the
+cluster and these nodes is the cost of the cluster; the difference between these nodes and one node is the machine's.
 
-The turn is that of benchmarks.turns: `append_and_read(user)`, then `append(assistant)`, 160 bytes each, sessions of 8
-turns. All servers are started for this run, without a log. A cluster is given as many sessions at once as the one node,
-and then three times as many, so that each of its nodes has as many as the one. The one node and the cluster take turns
-in rounds, in a new order each round; so do a primary whose replica confirms (`confirm=1`) and the same without. The
-ratios are medians of the rounds' own.
+The turn is the turn of benchmarks.turns: `append_and_read(user)`, then `append(assistant)`, 160 bytes each, sessions of
+8 turns. All servers are private and write no log. A cluster serves as many concurrent sessions as the single node, then
+three times as many, so that each node has as many as the single one. The single node and the cluster alternate in
+rounds, in a new order in each round; a primary with and without a confirming replica (`confirm=1`) does, too. Ratios
+are medians of the ratios per round.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FIGURES = ("turns_per_s", "client_us", "server_us", "reads")
 
 
 class Servers:
-    """Counters of several as if they were one."""
+    """The counters of several servers as one sum."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._each = [Server(url) for url in urls]
@@ -59,7 +59,7 @@ class Servers:
 
 
 class Side(NamedTuple):
-    """Where turns go, and how many sessions at once. Of several URLs each has a part of the sessions."""
+    """The servers of a side, and its number of concurrent sessions. Several URLs share the sessions."""
 
     label: str
     urls: Sequence[str]
@@ -69,7 +69,7 @@ class Side(NamedTuple):
 
 
 class Spread:
-    """Turns in several stores, of each session in one of them."""
+    """Turns in several stores, each session in one of them."""
 
     def __init__(self, side: Side) -> None:
         self.label = side.label
@@ -113,7 +113,7 @@ def cluster(folder: Path) -> Iterator[ClusterServers]:
 
 @contextlib.contextmanager
 def with_replica(folder: Path) -> Iterator[tuple[str, str]]:
-    """Gives the URLs of a primary and of its replica, which is in step."""
+    """Start a primary and its replica, and return their URLs once the replica is in sync."""
     primary = RedisServer(folder / "primary").start()
     replica = RedisServer(folder / "replica", options=("--replicaof", f"127.0.0.1 {primary.port}"))
     try:
@@ -126,7 +126,7 @@ def with_replica(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 async def compare(sides: Sequence[Side], rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
-    """Gives the figures of every round of every side, by the side's label."""
+    """Return the figures of every round, by the label of the side."""
     found: dict[str, list[dict[str, float]]] = {side.label: [] for side in sides}
     idle = {side.label: side.servers.idle_cpu() for side in sides}
     made = [Spread(side) for side in sides]
@@ -161,7 +161,7 @@ def report(found: dict[str, list[dict[str, float]]], pairs: Sequence[tuple[str, 
 
 
 async def measure(folder: Path, rounds: int, seconds: float) -> tuple[dict[str, Any], str, dict[str, str]]:
-    """Gives the figures, the report, and what they were measured on."""
+    """Return the figures, the report, and the facts about the machine."""
     with contextlib.ExitStack() as started:
         url, *apart = [started.enter_context(one_node()) for _ in range(1 + NODES)]
         place = started.enter_context(cluster_of_one(folder / "one"))

@@ -1,14 +1,14 @@
-"""What long conversations take in Redis when all of each is kept: originals, signatures, window, summaries and state.
+"""Measure the memory of whole long conversations in Redis: originals, signatures, window, summaries and state.
 
-Conversations of 300 messages and more: made up here, of words drawn by chance; two friends' chat, as in
-`benchmarks.remembering`; and those of a file of transcripts, one behind the other, if you name one (a JSON object a
-line, with `messages`). Each is told in turns while a worker summarises it. The figures are `MEMORY USAGE` of its keys
-by its raw text, which is its messages as compact JSON, as in `benchmarks.memory`; what the window, the messages that
-are left there, is of it stands beside that. The last column is by the texts alone.
+The conversations have 300 messages or more. Some are random words, some are the friends' chat of
+`benchmarks.remembering`, and some come from a file of transcripts, if given (a JSON object per line, with `messages`).
+A worker summarises them during their turns. The figures are `MEMORY USAGE` of a conversation's keys, divided by its raw
+text: its messages as compact JSON, as in `benchmarks.memory`. The share of the window stands beside it. The last column
+divides by the texts alone.
 
-Each is told twice: in a namespace of its own, and in one that has trained dictionaries on other conversations of the
-kind before, which are neither in it nor of its seed: one when they were enough, and a day later another on all of them,
-if that is better by a tenth. They are 160 KiB each for the whole namespace, and not counted.
+Each conversation is played twice: in a new namespace, and in a namespace with dictionaries trained on other
+conversations of the same kind. The first dictionary is trained as soon as the conversations suffice; a day later a
+second one on all of them replaces it, if it is better by a tenth. Each takes 160 KiB per namespace, not counted here.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def made_up(length_count: int, seed: int = 7) -> list[dict[str, Any]]:
 
 
 def transcripts(path: Path) -> list[list[dict[str, Any]]]:
-    """The conversations of the file without the system's prompts."""
+    """Return the conversations of the file without system prompts."""
     with path.open() as file:
         every = [json.loads(line)["messages"] for line in file]
     return [[message for message in messages if message["role"] != "system"] for messages in every]
 
 
 def chained(each: Sequence[list[dict[str, Any]]], length_count: int) -> Iterator[tuple[range, list[dict[str, Any]]]]:
-    """The conversations one behind the other, as one customer's; and which they were."""
+    """Join conversations into one, and return it with their names."""
     told: list[dict[str, Any]] = []
     begin = 0
     for at, messages in enumerate(each):
@@ -82,7 +82,7 @@ def chained(each: Sequence[list[dict[str, Any]]], length_count: int) -> Iterator
 
 
 async def _told(server: Server, namespace: str, messages: Told, others: Sequence[Told] = ()) -> dict[str, float]:
-    """The figures of one conversation; `others` are told before, and a dictionary is trained on them."""
+    """Return the figures of one conversation, after training a dictionary on `others`."""
     strategy = from_settings(_SETTINGS)
     assert strategy is not None
     late_ms = 0

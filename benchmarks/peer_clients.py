@@ -1,4 +1,4 @@
-"""Two other clients as transports, so that they carry the very calls that the lane carries."""
+"""Two other clients as transports, so that they carry the same calls as the lane."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redismem.transport.replicas import Wanted
 
 
 class _ClientTransport(ABC):
-    """What both have in common. The time a call may take is set at the client."""
+    """The common part of both transports. The client sets the timeout of a call."""
 
     repeats = False
     blocks = False
@@ -49,11 +49,11 @@ class _ClientTransport(ABC):
 
     @abstractmethod
     async def _sent(self, commands: Sequence[Command], *, is_atomic: bool) -> list[Any]:
-        """Gives one reply a command, error replies as ServerError in their places. One command goes by itself."""
+        """Return one reply per command; an error reply becomes a ServerError in its place."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
 
 
 class GlideTransport(_ClientTransport):
@@ -66,7 +66,7 @@ class GlideTransport(_ClientTransport):
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """Connects to the Redis at this URL."""
+        """Connect to the Redis at this URL."""
         from glide import GlideClient, GlideClientConfiguration, NodeAddress
 
         at = urlsplit(url)
@@ -90,7 +90,7 @@ class GlideTransport(_ClientTransport):
 
 
 class CoredisTransport(_ClientTransport):
-    """coredis: a pool; a transaction holds its connection until it is answered."""
+    """coredis: a pool, in which a transaction holds its connection until its reply."""
 
     def __init__(self, client: Any, opened: contextlib.AsyncExitStack) -> None:
         from coredis.exceptions import ResponseError
@@ -99,7 +99,7 @@ class CoredisTransport(_ClientTransport):
 
     @classmethod
     async def open(cls, url: str, connections_count: int) -> Self:
-        """Makes a pool of so many connections to the Redis at this URL."""
+        """Create a pool of connections to the Redis at this URL."""
         import coredis
 
         opened = contextlib.AsyncExitStack()
@@ -131,6 +131,6 @@ def _request(client: Any, command: Command) -> Any:
 
 
 def _server_error(error: Exception) -> ServerError:
-    """Tells NOSCRIPT from all other errors: a measured call may be answered with nothing else."""
+    """Convert a client's error; a measured call accepts no error except NOSCRIPT."""
     word = "NOSCRIPT" if "noscript" in f"{type(error).__name__} {error}".lower() else "ERR"
     return ServerError(word, str(error))

@@ -1,4 +1,4 @@
-"""How each side of `benchmarks.peers` makes its turns: by the public surface of its library, as its users would."""
+"""The turns of each side of `benchmarks.peers`, through the public API of its library, as its users would make them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TTL_S = 86_400
 
 
 class Side(Protocol):
-    """`label` and `does` say what it is; `packages` are those whose versions matter to it alone."""
+    """A library under test. `packages` are the packages whose versions matter only to this side."""
 
     label: ClassVar[str]
     does: ClassVar[str]
@@ -28,13 +28,13 @@ class Side(Protocol):
     async def open(cls, url: str, name: str, concurrency: int) -> Self: ...
 
     async def talk(self, session_id: str, turns_count: int) -> None:
-        """Makes a new session with so many turns."""
+        """Play a new session with this many turns."""
 
     async def aclose(self) -> None: ...
 
 
 class _Redismem:
-    """`append_and_read(user)`, then `append(assistant)`; dicts out of the context."""
+    """`append_and_read(user)`, then `append(assistant)`; the context is converted to dicts."""
 
     packages: ClassVar[tuple[str, ...]] = ()
 
@@ -113,7 +113,7 @@ class CarefulIdiom:
 
 
 def _shared_client(url: str, concurrency: int) -> Any:
-    """Gives the kindest client: one for all sessions, and a pool that never makes anybody wait."""
+    """Return the best client for a library: one for all sessions, with a pool in which no caller waits."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=concurrency, timeout=10)
     return redis.asyncio.Redis.from_pool(pool)
 
@@ -176,7 +176,7 @@ class LlamaIndex:
 
 
 class LangChain:
-    """Its async methods run the sync ones in the event loop's threads. Each object makes a client of its own."""
+    """A library whose async methods run sync methods in threads. Each of its objects creates its own client."""
 
     label: ClassVar[str] = "LangChain RedisChatMessageHistory"
     does: ClassVar[str] = "aadd_messages, aget_messages, aadd_messages (sync client in threads); one object a session"
@@ -209,7 +209,7 @@ class LangChain:
         history.redis_client.close()
 
     async def aclose(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no connection stays open."""
 
 
 class LangChainPerRequest(LangChain):

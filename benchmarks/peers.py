@@ -1,9 +1,9 @@
-"""Turns a second: redismem against the libraries one would use instead of it, in one process and one run.
+"""Turns per second of redismem and of alternative libraries, in one process and one run.
 
-A turn appends a user message, reads the context, and appends an assistant message; 160 bytes each. 64 sessions at once,
-each new and of 8 turns. Everything has a time to live. All sides share one event loop (uvloop if installed) and one
-redis-server; they take turns in rounds, in a new order each round. Figures are medians of the rounds; a ratio is the
-median of the rounds' own ratios. A library that is not installed is left out: `pip install -e '.[peers]'`.
+A turn appends a user message, reads the context, and appends an assistant message, 160 bytes each. 64 new sessions of
+8 turns run at once. Everything has a time to live. All sides share one event loop (uvloop if installed) and one
+redis-server; they alternate in rounds, in a new order in each round. Figures are medians of the rounds; a ratio is the
+median of the ratios per round. Libraries that are not installed are left out: `pip install -e '.[peers]'`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HEAD = (
 
 
 async def _drive(side: Side, seconds: float, prefix: str) -> int:
-    """Gives the turns made: 64 sessions at once, each begun before the time was up, and finished."""
+    """Return the number of turns made: 64 sessions at once, each started before the time was up, and finished."""
     until = time.perf_counter() + seconds
     made = 0
 
@@ -76,7 +76,7 @@ async def _measured(server: Server, side: Side, seconds: float, prefix: str) -> 
 
 
 async def _open(server: Server, name: str) -> tuple[list[Side], dict[str, str]]:
-    """Gives the sides that can take part, and what is missing for the others."""
+    """Return the sides that can take part, and the missing packages of the other sides."""
     sides: list[Side] = []
     missing: dict[str, str] = {}
     for make in SIDES:
@@ -93,7 +93,7 @@ async def measure(server: Server, asked: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, list[dict[str, float]]] = {side.label: [] for side in sides}
     for number in range(-1, rounds):
         for side in random.sample(sides, len(sides)):
-            # The first round only makes connections and loads scripts.
+            # The first round only opens connections and loads scripts.
             figures = await _measured(server, side, seconds if number >= 0 else seconds / 4, str(number + 1))
             if number >= 0:
                 found[side.label].append(figures)
@@ -112,7 +112,7 @@ def _row(side: Side, found: dict[str, list[dict[str, float]]]) -> dict[str, Any]
         "versions": {name: importlib.metadata.version(name) for name in side.packages},
         **{figure: statistics.median(values) for figure, values in figures.items()},
         "ratio": ratio(ours["turns_per_s"], figures["turns_per_s"]),
-        # If others use the machine too, this moves less than turns a second do.
+        # On a shared machine, this figure varies less than turns per second.
         "client_ratio": ratio(figures["client_us"], ours["client_us"]),
     }
 

@@ -1,10 +1,10 @@
-"""What pinned messages cost: an append, and a read, of sessions with 20 pinned messages that have left the window.
+"""Measure the cost of pinned messages: appends to and reads of sessions with 20 pinned messages outside the window.
 
-Three kinds of sessions on one server, each with one summary: `plain` with a window of 8 messages, `pinned` with the
-same and 20 pinned messages behind it, `longer` with a window of 28 messages and nothing pinned, 160 bytes each. A
-round takes each kind once, in an order that is drawn anew: as many appends as there are sessions, 64 at once, then as
-many reads, each with `to_openai()`. Windows are pruned back after it. Figures are medians of the rounds; the ratios are
-of pairs of one round.
+Three kinds of sessions on one server have one summary each, and messages of 160 bytes. `plain` has a window of 8
+messages, `pinned` additionally has 20 pinned messages before it, and `longer` has a window of 28 messages and no pinned
+ones. A round measures each kind once, in random order: one append per session, 64 at once, then one read per session
+with `to_openai()`. Windows are pruned after the round. Figures are medians of the rounds; a ratio compares two kinds in
+the same round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MESSAGE = {"role": "user", "content": "x" * 160}
 KINDS = ("plain", "pinned", "longer")
 FIGURES = ("server_us", "client_us")
 FILLING = Settings(threshold=WINDOW_COUNT, recent_limit=WINDOW_COUNT)
-# The benchmark prunes by itself: nothing is to wait for a worker.
+# The benchmark prunes by itself, so no session may wait for a worker.
 SETTINGS = Settings(strategy="none")
 Work = Callable[[Session], Awaitable[object]]
 
@@ -42,7 +42,7 @@ class _Brief:
 
 
 async def _fill(url: str, name: str, kind: str, count: int) -> list[str]:
-    """Makes sessions of one kind, with a summary each."""
+    """Create sessions of one kind, with a summary each."""
     names = [f"{kind}-{number}" for number in range(count)]
     async with over_lane(url, name, FILLING) as memory:
         for session_id in names:
@@ -65,7 +65,7 @@ async def _read(session: Session) -> None:
 
 
 async def _cost(server: Server, work: Work, sessions: Sequence[Session]) -> dict[str, float]:
-    """Gives the µs of the server's and of this process' processor for one call."""
+    """Return the µs of CPU per call, of the server and of this process."""
     collect_garbage()
     server_s, client_s = server.cpu_s(), time.process_time()
     for at in range(0, len(sessions), CONCURRENCY):
@@ -76,7 +76,7 @@ async def _cost(server: Server, work: Work, sessions: Sequence[Session]) -> dict
 
 
 async def measure(server: Server, name: str, rounds: int, count: int) -> dict[str, Any]:
-    """Gives the figures of each work and kind, a row a round."""
+    """Return the figures of each operation and kind, one per round."""
     found: dict[str, dict[str, list[dict[str, float]]]] = {work: {kind: [] for kind in KINDS} for work in WORKS}
     names = {kind: await _fill(server.url, name, kind, count) for kind in KINDS}
     async with over_lane(server.url, name, SETTINGS) as memory:

@@ -1,7 +1,7 @@
-"""What asking a project costs, at a hundredth of the size and at full size, beside one JSON file a store.
+"""Measure queries of a project, at full size and at a hundredth of it, against one JSON file per store.
 
-Full size: 10,000 decisions, 50,000 tasks, 20,000 entities. Every narrow query finds the same 10 items at both sizes.
-The files are read and written whole, as project assistants do. Redis is started for this run, without persistence.
+Full size is 10,000 decisions, 50,000 tasks and 20,000 entities. Every narrow query finds the same 10 items at both
+sizes. The files are read and written whole, as project assistants do. Redis is private, without persistence.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CHANGED = "one task changed"
 
 
 async def timed(ask: Query, apollo: Project, rounds: int) -> tuple[float, int]:
-    """The median of the milliseconds that it takes, and how many items it finds."""
+    """Return the median milliseconds of a query, and the number of items it finds."""
     took = []
     found: Any = None
     for _ in range(rounds):
@@ -61,7 +61,7 @@ async def timed(ask: Query, apollo: Project, rounds: int) -> tuple[float, int]:
 
 
 class Files:
-    """The obvious alternative: a JSON file a store, read whole for each question and written whole for each change."""
+    """The obvious alternative: one JSON file per store, read whole for each query and written whole for each change."""
 
     def __init__(self, folder: Path, divisor: int) -> None:
         self._folder = folder
@@ -95,14 +95,14 @@ async def change_one(apollo: Project) -> Any:
 
 
 class Import(NamedTuple):
-    """What an import of all decisions into an empty project took."""
+    """The figures of an import of all decisions into an empty project."""
 
     item_count: int
     seconds: float
     longest_wait_ms: float
-    """The longest that somebody who reads all the while waited for a context."""
+    """The longest wait of a constant reader for a context."""
     script_ms: tuple[float, float]
-    """What the scripts of its pieces took, in ms: the median, and the longest with all interruptions."""
+    """The ms of the scripts of its pieces: the median, and the longest with all interruptions."""
 
 
 async def imported(server: Server, apollo: Project, other: Project, reader: Project) -> Import:
@@ -111,7 +111,7 @@ async def imported(server: Server, apollo: Project, other: Project, reader: Proj
     is_over = asyncio.Event()
 
     async def read() -> None:
-        # The question that the end of the import meets is waited for too.
+        # The query in flight at the end of the import is waited for, too.
         while not is_over.is_set():
             begun = time.perf_counter()
             await reader.context()
@@ -131,13 +131,13 @@ async def imported(server: Server, apollo: Project, other: Project, reader: Proj
 
 
 class Side(NamedTuple):
-    """What was measured at one size."""
+    """The figures at one size."""
 
     took_ms: dict[str, tuple[float, int]]
     files_ms: tuple[float, float]
     item_bytes: float
     slowest_ms: dict[str, float]
-    """What 95 of 100 scripts of each question stay below, in ms, as a busy machine interrupts some."""
+    """The 95th percentile of each query's scripts, in ms, since a busy machine interrupts some of them."""
     imported: Import
 
 
@@ -173,7 +173,7 @@ async def context(apollo: Project) -> Any:
 
 
 def quantile_ms(server: Server) -> float:
-    """What 95 of 100 scripts that ran since the log was emptied stay below, by the server's own measure."""
+    """Return the 95th percentile of the scripts since the log was emptied, by the server's own measure."""
     log = server.client.slowlog_get(100_000)
     took_ms = sorted(entry["duration"] / 1000 for entry in log if entry["command"].startswith(b"EVALSHA"))
     return took_ms[len(took_ms) * 95 // 100] if took_ms else 0.0

@@ -1,4 +1,4 @@
-"""The items of a project that is measured: the same in every run, and of which some were changed since."""
+"""The items of a measured project: equal in every run, with later changes to some of them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ WORDS = [f"{letter}{number:02d}word" for letter in "abcdefghij" for number in ra
 STATUSES = ("backlog", "planned", "in_progress", "blocked", "completed", "cancelled")
 
 FILLED = as_datetime(BEGIN_MS + 10**9)
-"""A moment behind all that is filled in, and before what is changed then."""
+"""A moment after all items are filled in, and before their changes."""
 HALF: dict[str, Any] = {}
-"""When half of the decisions were there."""
+"""The moment at which half of the decisions exist."""
 IDS: dict[str, str] = {}
-"""One item of each store."""
+"""An item of each store."""
 
 
 def made(store: str, count: int) -> list[dict[str, Any]]:
-    """What the items are made of, on either side: the same in every run."""
+    """Return the fields of the items for either side, equal in every run."""
     chance = random.Random(7)
     every = count // RARE_COUNT
     items = []
@@ -51,7 +51,7 @@ def made(store: str, count: int) -> list[dict[str, Any]]:
 
 
 async def fill(apollo: Project, divisor: int) -> int:
-    """Gives how many items there are."""
+    """Fill the project, and return the number of its items."""
     total = 0
     for store, count in FULL.items():
         items = made(store, count // divisor)
@@ -74,7 +74,7 @@ async def fill(apollo: Project, divisor: int) -> int:
 
 
 async def lead(apollo: Project, statuses: dict[str, str], now_ms: int) -> None:
-    """Leads tasks, which begin in progress, to these statuses."""
+    """Lead tasks, which begin in progress, to these statuses."""
     change = Change(apollo._items, now_ms)
     for stored in await apollo._items.read([id for id, status in statuses.items() if status != "in_progress"]):
         assert stored is not None
@@ -84,7 +84,7 @@ async def lead(apollo: Project, statuses: dict[str, str], now_ms: int) -> None:
 
 
 async def revise(apollo: Project, divisor: int) -> None:
-    """Ten decisions and a tenth of the entities change after FILLED."""
+    """Change ten decisions and a tenth of the entities after FILLED."""
     for store, count in (("decisions", RARE_COUNT), ("entities", FULL["entities"] // divisor // 10)):
         index = apollo._items.keys.index(KINDS[store].letter, "all")
         ids = await apollo._items.run(apollo._items.calls.read_ranks(index, 0, count - 1))

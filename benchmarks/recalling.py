@@ -1,12 +1,11 @@
-"""What recall costs a turn: turns a second with `append_and_read(recall=700)` by those without, in long conversations.
+"""Measure the cost of recall in a turn: turns per second with `append_and_read(recall=700)` against turns without it.
 
-64 conversations of 500 messages at once, made up, each with its summaries and kept originals. A turn is
-`append_and_read` of the user's message, which asks for something that was told before; `to_openai()`; and `append` of
-the reply. The sides take turns in rounds, in a new order each round; a worker summarises between the rounds, so that
-blocks grow as they do in life. The ratio is the median of the rounds' own ratios: of turns a second, and of the CPU of
-the process; likewise of `append_and_read` alone. In the first round this process sees the conversations for the first
-time. A last round with recall, on asyncio's own event loop, tells the longest step: all that runs before others get a
-turn, by the CPU it took, for the wall clock tells of the machine's other processes too.
+64 generated conversations of 500 messages run at once, each with summaries and originals. A turn is `append_and_read`
+of a user message that asks for an earlier fact, `to_openai()`, and `append` of the reply. The sides alternate in
+rounds, in a new order in each round; a worker summarises between the rounds, so that blocks grow as in production.
+Ratios are medians of the ratios per round: of turns per second, of the process's CPU, and of `append_and_read` alone.
+The first round starts with a cold cache. A last round with recall, on asyncio's own event loop, measures the longest
+step before other tasks get a turn. It measures CPU, since the wall clock includes other processes of the machine.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SIDES = ("without", "with", "read without", "read with")
 
 
 class Talks:
-    """The conversations, and what is asked in them."""
+    """The conversations and their questions."""
 
     def __init__(self, memory: Memory, conversations: Sequence[Conversation]) -> None:
         self._sessions = [memory.session(f"s{number}") for number in range(len(conversations))]
@@ -49,7 +48,7 @@ class Talks:
         self._worker = Worker(memory.store, strategy)
         self._chosen = random.Random(7)
         self.is_asked = False
-        """Whether turns are being made: no worker runs meanwhile."""
+        """True while turns run, during which no worker runs."""
 
     async def tell(self) -> None:
         for session, conversation in zip(self._sessions, self._conversations, strict=True):
@@ -59,7 +58,7 @@ class Talks:
                 await self._worker.drain()
 
     async def round(self, side: str, turns: int) -> tuple[float, float, list[float]]:
-        """So many turns of all of them at once: turns a second, CPU µs a turn, ms of each turn."""
+        """Make turns in all conversations at once. Returns turns per second, CPU µs per turn, and ms of each turn."""
         recall = RECALL_TOKENS if side.endswith("with") else None
         only_reads = side.startswith("read")
         took_ms: list[float] = []
@@ -91,7 +90,7 @@ async def _talks(url: str, name: str, conversations: Sequence[Conversation], use
 
 
 async def compare(talks: Talks, rounds: int) -> dict[str, Any]:
-    """The figures of each side: medians of the rounds, and the ratios."""
+    """Return the figures of each side as medians of the rounds, and the ratios."""
     found: dict[str, list[tuple[float, float, list[float]]]] = {side: [] for side in SIDES}
     first = await talks.round("with", 1)
     for number in range(-1, rounds):
@@ -119,7 +118,7 @@ def _figures(rows: Sequence[tuple[float, float, list[float]]]) -> dict[str, floa
 
 
 async def steps_ms(talks: Talks) -> list[float]:
-    """The CPU of each step of asyncio's own event loop while turns with recall are made, longest first."""
+    """Return the CPU of each step of asyncio's own event loop during turns with recall, longest first."""
     taken_s: list[float] = []
     run_one = asyncio.Handle._run
 
@@ -129,8 +128,8 @@ async def steps_ms(talks: Talks) -> list[float]:
         if was_asked and talks.is_asked:
             taken_s.append(time.thread_time() - begun_s)
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign,assignment] # what the loop itself runs each step with
-    gc.disable()  # collecting what was made before is no step of recall's
+    asyncio.Handle._run = timed  # type: ignore[method-assign,assignment] # the loop runs each step with it
+    gc.disable()  # a collection of earlier garbage is not part of recall
     try:
         for side in ("with", "read with") * 2:
             await talks.round(side, TURNS_A_ROUND)

@@ -1,12 +1,12 @@
-"""How much of a long conversation a model is still told: of the answers to later questions, the share of content words.
+"""Measure the share of a long conversation that reaches the model: the content words of answers to later questions.
 
-Each conversation is appended message by message, and the worker summarises whenever one is overdue: the product as it
-is, on a redis-server started for this run. No model is asked, unless --provider names one: that then writes the
-summaries (its name and key from REDISMEM_MODEL and REDISMEM_MODEL_API_KEY).
+Each conversation is appended message by message, and the worker summarises overdue sessions, on a private redis-server.
+The extractive summariser writes the summaries, unless --provider names a model (its name and key come from
+REDISMEM_MODEL and REDISMEM_MODEL_API_KEY).
 
-Friends are made up from a seed, in six languages. The customer's year is made of the transcripts in --file, or where
-BENCH_TRANSCRIPTS says; without them it is left out. A token is a quarter of a byte of the texts that a model
-would be given.
+The friends' chats are generated from a seed, in six languages. The customer's year consists of the transcripts in
+--file or BENCH_TRANSCRIPTS; without them it is left out. A token is four bytes of the texts that a model would
+receive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BAR_CHARS = 40
 
 
 def made(file: Path | None, *, quick: bool) -> Iterator[Conversation]:
-    """The conversations, the longest first."""
+    """Yield the conversations, longest first."""
     if file is not None:
         yield customer(file, 120 if quick else 1_000)
         if not quick:
@@ -52,7 +52,7 @@ def made(file: Path | None, *, quick: bool) -> Iterator[Conversation]:
 
 
 def told(payloads: Sequence[dict[str, Any]]) -> str:
-    """What a model is told: the texts, and what tools were called with."""
+    """Return the text that a model receives: the texts, and the arguments of tool calls."""
     texts = []
     for payload in payloads:
         content = payload.get("content")
@@ -66,7 +66,7 @@ def tokens_of(text: str) -> int:
 
 
 async def _fill(session: Session, worker: Worker, turns: Sequence[Turn], threshold: int) -> float:
-    """Appends a conversation; gives the processor seconds of the summaries."""
+    """Append a conversation, and return the CPU seconds of the summaries."""
     spent_s = 0.0
     for turn in turns:
         said = Message(timestamp=datetime.fromtimestamp(turn.ms / 1000, UTC), **turn.payload)
@@ -84,7 +84,7 @@ def _row(label: str, text: str, conversation: Conversation) -> dict[str, Any]:
 
 
 def _random_text(conversation: Conversation, tokens: int) -> str:
-    """Sentences drawn at random, and the recent messages, of so many tokens in all."""
+    """Return random sentences and the recent messages, together of this many tokens."""
     turns = conversation.turns
     recent = told([turn.payload for turn in turns[-RECENT_COUNT:]])
     every = [each for turn in turns[:-RECENT_COUNT] for each in split_sentences(told([turn.payload]))]
@@ -98,7 +98,7 @@ def _random_text(conversation: Conversation, tokens: int) -> str:
 
 
 def _everything(conversation: Conversation) -> str:
-    """All messages, and above those of a day its date."""
+    """Return all messages, with a date above the messages of each day."""
     texts = []
     day = ""
     for turn in conversation.turns:
@@ -109,7 +109,7 @@ def _everything(conversation: Conversation) -> str:
 
 
 async def _asked(session: Session, conversation: Conversation, context: str) -> list[dict[str, Any]]:
-    """The rows of recall: each question is asked by itself, and its own answer looked for."""
+    """Return the rows of recall: each question is asked alone, and its answer is searched in the result."""
     rows = []
     for label, before in (("recall alone", ""), ("context with recall", context)):
         shares, tokens = 0.0, 0
@@ -124,7 +124,7 @@ async def _asked(session: Session, conversation: Conversation, context: str) -> 
 
 
 async def measure(url: str, name: str, conversation: Conversation, settings: Settings) -> dict[str, Any]:
-    """The rows of one conversation."""
+    """Return the rows of one conversation."""
     rows = []
     spent_us = 0.0
     default = ""
@@ -153,7 +153,7 @@ async def measure(url: str, name: str, conversation: Conversation, settings: Set
 
 
 def report(results: Sequence[dict[str, Any]]) -> str:
-    """A table for each conversation, then what is wanted."""
+    """Return a table for each conversation, then the targets."""
     parts = []
     for result in results:
         parts.append(

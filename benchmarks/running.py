@@ -1,4 +1,4 @@
-"""What the longer benchmarks share: a server on a core of its own, redismem on either transport, options, results."""
+"""Shared code of the longer benchmarks: a server on its own core, redismem on either transport, options, results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def options(module: str, about: str, *, rounds: int) -> argparse.ArgumentParser:
 
 
 def run(measuring: Coroutine[Any, Any, T]) -> T:
-    """Runs it on uvloop if that is installed."""
+    """Run a coroutine on uvloop, if that is installed."""
     if event_loop_name() != "uvloop":
         return asyncio.run(measuring)
     import uvloop
@@ -44,7 +44,7 @@ def run(measuring: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.contextmanager
 def one_server() -> Iterator[Server]:
-    """Gives the Redis at REDISMEM_BENCH_URL, which keeps what is put there; else one of our own."""
+    """Yield the Redis at REDISMEM_BENCH_URL, which keeps its keys, else a private one."""
     url = os.environ.get(URL_VARIABLE)
     if url is None:
         with own_server() as server:
@@ -54,7 +54,7 @@ def one_server() -> Iterator[Server]:
 
 
 def pin_cores(*servers: Server) -> str:
-    """Gives the servers the last core and this process the others; says what it did."""
+    """Pin the servers to the last core and this process to the other cores, and return a note about it."""
     if URL_VARIABLE in os.environ or not hasattr(os, "sched_setaffinity"):
         return "nothing is pinned to a core"
     cores = sorted(os.sched_getaffinity(0))
@@ -68,12 +68,12 @@ def pin_cores(*servers: Server) -> str:
 
 
 def load() -> str:
-    """Says how busy the machine was in the last minute, with all that runs on it."""
+    """Return a note about the load of the machine in the last minute."""
     return f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "not known"
 
 
 def over_lane(url: str, namespace: str, settings: Settings | None = None) -> Memory:
-    """Connects as `connect` does for a URL."""
+    """Connect like `connect` does for a URL."""
     return Memory.connect(url, namespace=namespace, settings=settings)
 
 
@@ -84,13 +84,13 @@ def over_redis_py(url: str, namespace: str, concurrency: int) -> Memory:
 
 
 def collect_garbage() -> None:
-    """Collects what one side left behind, so that the next one does not have to."""
+    """Collect the garbage of one side, so that the next side does not pay for it."""
     gc.collect()
     gc.freeze()
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Gives the median of the rounds' own ratios: each compares neighbours in time."""
+    """Return the median of the ratios per round, each of which compares neighbours in time."""
     return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 

@@ -1,9 +1,9 @@
-"""What a turn costs: redismem against the careful redis-py idiom, and against bare RPUSH + LRANGE.
+"""Measure the cost of a turn: redismem against the careful redis-py idiom, and against bare RPUSH + LRANGE.
 
-A turn appends a user message, appends an assistant message, and reads the context. What each side does for it stands
-at its class below. All texts have 160 bytes. A session has 8 turns and starts empty, so every side reads windows that
-grow alike from 1 to 16 messages; nothing is trimmed away and no worker runs. One run; the sides take turns in rounds,
-in a new order each round; the figures are medians of the rounds.
+A turn appends a user message, appends an assistant message, and reads the context. The class of each side describes
+its work. All texts have 160 bytes. A session has 8 turns and starts empty, so every side reads windows that grow from 1
+to 16 messages; nothing is trimmed and no worker runs. The sides alternate in rounds of one run, in a new order in each
+round; the figures are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_SERVER_RATIO = 4.0
 
 
 class Side(Protocol):
-    """`name` is in every key, between colons or braces, so that all keys of a side can be found."""
+    """A side of the benchmark. `name` is in every key, between colons or braces, so that its keys can be found."""
 
     label: str
     name: str
@@ -45,7 +45,7 @@ class Side(Protocol):
 
 
 class Redismem:
-    """`append_and_read(user)`, then `append(assistant)`. Dicts in, a decoded Context out, and dicts from it."""
+    """`append_and_read(user)`, then `append(assistant)`: dicts in, a decoded Context out, converted to dicts."""
 
     label = "redismem"
 
@@ -65,7 +65,7 @@ class Redismem:
 
 
 def _client(url: str, concurrency: int) -> Any:
-    """Makes as many connections as there are sessions at once; no retries, as redismem has its own."""
+    """Create a client with one connection per concurrent session, and without retries, since redismem has its own."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         url, max_connections=concurrency, timeout=10, retry=Retry(NoBackoff(), 0)
     )
@@ -132,7 +132,7 @@ FIGURES = ("turns_per_s", "client_us", "server_us", "reads")
 
 
 async def drive(side: Side, concurrency: int, seconds: float, prefix: str) -> int:
-    """Gives the turns made: so many sessions at once, the first and all begun before the time was up, each finished."""
+    """Return the number of turns made by concurrent sessions that started before the time was up; each is finished."""
     until = time.perf_counter() + seconds
     made = 0
 
@@ -151,7 +151,7 @@ async def drive(side: Side, concurrency: int, seconds: float, prefix: str) -> in
 
 
 class Counted(Protocol):
-    """What a server, or several, has used so far."""
+    """The usage counters of one or several servers."""
 
     def cpu_s(self) -> float: ...
 
@@ -159,7 +159,7 @@ class Counted(Protocol):
 
 
 async def measured(server: Counted, idle: float, driven: Awaitable[int]) -> dict[str, float]:
-    """Gives the figures of the turns that are made while it is awaited, and that it gives the number of."""
+    """Return the figures of the turns that `driven` makes; it returns their number."""
     reads, cpu_s, client_s, clock = server.reads_count(), server.cpu_s(), time.process_time(), time.perf_counter()
     turns = await driven
     wall_s, client_s = time.perf_counter() - clock, time.process_time() - client_s
@@ -173,7 +173,7 @@ async def measured(server: Counted, idle: float, driven: Awaitable[int]) -> dict
 
 
 async def compare(server: Server, name: str, concurrency: int, rounds: int, seconds: float) -> dict[str, Any]:
-    """Gives the figures of every side, medians of the rounds."""
+    """Return the figures of every side, as medians of the rounds."""
     idle = server.idle_cpu()
     sides = [make(server.url, name, concurrency) for make in SIDES]
     found: dict[str, list[dict[str, float]]] = {side.label: [] for side in sides}
@@ -195,7 +195,7 @@ async def compare(server: Server, name: str, concurrency: int, rounds: int, seco
 
 
 async def _weight(server: Server, side: Side) -> float:
-    """Gives the bytes a message of one more session, by MEMORY USAGE of all its keys."""
+    """Return the bytes per message of one more session, by MEMORY USAGE of all its keys."""
     for _ in range(TURNS_A_SESSION):
         await side.turn("weighed")
     keys = [key for key in server.keys(side.name) if key.endswith(b"weighed")]
@@ -206,7 +206,7 @@ HEAD = ("", "turns/s", "client CPU µs", "server CPU µs", "round trips", "bytes
 
 
 def report(result: dict[str, Any]) -> str:
-    """Gives the figures of one concurrency, and redismem's as ratios to the others'."""
+    """Return the figures of one concurrency, and redismem's ratios to the other sides."""
     sides = [label for label in result if isinstance(result[label], dict)]
     columns = (*FIGURES, "bytes_a_message")
     rows: list[list[object]] = [[label, *(result[label][column] for column in columns)] for label in sides]
@@ -217,7 +217,7 @@ def report(result: dict[str, Any]) -> str:
 
 
 def report_cost(rows: list[dict[str, Any]]) -> str:
-    """Gives the server's processor time of one call."""
+    """Return a table of the server's CPU time per call."""
     lines = []
     for row in rows:
         quartiles = "{:.1f} .. {:.1f}".format(*row["quartiles_us"])

@@ -1,4 +1,4 @@
-"""A long conversation, and what somebody asks about it much later."""
+"""A long conversation, and later questions about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOP = {
 
 @dataclass(frozen=True)
 class Question:
-    """`older`: what was the answer before somebody corrected it, None if nobody did."""
+    """A question about the conversation. `older` is the answer before its correction; `None` means no correction."""
 
     text: str
     answer: str
@@ -30,7 +30,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Turn:
-    """A message as it is appended, and when it was said."""
+    """A message and its time."""
 
     payload: dict[str, Any]
     ms: int
@@ -45,14 +45,14 @@ class Conversation:
 
 
 def content_words(answer: str, language: str) -> set[str]:
-    """The words of an answer that say something: what a context is searched for."""
+    """Return the content words of an answer, which are searched in a context."""
     stop = {stem for word in STOP.get(language, "").split() for stem in stems(word)}
     found = set(stems(answer))
     return found - stop or found
 
 
 def share(text: str, conversation: Conversation) -> float:
-    """The share of the answers' content words that stand in the text, from 0 to 1: the mean over the questions."""
+    """Return the share of the answers' content words in the text, from 0 to 1, as the mean over the questions."""
     said = set(stems(text))
     shares = [_share(said, question.answer, conversation.language) for question in conversation.questions]
     return sum(shares) / len(shares)
@@ -64,10 +64,10 @@ def _share(said: set[str], answer: str, language: str) -> float:
 
 
 def updates(text: str, conversation: Conversation) -> tuple[int, int, int]:
-    """Counts the facts that were corrected: all, those told as they are now, and those told as they were.
+    """Count the corrected facts: all of them, the facts told as they are now, and the facts told as they were.
 
-    As they are now: the text has the newer answer. As they were: a line has the older answer without the newer, and no
-    line behind it has the newer.
+    A fact is told as it is now if the text has the newer answer. It is told as it was if a line has the older answer
+    alone, and no later line has the newer one.
     """
     lines = [set(stems(line)) for line in text.splitlines()]
     corrected = [question for question in conversation.questions if question.older is not None]

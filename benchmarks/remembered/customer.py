@@ -1,4 +1,4 @@
-"""One customer's year: transcripts of an airline's agent, one after the other, and what was done in each of them."""
+"""One customer's year: consecutive transcripts of an airline's agent, and the actions in each of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DONE = {
 
 
 def customer(file: Path, count: int, seed: int = 0) -> Conversation:
-    """A conversation of whole transcripts, one behind the other, until it has `count` messages.
+    """Join whole transcripts into one conversation of at least `count` messages.
 
     System messages are left out: they would be pinned.
     """

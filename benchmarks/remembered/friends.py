@@ -1,6 +1,6 @@
-"""Two friends who chat over months: facts that are asked for much later, and far more that nobody asks for.
+"""Two friends who chat over months: some facts are asked for much later, and far more text never is.
 
-Everything is drawn from a seed, so a conversation is the same in every run. Each language has a file of texts.
+Everything comes from a seed, so a conversation is equal in every run. Each language has a file of texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MONTHS = tuple(f"{datetime(2023, month, 1, tzinfo=UTC):%B}" for month in range(
 
 
 class Friends:
-    """One conversation in the making."""
+    """A conversation under construction."""
 
     def __init__(self, language: str, count: int, seed: int) -> None:
         self._texts: dict[str, Any] = tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
@@ -107,7 +107,7 @@ class Friends:
         return [said.format_map(values)]
 
     def _values(self, who: int, wanted: list[str]) -> dict[str, str] | None:
-        """A value for each slot, used nowhere else in this conversation; None if there are not enough left."""
+        """Return a value for each slot, unique in this conversation; `None` if too few values are left."""
         values = {"a": self._names[who], "b": self._names[1 - who]}
         values["date"] = f"{self._now.day} {_MONTHS[self._now.month - 1]} {self._now.year}"
         values["month"] = values["date"].partition(" ")[2]
@@ -139,5 +139,5 @@ class Friends:
 
 
 def friends(language: str, count: int, seed: int = 0) -> Conversation:
-    """A conversation of so many messages."""
+    """Generate a conversation of this many messages."""
     return Friends(language, count, seed).conversation()

@@ -137,9 +137,7 @@ NEEDS_REDIS = [
 
 
 @pytest.mark.parametrize("words", NEEDS_REDIS)
-def test_an_unreachable_redis_is_one_line_and_code_1(
-    command: Any, monkeypatch: pytest.MonkeyPatch, words: Any
-) -> None:
+def test_an_unreachable_redis_is_one_line_and_code_1(command: Any, monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
     port = free_port()
     ran = command(*words, "--url", f"redis://user:geheim@127.0.0.1:{port}/3")

@@ -111,9 +111,7 @@ def test_damage_is_reported_and_left_alone(
     assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
 
 
-def test_unreadable_bytes_are_a_violation_and_stay_in_place(
-    command: Any, filled: Any, raw: Any, here: Any
-) -> None:
+def test_unreadable_bytes_are_a_violation_and_stay_in_place(command: Any, filled: Any, raw: Any, here: Any) -> None:
     keys = filled.store.keys.session("new-3")
     raw.lset(keys.messages, 2, b"\xc1garbage")
     raw.delete(filled.store.keys.session("new-4").state)

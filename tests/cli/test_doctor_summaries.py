@@ -121,7 +121,7 @@ def test_overdue_sessions_without_a_worker_are_late(
         (-300_000, 1, False, "ok"),
     ],
 )
-def test_a_wait_explained_by_ticks_or_pauses_is_not_late(late_ms: int, tick_s: float, is_paused: bool, verdict: str) -> None:
+def test_a_wait_for_a_tick_or_a_pause_is_not_late(late_ms: int, tick_s: float, is_paused: bool, verdict: str) -> None:
     depth = Depth(3, 1_000_000 - late_ms)
     assert rules.summaries(depth, 1_000_000, Settings(tick_s=tick_s), is_paused=is_paused).verdict == verdict
     assert rules.summaries(Depth(0, None), 1_000_000, Settings(), is_paused=False).verdict == "ok"

@@ -149,9 +149,7 @@ def test_an_export_notes_missing_messages(command: Any, here: list[str], tmp_pat
     assert "without the messages of 1 conversation: the sessions no longer exist" in told
 
 
-def test_an_export_writes_all_files_or_none(
-    command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_export_writes_all_files_or_none(command: Any, here: list[str], ids: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         refused = run(command, here, "export", "apollo", folder)

@@ -101,7 +101,7 @@ def test_a_lone_block_of_originals_suggests_no_swap(
     assert [message.content for message in session.read().messages] == ["here"]
 
 
-def test_the_doctor_reports_sessions_in_quarantine(command: Any, here: list[str], memory: Any, quarantined: Any) -> None:
+def test_the_doctor_reports_quarantined_sessions(command: Any, here: list[str], memory: Any, quarantined: Any) -> None:
     def line(*words: str) -> Any:
         found = command("doctor", "--json", *words).document["findings"]
         return next(each for each in found if each["name"] == "quarantine")
@@ -122,7 +122,9 @@ def test_namespaces(command: Any, here: list[str], namespace: str, quarantined: 
     assert command("namespaces").code == 0
 
 
-def test_a_malicious_namespace_name_cannot_control_the_terminal(command: Any, here: list[str], redis_server: Any, namespace: str) -> None:
+def test_a_namespace_cannot_control_the_terminal(
+    command: Any, here: list[str], redis_server: Any, namespace: str
+) -> None:
     planted = f"rm:{{{namespace}\x1b[31m\u202e}}:namespace"
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.hset(planted, mapping={"layout": 1, "shards": 64})
@@ -132,7 +134,7 @@ def test_a_malicious_namespace_name_cannot_control_the_terminal(command: Any, he
     assert not {"\x1b", "\u202e"} & set(ran.out)
 
 
-def test_a_session_id_cannot_control_the_terminal(command: Any, here: list[str], memory: redismem.blocking.Memory) -> None:
+def test_an_id_cannot_control_the_terminal(command: Any, here: list[str], memory: redismem.blocking.Memory) -> None:
     memory.session("a\u202eb").append({"role": "user", "content": "x"})
     ran = command("show", "a\u202eb", *here)
     assert (ran.code, "\u202e" in ran.out) == (0, False)

@@ -48,7 +48,7 @@ def test_it_serves_until_a_signal(here: Any, redis_server: Any, namespace: str, 
 
 
 @pytest.mark.parametrize("by", ["itself", "another"])
-def test_a_namespace_with_workers_gets_no_advice_to_start_one(here: Any, redis_server: Any, namespace: str, by: str) -> None:
+def test_a_server_with_workers_advises_no_worker(here: Any, redis_server: Any, namespace: str, by: str) -> None:
     connect: Any = redismem.blocking.Memory.connect
     settings = Settings(tick_s=60)
     with connect(redis_server.url, namespace=namespace, settings=settings, workers=by == "another") as memory:
@@ -134,9 +134,7 @@ def test_an_impossible_start_is_one_line(command: Any, tmp_path: Path, monkeypat
         ("REDISMEM_SERVER_KEYS_FILE", "REDISMEM_SERVER_KEYS_FILE or --keys-file is empty"),
     ],
 )
-def test_an_empty_variable_is_refused(
-    command: Any, monkeypatch: pytest.MonkeyPatch, name: str, text: str
-) -> None:
+def test_an_empty_variable_is_refused(command: Any, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
     """A missing secret must not make it serve without keys, or from an embedded store."""
     monkeypatch.setenv(name, "")
     with socket.create_server(("127.0.0.1", 0)) as taken:  # a server that starts anyway would end here

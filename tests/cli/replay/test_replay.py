@@ -164,9 +164,7 @@ MESSAGES = st.lists(
 
 @given(chats=st.lists(MESSAGES, min_size=1, max_size=4))
 @settings(max_examples=100)
-def test_any_json_in_a_transcript_comes_back_identical(
-    command: Any, where: Any, tmp_path: Path, chats: Any
-) -> None:
+def test_any_json_in_a_transcript_comes_back_identical(command: Any, where: Any, tmp_path: Path, chats: Any) -> None:
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{n}", messages) for n, messages in enumerate(chats)))
     options = ("--replace", "--concurrency", 2, "--namespace", "test-any-json")
     ran = command("replay", file, "--json", *options, *where)
