@@ -84,7 +84,9 @@ async def _load_messages(
         if page is None or page.epoch.encode() != ids.epoch or page.start_seq + page.count != start_seq:
             break
         page.dictionaries = await load_dictionaries(store, (block.stored for block in page.blocks))
-        messages = await run_apart(store.transport, partial(_decode_page, page), is_much=page.unpacked_bytes > LARGE_BYTES)
+        messages = await run_apart(
+            store.transport, partial(_decode_page, page), is_much=page.unpacked_bytes > LARGE_BYTES
+        )
         pages.append(messages)
         oldest = next((message for message in messages if message is not None), None)
         if page.count < _PAGE_COUNT or (oldest is not None and oldest.stored_ms < times.start):
