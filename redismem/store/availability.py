@@ -100,10 +100,10 @@ class Reach:
         nodes = self.transport.nodes if place else None
         if nodes is not None and place not in nodes.places:
             return ""
-        asked = self._probe_call(place)
+        call = self._probe_call(place)
         run = self.transport.run if nodes is None else partial(nodes.run_at, place)
         try:
-            asked.finish(await run(asked.commands, self._reply_timeout_s))
+            call.finish(await run(call.commands, self._reply_timeout_s))
         except ConnectionLost as lost:
             return lost.reason
         except ServerError as refused:  # a server that replies is up; each call gets its own error
@@ -142,12 +142,12 @@ class Reach:
     def _announce(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
         """Log the new state of a breaker; when it closes, log how long Redis was down."""
         redis = redis_at(breaker.place)
-        known = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
+        log_fields = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
         if state is BreakerState.OPEN:
             # Before the first contact, and without the fallback, the error of the first call says it.
             level = logging.ERROR if self.is_agreed or self._has_fallback else logging.DEBUG
             text = "%s does not answer: %s; calls do not wait for it until it does"
-            log.log(level, text, redis, breaker.reason, extra=known)
+            log.log(level, text, redis, breaker.reason, extra=log_fields)
         elif state is BreakerState.CLOSED:
-            known["duration_ms"] = int(away_s * 1000)
-            log.warning("%s answers again after %.1f s", redis, away_s, extra=known)
+            log_fields["duration_ms"] = int(away_s * 1000)
+            log.warning("%s answers again after %.1f s", redis, away_s, extra=log_fields)

@@ -52,7 +52,7 @@ async def reload_versions(store: Store, versions: Collection[int]) -> Dictionari
     """
     current = await store.run(dictionaries.read(store.keys, sorted(versions)))
     for version, dictionary in current.items():
-        known = store.dictionaries.get(version)
-        if known is None or known.content != dictionary.content:
+        cached = store.dictionaries.get(version)
+        if cached is None or cached.content != dictionary.content:
             store.dictionaries[version] = dictionary
     return current

@@ -161,9 +161,9 @@ class Store(Reach):
         try:
             await self.once(namespace_calls.record(self.keys, limit), begun_s)
         except (StoreUnavailable, NotAllowed, ServerError, ConnectionLost) as failure:
-            known = facts(op="record", namespace=self.keys.namespace, error=type(failure).__name__)
+            log_fields = facts(op="record", namespace=self.keys.namespace, error=type(failure).__name__)
             text = "max_sessions could not be recorded (%s): a worker without this setting may enforce its own default"
-            log.warning(text, failure, extra=known)
+            log.warning(text, failure, extra=log_fields)
 
     async def aclose(self) -> None:
         """Close the connections, except a client that the caller provided. The store cannot be used afterwards.
@@ -318,8 +318,10 @@ class Store(Reach):
         assert corrupt.session_id is not None
         await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()), begun_s=begun_s)
         session = session_hash(corrupt.session_id)
-        known = facts(op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__)
-        log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=known)
+        log_fields = facts(
+            op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__
+        )
+        log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=log_fields)
 
     def _transmit(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         if call.sends is not None:

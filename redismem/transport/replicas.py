@@ -64,13 +64,13 @@ class Content(NamedTuple):
     def of(cls, commands: Sequence[Command], asking: bool = False) -> Content:
         """Encode one command as it is, several as a transaction. `asking` is for a node that is importing the slot."""
         if len(commands) == 1:
-            given = cls(resp.encode_independent(commands), 1, resp.check_replies)
+            encoded = cls(resp.encode_independent(commands), 1, resp.check_replies)
         else:
-            given = cls(resp.encode_transaction(commands), len(commands) + 2, resp.unpack_transaction)
+            encoded = cls(resp.encode_transaction(commands), len(commands) + 2, resp.unpack_transaction)
         if not asking:
-            return given
-        content, read = resp.encode_independent([("ASKING",)]) + given.content, given.read
-        return cls(content, given.reply_count + 1, lambda replies: read(replies[1:]))
+            return encoded
+        content, read = resp.encode_independent([("ASKING",)]) + encoded.content, encoded.read
+        return cls(content, encoded.reply_count + 1, lambda replies: read(replies[1:]))
 
 
 def add_replicas(outcome: resp.Outcome, replicas: Any) -> resp.Outcome:

@@ -124,7 +124,7 @@ def unpack_transaction(replies: list[Any]) -> Outcome:
         OutOfStep: The replies are not those of a transaction.
     """
     executed = replies[-1]
-    if type(executed) is list and replies[:-1] == _accepted(len(executed)):
+    if type(executed) is list and replies[:-1] == _queued_replies(len(executed)):
         return executed
     if not isinstance(executed, ServerError):
         raise OutOfStep("replies that do not belong to a transaction")
@@ -136,7 +136,7 @@ def unpack_transaction(replies: list[Any]) -> Outcome:
 
 
 @cache
-def _accepted(count: int) -> list[bytes]:
+def _queued_replies(count: int) -> list[bytes]:
     return [b"OK", *[b"QUEUED"] * count]
 
 

@@ -126,8 +126,8 @@ def _no_place(url: str) -> str:
 
 def _options(parts: SplitResult) -> dict[str, str]:
     """Return all options: after the `?`, and user, password and database before it. Raises InvalidSettings."""
-    given = {"username": parts.username, "password": parts.password}
-    options = {name: unquote(value) for name, value in given.items() if value}
+    login = {"username": parts.username, "password": parts.password}
+    options = {name: unquote(value) for name, value in login.items() if value}
     path = "" if parts.scheme == "unix" else unquote(parts.path).strip("/")
     if path:
         options["db"] = path

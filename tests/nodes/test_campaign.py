@@ -54,13 +54,13 @@ class OnCluster:
 
     async def move(self) -> set[int]:
         """Move busy slots to another node and back."""
-        hit = {slot(name) for name in random.sample(own_sessions(0), 2)}
-        for each in hit:
-            source = self._servers.owner(each)
+        slots = {slot(name) for name in random.sample(own_sessions(0), 2)}
+        for moving_slot in slots:
+            source = self._servers.owner(moving_slot)
             target = next(node for node in self._servers.primaries() if node is not source)
-            await asyncio.to_thread(self._servers.move, each, target)
-            await asyncio.to_thread(self._servers.move, each, source)
-        return hit
+            await asyncio.to_thread(self._servers.move, moving_slot, target)
+            await asyncio.to_thread(self._servers.move, moving_slot, source)
+        return slots
 
     async def flush(self) -> set[int]:
         for node in self._servers.nodes:
@@ -100,22 +100,22 @@ async def test_a_cluster_with_bad_days(tmp_path: Path) -> None:
 async def test_sentinels_with_bad_days(tmp_path: Path) -> None:
     servers = SentinelServers(tmp_path / "sentinel", down_after_ms=2_000)
 
-    async def gone(how: str) -> set[int]:
+    async def remove_primary(how: str) -> set[int]:
         node = servers.primary
         getattr(node, how)()
         await asyncio.to_thread(servers.until_failed_over, node)
         await asyncio.to_thread(servers.mend)
         return EVERYTHING
 
-    async def planned() -> set[int]:
+    async def fail_over() -> set[int]:
         await asyncio.to_thread(servers.fail_over)
         await asyncio.to_thread(servers.mend)
         return EVERYTHING
 
     kinds: dict[str, Callable[[], Awaitable[set[int]]]] = {
-        "kill -9 of the primary": lambda: gone("kill"),
-        "SIGSTOP of the primary": lambda: gone("stop_process"),
-        "planned failover": planned,
+        "kill -9 of the primary": lambda: remove_primary("kill"),
+        "SIGSTOP of the primary": lambda: remove_primary("stop_process"),
+        "planned failover": fail_over,
     }
     async with campaign_on(servers, tmp_path) as campaign:
         show("Sentinel", await campaign.run(kinds))

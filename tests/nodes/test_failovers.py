@@ -41,13 +41,13 @@ def well(servers: ClusterServers) -> Iterator[None]:
     servers.until_well()
 
 
-def parted(caller: Caller, servers: ClusterServers, count: int = 1) -> tuple[list[str], list[str], ClusterNode]:
+def split_sessions(caller: Caller, servers: ClusterServers, count: int = 1) -> tuple[list[str], list[str], ClusterNode]:
     """Return sessions of two nodes, sessions of a third, and that node, which does not hold the namespace's record."""
     names = on_each(caller, servers.topology().owners, count)
     record = servers.topology().owners[caller.slot_of_record()]
     place = next(place for place in names if place != record)
-    hit = names.pop(place)
-    return [name for each in names.values() for name in each], hit, servers.at(place)
+    affected = names.pop(place)
+    return [name for each in names.values() for name in each], affected, servers.at(place)
 
 
 async def pester(caller: Caller, names: list[str], count: int) -> None:
@@ -61,7 +61,7 @@ async def test_a_stalled_primary_delays_no_call_to_other_nodes(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     async with calling(kind, servers.url, namespace) as caller:
-        healthy, (name,), node = parted(caller, servers)
+        healthy, (name,), node = split_sessions(caller, servers)
         await caller.append_confirmed(name, "a")
         node.stop_process()
         waiting = [asyncio.ensure_future(caller.append(name, text, id=text)) for text in "bc"]
@@ -79,7 +79,7 @@ async def test_a_stalled_primary_delays_no_call_to_other_nodes(
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_planned_failover_is_followed(kind: str, servers: ClusterServers, namespace: str) -> None:
     async with calling(kind, servers.url, namespace) as caller:
-        _, (name,), node = parted(caller, servers)
+        _, (name,), node = split_sessions(caller, servers)
         await caller.append(name, "0")
         handing_over = asyncio.ensure_future(asyncio.to_thread(servers.hand_over, node))
         written = 1
@@ -98,7 +98,7 @@ async def test_calls_to_a_node_that_is_down_name_it_and_others_are_served(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     async with calling(kind, servers.url, namespace, HASTY) as caller:
-        healthy, (name, other), node = parted(caller, servers, 2)
+        healthy, (name, other), node = split_sessions(caller, servers, 2)
         await pester(caller, healthy, 4)
         node.stop_process()
         failed = await unavailable(caller.append(name, "a"))
@@ -130,7 +130,7 @@ async def test_with_the_fallback_only_sessions_of_the_missing_node_are_degraded(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     async with calling(kind, servers.url, namespace, HASTY, fallback=True) as caller:
-        healthy, (name,), node = parted(caller, servers)
+        healthy, (name,), node = split_sessions(caller, servers)
         await caller.append_confirmed(name, "a")
         await caller.turn(name, "b")
         await caller.append_confirmed(name, "c")
@@ -221,7 +221,7 @@ async def test_a_primary_that_is_killed_under_three_writers(servers: ClusterServ
         calling("blocking", servers.url, namespace) as third,
         calling("asyncio", servers.url, namespace) as healthy,
     ):
-        well, hit, node = parted(first, servers, 2)
+        well, hit, node = split_sessions(first, servers, 2)
         writers = Writers((first, second, third), well + hit)
         await pester(healthy, well, 4)
         tasks = writers.begin()
@@ -253,7 +253,7 @@ async def test_calls_that_any_node_can_take_go_to_one_that_answers(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     async with calling(kind, servers.url, namespace, HASTY) as caller:
-        healthy, _, _ = parted(caller, servers)
+        healthy, _, _ = split_sessions(caller, servers)
         await pester(caller, healthy, 2)
         first = servers.at(servers.topology().primaries[0])
         hit = on_each(caller, servers.topology().owners)[first.place][0]

@@ -39,11 +39,11 @@ def transport(kind: str, servers: ClusterServers) -> Cluster:
 def refusals(node: ClusterNode, word: str) -> int:
     """Return how often the node has replied with this error word."""
     lines = node.say("INFO", "errorstats").decode().splitlines()
-    found = [line.partition("=")[2] for line in lines if line.startswith(f"errorstat_{word}:")]
-    return int(found[0]) if found else 0
+    counts = [line.partition("=")[2] for line in lines if line.startswith(f"errorstat_{word}:")]
+    return int(counts[0]) if counts else 0
 
 
-def others(servers: ClusterServers, node: ClusterNode) -> list[ClusterNode]:
+def other_nodes(servers: ClusterServers, node: ClusterNode) -> list[ClusterNode]:
     return [other for other in servers.primaries() if other is not node]
 
 
@@ -58,7 +58,7 @@ async def test_calls_about_a_namespace_go_to_all_nodes(caller: Caller, cluster_s
 
 async def test_a_slot_that_has_moved_is_followed(caller: Caller, cluster_servers: ClusterServers) -> None:
     source = cluster_servers.owner(caller.slot("user-42"))
-    target = others(cluster_servers, source)[0]
+    target = other_nodes(cluster_servers, source)[0]
     await caller.append("user-42", "a")
     before = refusals(source, "MOVED")
     cluster_servers.move(caller.slot("user-42"), target)
@@ -80,7 +80,7 @@ async def test_calls_about_a_namespace_work_while_a_slot_has_moved(
     for name in names:
         await caller.append(name, "a")
     source = cluster_servers.owner(caller.slot(names[0]))
-    cluster_servers.move(caller.slot(names[0]), others(cluster_servers, source)[0])
+    cluster_servers.move(caller.slot(names[0]), other_nodes(cluster_servers, source)[0])
     try:
         assert await caller.count() == 8
         assert caller.sends("count") == [1]
@@ -97,7 +97,7 @@ async def test_a_transaction_follows_its_keys_to_the_importing_node(
     script = Script("pushing", source_text, hashlib.sha1(source_text, usedforsecurity=False).hexdigest().encode())
     slot = slot_of(key)
     source = cluster_servers.owner(slot)
-    target = others(cluster_servers, source)[0]
+    target = other_nodes(cluster_servers, source)[0]
     lanes = transport(kind, cluster_servers)
     try:
         assert await lanes.run([("RPUSH", key, "1"), ("RPUSH", other, "1")], 60) == [1, 1]
@@ -125,7 +125,7 @@ async def test_a_turn_in_the_middle_of_a_move_waits_for_its_end(
 ) -> None:
     slot = caller.slot("user-42")
     source = cluster_servers.owner(slot)
-    target = others(cluster_servers, source)[0]
+    target = other_nodes(cluster_servers, source)[0]
     await caller.turn("user-42", "0")
     before = refusals(source, "TRYAGAIN")
     cluster_servers.begin_move(slot, source, target)
@@ -155,7 +155,7 @@ async def test_writers_go_on_while_a_busy_slot_moves(cluster_servers: ClusterSer
     async with calling("asyncio", cluster_servers.url, namespace, PATIENT) as caller:
         slot = caller.slot("user-42")
         source = cluster_servers.owner(slot)
-        target = others(cluster_servers, source)[0]
+        target = other_nodes(cluster_servers, source)[0]
         acked: dict[int, list[str]] = {writer: [] for writer in range(3)}
         stopping = False
 

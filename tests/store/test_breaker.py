@@ -143,11 +143,11 @@ async def test_one_call_that_fails_while_others_are_answered_opens_nothing(
         failing = asyncio.ensure_future(unavailable(memory.session("slow").append(user(1))))
         await asyncio.sleep(0)
 
-        async def others() -> bool:
+        async def keep_calling() -> bool:
             await memory.session("a").append(user(1))
             return failing.done()
 
-        await until(others)
+        await until(keep_calling)
         assert (await failing).reason == "TimeoutError"
         assert memory.health().state == "closed"
 
@@ -162,17 +162,17 @@ async def test_workers_pause_while_it_is_open(faulty: Faulty, namespace: str) ->
         await scheduler.start()
         faulty.called.clear()
 
-        async def looked() -> bool:
+        async def has_probed() -> bool:
             return len(faulty.called) >= 6
 
-        await until(looked)
+        await until(has_probed)
         assert set(faulty.called) == {"PING"}
         faulty.is_away = False
 
-        async def drained() -> bool:
+        async def is_drained() -> bool:
             return "independent" in faulty.called
 
-        await until(drained)
+        await until(is_drained)
         await scheduler.stop()
 
 
@@ -188,10 +188,10 @@ async def test_each_change_of_state_is_reported_and_logged(
         await unavailable(memory.session("a").append(user(1)))
         faulty.is_away = False
         assert await memory.store.probe(at_once=True)
-    told = [event for event in events if event.op == "breaker"]
-    assert [event.outcome for event in told] == ["open", "half_open", "closed"]
-    assert all(event.session is None and event.namespace == namespace for event in told)
-    assert told[-1].duration_ms > 0
+    breaker_events = [event for event in events if event.op == "breaker"]
+    assert [event.outcome for event in breaker_events] == ["open", "half_open", "closed"]
+    assert all(event.session is None and event.namespace == namespace for event in breaker_events)
+    assert breaker_events[-1].duration_ms > 0
     records = [record for record in caplog.records if getattr(record, "op", "") == "breaker"]
     assert [(record.levelno, record.__dict__["outcome"]) for record in records] == [
         (logging.ERROR, "open"),

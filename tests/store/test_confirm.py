@@ -41,7 +41,7 @@ async def replicated(servers: Replicated) -> Replicated:
 
 
 @asynccontextmanager
-async def opened(make: str, url: str, namespace: str, settings: Settings) -> AsyncIterator[Memory]:
+async def open_memory(make: str, url: str, namespace: str, settings: Settings) -> AsyncIterator[Memory]:
     """A memory over each kind of transport; a blocking one in a thread of its own."""
     if make == "lane":
         async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
@@ -72,7 +72,7 @@ EVERY_WAY = pytest.mark.parametrize("make", ["lane", "redis-py", "blocking lane"
 
 @EVERY_WAY
 async def test_an_acknowledged_append_is_on_the_replicas(replicated: Replicated, namespace: str, make: str) -> None:
-    async with opened(make, replicated.url, namespace, PATIENT) as memory:
+    async with open_memory(make, replicated.url, namespace, PATIENT) as memory:
         session = memory.session("a")
         assert (await session.append(user(1))).replicas is None
         assert (await session.append(user(2), confirm=2)).replicas == 2
@@ -92,8 +92,8 @@ async def test_an_acknowledged_append_is_on_the_replicas(replicated: Replicated,
 @EVERY_WAY
 async def test_an_append_not_confirmed_in_time_raises(replicated: Replicated, namespace: str, make: str) -> None:
     async with (
-        opened(make, replicated.url, namespace, QUICK) as quick,
-        opened(make, replicated.url, namespace, PATIENT) as patient,
+        open_memory(make, replicated.url, namespace, QUICK) as quick,
+        open_memory(make, replicated.url, namespace, PATIENT) as patient,
     ):
         session = quick.session("a")
         with replicated.stopped(1):
@@ -145,10 +145,10 @@ async def test_other_calls_do_not_wait_for_replicas(replicated: Replicated, name
         with replicated.stopped(0, 1):
             waiting = [asyncio.create_task(memory.session("a").append(user(n), confirm=1)) for n in range(3)]
 
-            async def written() -> bool:
+            async def is_written() -> bool:
                 return await memory.session("a").exists()
 
-            await until(written)
+            await until(is_written)
             assert (await memory.session("b").append(user(1))).last_seq == 1
             assert not any(task.done() for task in waiting)
         assert [receipt.replicas in (1, 2) for receipt in await asyncio.gather(*waiting)] == [True] * 3
@@ -271,7 +271,7 @@ async def test_a_confirmed_append_survives_the_primary(tmp_path: Path, namespace
             keys = [memory.store.keys.session(f"s-{number}").messages for number in range(8)]
         kept = [max(servers.on_replica(replica, key) for replica in range(2)) for key in keys]
         for number, count in enumerate(kept):
-            known = sum(each.startswith(f"s-{number} ") for each in acknowledged)
-            assert known <= count <= known + 1
+            acknowledged_count = sum(each.startswith(f"s-{number} ") for each in acknowledged)
+            assert acknowledged_count <= count <= acknowledged_count + 1
     finally:
         servers.stop()

@@ -123,7 +123,7 @@ class Load:
         for _ in range(count):
             self._room.release()
 
-    async def acked(self, more: int) -> None:
+    async def wait_for_acks(self, more: int) -> None:
         self.allow(more + AHEAD_COUNT)
         await self.ledger.grow(more)
 
@@ -151,7 +151,7 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
             talking = asyncio.create_task(load.round(number))
             await asyncio.sleep(0)  # it begins with a budget of zero
             # Early, while several still write to one session, or later.
-            await load.acked(40 if number % 2 else 300)
+            await load.wait_for_acks(40 if number % 2 else 300)
             server.kill()  # at this moment many writers wait for a receipt
             if settings is HASTY:
                 failed_count = load.failed_count
@@ -162,7 +162,7 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
 
                 await until(given_up)
             await asyncio.to_thread(server.start)
-            await load.acked(300)
+            await load.wait_for_acks(300)
             load.stop()
             await talking
         assert (load.failed_count > 0) == (settings is HASTY)
@@ -177,7 +177,7 @@ async def test_a_cut_log_is_replayed_twice(server: RedisServer, write: str) -> N
         session = memory.session("a")
         count = 5 if write == "append to a full slot of ids" else 3
 
-        async def written() -> list[str]:
+        async def stored_texts() -> list[str]:
             if write == "prune":
                 await session.prune(2)
             else:
@@ -187,13 +187,13 @@ async def test_a_cut_log_is_replayed_twice(server: RedisServer, write: str) -> N
         for number in range(count):
             await session.append(user(str(number)), id=str(number))
         before = log_of(server).read_bytes()
-        expected = await written()
+        expected = await stored_texts()
         whole = log_of(server).read_bytes()
         commands = cuts(before, whole)
         assert len(commands) > 2, "MULTI, what is set, the messages, EXEC"
         for at in commands[:-1]:
             await crash(server, whole[: at + 6])
-            assert await written() == expected, "sent again, as its answer never came"
+            assert await stored_texts() == expected, "sent again, as its answer never came"
             await crash(server)
             assert await contents(session) == expected
             assert (await session.append(user("next"))).last_seq == count + (write != "prune") + 1
@@ -212,7 +212,7 @@ async def test_blocking_callers_survive_a_kill(server: RedisServer) -> None:
             ledger.ack(session_id, message["content"], receipt.last_seq)
             number += 1
 
-    async def acked(more: int) -> None:
+    async def wait_for_acks(more: int) -> None:
         room.release(more + AHEAD_COUNT)
         await ledger.grow(more)
 
@@ -222,18 +222,18 @@ async def test_blocking_callers_survive_a_kill(server: RedisServer) -> None:
                 group.create_task(asyncio.to_thread(write, memory, f"a-{number}"))
             try:
                 for _ in range(2):
-                    await acked(100)
+                    await wait_for_acks(100)
                     server.kill()  # not with `to_thread`: the writers may hold all its threads
                     server.start()
-                await acked(100)
+                await wait_for_acks(100)
             finally:
                 stop.set()
                 room.release(6)
     async with Memory.connect(server.url, settings=PATIENT) as memory_:
         for session_id in ledger.asked:
-            found = await memory_.session(session_id).messages()
-            assert len(found) == len(ledger.acked[session_id])
-            ledger.check(session_id, found)
+            messages = await memory_.session(session_id).messages()
+            assert len(messages) == len(ledger.acked[session_id])
+            ledger.check(session_id, messages)
 
 
 async def test_a_stalled_server_loses_nothing(server: RedisServer) -> None:

@@ -86,20 +86,20 @@ async def test_everysec_refuses_writes_and_serves_reads_until_there_is_room(disk
         make_room(disk)
         last = user("after")
 
-        async def taken() -> bool:
+        async def is_taken() -> bool:
             try:
                 return bool(await memory.session("s").append(last, id="after"))
             except StoreUnavailable:
                 return False
 
-        async def written() -> bool:
+        async def is_written() -> bool:
             """Wait for the sync: Redis acknowledges an append before a slow disk has it, and would lose it if
             killed."""
             async with redis.asyncio.Redis(port=server.port) as raw:
                 return bool((await raw.info("persistence"))["aof_buffer_length"] == 0)
 
-        await until(taken)
-        await until(written)
+        await until(is_taken)
+        await until(is_written)
         server.kill()
         await asyncio.to_thread(server.start)
         assert await is_whole(memory, [*acked, last["content"]])
@@ -114,11 +114,11 @@ async def test_always_ends_the_server_and_loses_nothing(disk: Path) -> None:
         await asyncio.to_thread(server.start)
         number = len(acked)
 
-        async def taken() -> bool:
+        async def is_taken() -> bool:
             try:
                 return bool(await memory.session("s").append(user(f"{number} {TEXT}"), id=str(number)))
             except StoreUnavailable:
                 return False  # until the memory notices that the server is back
 
-        await until(taken)
+        await until(is_taken)
         assert await is_whole(memory, [*acked, user(f"{number} {TEXT}")["content"]])

@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
     server.stop()
 
 
-async def moved(memory: Memory) -> View:
+async def move_pinned_message(memory: Memory) -> View:
     """The same session once its pinned message has left the window, with an original of it."""
     view = await viewed(memory)
     await memory.store.run(await commit(memory, view))
@@ -40,7 +40,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     calls = memory.store.session_calls("a")
     if write == "append pinned":
         return calls.append([SYSTEM, user("last")], {"id": "last"})
-    view = await (moved(memory) if write.endswith("what left the window") else viewed(memory))
+    view = await (move_pinned_message(memory) if write.endswith("what left the window") else viewed(memory))
     context = view.context
     if write == "commit":
         return await commit(memory, view)

@@ -29,16 +29,16 @@ class LossyFailover:
     def __init__(self, url: str, port: int, namespace: str) -> None:
         self._url, self._port, self._namespace = url, port, namespace
         self._stored: list[tuple[bytes, int, bytes]] = []
-        self.comes_next = False
+        self.is_next = False
         self.meanwhile: Callable[[redismem.blocking.Session], object] = lambda session: None
         """The work of another client after the failover, before the edit continues."""
 
     def __call__(self, event: Event) -> None:
-        if event.op == "read_window" and self.comes_next:
-            self.comes_next = False
-            self.comes()
+        if event.op == "read_window" and self.is_next:
+            self.is_next = False
+            self.fail_over()
 
-    def comes(self) -> None:
+    def fail_over(self) -> None:
         with redis.Redis(port=self._port) as client:
             client.delete(*self._keys(client))
             for key, expires_ms, dump in self._stored:
@@ -46,7 +46,7 @@ class LossyFailover:
         with redismem.blocking.Memory.connect(self._url, settings=SETTINGS, namespace=self._namespace) as memory:
             self.meanwhile(memory.session("a"))
 
-    def begins(self) -> None:
+    def begin(self) -> None:
         """Start to lose all writes."""
         with redis.Redis(port=self._port) as client:
             keys = self._keys(client)
@@ -61,7 +61,7 @@ def failover(redis_server: Any, namespace: str) -> LossyFailover:
     return LossyFailover(redis_server.url, redis_server.port, namespace)
 
 
-def connected(redis_server: Any, namespace: str, failover: LossyFailover) -> Memory:
+def connect(redis_server: Any, namespace: str, failover: LossyFailover) -> Memory:
     return Memory.connect(redis_server.url, settings=SETTINGS, namespace=namespace, on_event=failover)
 
 
@@ -82,14 +82,14 @@ async def test_later_appends_are_not_mistaken_for_the_read_messages(
     edit: Callable[[Session], Awaitable[object]],
     refilled: bool,
 ) -> None:
-    async with connected(redis_server, namespace, failover) as memory:
+    async with connect(redis_server, namespace, failover) as memory:
         session = memory.session("a")
         await session.append(said("1"), said("2"))
-        failover.begins()
+        failover.begin()
         await session.append(said("lost 3"), said("lost 4"))
         if refilled:
             failover.meanwhile = lambda others: others.append(*OTHERS)
-        failover.comes_next = True
+        failover.is_next = True
         lost_alone = edit is EDITS["replace"] and not refilled
         with pytest.raises(NotInWindow if lost_alone else Conflict):
             await edit(session)
@@ -102,13 +102,13 @@ async def test_later_appends_are_not_mistaken_for_the_read_messages(
 async def test_a_prune_drops_no_unread_pinned_message(
     redis_server: Any, namespace: str, failover: LossyFailover
 ) -> None:
-    async with connected(redis_server, namespace, failover) as memory:
+    async with connect(redis_server, namespace, failover) as memory:
         session = memory.session("a")
         await session.append(said("1"), said("2"))
-        failover.begins()
+        failover.begin()
         await session.append(said("lost 3"), said("lost 4"))
         failover.meanwhile = lambda others: others.append(*OTHERS, pin=True)
-        failover.comes_next = True
+        failover.is_next = True
         assert await session.prune(0) == 2
         context = await session.read()
         assert (context.messages, payloads(context.pinned)) == ([], OTHERS)
@@ -120,12 +120,12 @@ async def test_a_pinned_message_that_is_back_in_the_window_is_changed_there(
     redis_server: Any, namespace: str, failover: LossyFailover, what: str
 ) -> None:
     """The prune that moved it is lost, and its place in the window gets no other copy of it."""
-    async with connected(redis_server, namespace, failover) as memory:
+    async with connect(redis_server, namespace, failover) as memory:
         session = memory.session("a")
         await session.append(SYSTEM, said("2"), said("3"))
-        failover.begins()
+        failover.begin()
         assert await session.prune(1) == 1
-        failover.comes_next = True
+        failover.is_next = True
         changed = await (session.unpin(1) if what == "unpin" else session.replace(1, SYSTEM | {"content": "new"}))
         context = await session.read()
         assert (context.first_seq, context.total_messages) == (1, 3)
@@ -151,15 +151,15 @@ async def test_an_eviction_removes_only_messages_in_the_transcript(
         archived.append((payloads(context.messages), dict(context.state.params)))
         if len(archived) == 1:
             if lost:
-                failover.comes()
+                failover.fail_over()
             else:
                 await memory.session("a").merge({"plan": "b"})
             await choose()
 
-    async with connected(redis_server, namespace, failover) as memory:
+    async with connect(redis_server, namespace, failover) as memory:
         session, eviction = memory.session("a"), Eviction(memory.store, on_evict)
         await session.append(said("1"), said("2"))
-        failover.begins()
+        failover.begin()
         failover.meanwhile = lambda others: others.append(*OTHERS)
         await session.append(said("lost 3"), said("lost 4"))
         await choose()

@@ -98,10 +98,10 @@ async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> No
         )
         other = near.session("a")
 
-        async def merged() -> bool:
+        async def merge() -> bool:
             return await other.params() == {"step": "old"}
 
-        await until(merged)
+        await until(merge)
         await other.append(user(4), user(5), merge={"step": "new"})
         await other.append(user(6))
         context = await appending
@@ -121,10 +121,10 @@ async def test_a_repeated_clear_spares_later_appends(proxy: Proxy, near: Memory,
         clearing = asyncio.ensure_future(memory.session("a").clear(missing_ok=False))
         state = near.store.keys.session("a").state
 
-        async def cleared() -> bool:
+        async def is_cleared() -> bool:
             return not await raw.exists(state)
 
-        await until(cleared)
+        await until(is_cleared)
         receipt = await near.session("a").append(user("new"))
         assert await clearing is True
         assert proxy.broken_count == count
@@ -144,10 +144,10 @@ async def test_a_repeated_prune_returns_its_first_result_and_drops_no_more(
         proxy.break_next("freeze", count, to=load("prune").sha)
         pruning = asyncio.ensure_future(memory.session("a").prune(2))
 
-        async def pruned() -> bool:
+        async def is_pruned() -> bool:
             return (await near.session("a").info()).first_seq == 5
 
-        await until(pruned)
+        await until(is_pruned)
         await near.session("a").append(user(6))
         assert await pruning == 3
         assert proxy.broken_count == count
@@ -173,7 +173,7 @@ async def test_a_client_that_repeats_writes_still_leaves_one_copy(proxy: Proxy, 
 HOWS: list[How] = ["reset", "close", "half_close", "truncate", "freeze", "swallow", "delay", "split"]
 
 
-async def answers(memory: Memory) -> bool:
+async def is_answering(memory: Memory) -> bool:
     with contextlib.suppress(StoreUnavailable):
         return await memory.ping()
     return False
@@ -194,7 +194,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
                 expected.append(user(number)["content"])
                 if memory.health().is_away:  # else no call goes out that could be broken
                     proxy.heal()
-                    await until(partial(answers, memory))
+                    await until(partial(is_answering, memory))
                 proxy.break_next(how, random_.choice([1, 2, 3, 100]), delay_s=random_.choice([0.01, 0.2]))
                 try:
                     context = await session.append_and_read(user(number), id=str(number))

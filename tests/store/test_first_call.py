@@ -64,8 +64,8 @@ async def test_an_overdue_session_of_another_layout_is_logged_once(
         for _ in range(3):
             await worker.drain()
     assert worker.outcomes == {"unavailable": 6}
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 2, "once a session, not each tick"
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 2, "once a session, not each tick"
     await raw.hset(memory.store.keys.session("a").state, "counters", "v3 1 12 9 5 6")
     with caplog.at_level(logging.WARNING, "redismem"):
         await worker.drain()

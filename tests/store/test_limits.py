@@ -44,7 +44,7 @@ async def test_a_worker_with_the_default_timeout_keeps_sessions_with_a_longer_on
         for evicted in (1, 0):
             assert await clock.at(T0 + 2 * DAY_S * 1_000, eviction.enforce()) == evicted
         assert await pod.session("kept").exists()
-    told = [each for each in warnings(caplog) if "REDISMEM_IDLE_TIMEOUT_S" in each]
+    told = [warning for warning in warnings(caplog) if "REDISMEM_IDLE_TIMEOUT_S" in warning]
     assert len(told) == 1, "once a minute"
     assert told[0].startswith("1 sessions past the default timeout stay")
 
@@ -78,7 +78,11 @@ async def test_a_worker_without_a_limit_enforces_the_recorded_one(
         for _ in range(2):
             assert await eviction.enforce() == 0
         assert await memory.count() == 1_002
-    assert [each for each in warnings(caplog) if "a limit of 5000 sessions" in each and "REDISMEM_MAX_SESSIONS" in each]
+    assert [
+        warning
+        for warning in warnings(caplog)
+        if "a limit of 5000 sessions" in warning and "REDISMEM_MAX_SESSIONS" in warning
+    ]
 
 
 async def test_a_worker_enforces_its_own_explicit_limits(store: Store, namespace: str, clock: Clock) -> None:
@@ -151,8 +155,8 @@ async def test_a_process_that_may_not_record_its_limit_goes_on(
                 assert (await memory.session("a").append_and_read(said(2))).total_messages == 2
         finally:
             await admin.execute_command("ACL", "DELUSER", namespace)
-    (told,) = warnings(caplog)
-    assert told.startswith("max_sessions could not be recorded (NOPERM ")
+    (warning,) = warnings(caplog)
+    assert warning.startswith("max_sessions could not be recorded (NOPERM ")
 
 
 async def test_a_reply_that_is_lost_fails_no_call(proxy: Proxy, near: Memory) -> None:

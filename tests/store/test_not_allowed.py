@@ -80,17 +80,17 @@ def refusals(memory: blocking.Memory) -> list[NotAllowed]:
         lambda: confirmed(memory.session("confirmed")),
         *(lambda turn=turn: turn(session) for turn, _ in TURNS),
     ]
-    found = []
+    errors = []
     for each in everything:
         try:
             each()
         except NotAllowed as refused:
-            found.append(refused)
+            errors.append(refused)
         except RedismemError:
             # The next call shows what a refused call left half done.
-            if not found:
+            if not errors:
                 raise
-    return found
+    return errors
 
 
 def test_with_the_documented_acl_nothing_is_refused(open_memory: Open, admin: Any) -> None:
@@ -124,10 +124,10 @@ CASES += [
 def test_every_command_that_is_not_allowed_is_named(open_memory: Open, admin: Any, command: str) -> None:
     admin.execute_command("ACL", "SETUSER", "app", f"-{command}")
     memory = open_memory()
-    found = refusals(memory)
+    errors = refusals(memory)
     memory.close()
-    assert found or command in ELSEWHERE
-    for refused in found:
+    assert errors or command in ELSEWHERE
+    for refused in errors:
         assert command.upper() in str(refused)
         assert refused.command in (command, ""), "empty where a line of a script has two"
         assert "NOPERM" in str(refused)
@@ -225,14 +225,14 @@ def test_the_permissions_that_the_doctor_names_are_enough(
     assert "acl" not in json.loads(capsys.readouterr().out)
     admin.execute_command("ACL", "SETUSER", "app", f"-{command}")
     assert main(arguments) == 1
-    told = json.loads(capsys.readouterr().out)
-    failed = [each for each in told["findings"] if each["verdict"] == "fail"]
+    report = json.loads(capsys.readouterr().out)
+    failed = [each for each in report["findings"] if each["verdict"] == "fail"]
     assert any(command.upper() in each["seen"] for each in failed)
     if command != "ping":  # without it nothing else is checked
         assert command.upper() in next(each["seen"] for each in failed if each["name"] == "commands")
     assert not any("redismem doctor" in each["seen"] for each in failed), "this is the doctor"
     assert main([word for word in arguments if word != "--json"]) == 1
-    assert told["acl"] in capsys.readouterr().out.splitlines(), "on one line, to be copied"
+    assert report["acl"] in capsys.readouterr().out.splitlines(), "on one line, to be copied"
     assert list(admin.scan_iter(f"*{namespace}*")) == [], "it has written nothing"
-    admin.execute_command(*told["acl"].replace("USER app", "").replace(" USER ", " app ").split())
+    admin.execute_command(*report["acl"].replace("USER app", "").replace(" USER ", " app ").split())
     assert main(arguments) == 0

@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
     server.stop()
 
 
-async def evicted(memory: Memory) -> Call[Any]:
+async def prepare_eviction(memory: Memory) -> Call[Any]:
     """The last step of the eviction of a selected session."""
     calls, store = memory.store.queue_calls("a"), memory.store
     seen_ms = (await memory.session("a").info()).active_ms
@@ -42,21 +42,21 @@ async def evicted(memory: Memory) -> Call[Any]:
     return calls.evict(await viewed(memory))
 
 
-async def cleared(memory: Memory) -> Call[Any]:
+async def prepare_clear(memory: Memory) -> Call[Any]:
     calls = memory.store.session_calls("a")
     return calls.clear(await memory.store.run(calls.epoch()))
 
 
-async def restored(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
+async def prepare_restore(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
     """A session with originals is restored from quarantine: unchanged, or without an unreadable message."""
     store, calls = memory.store, memory.store.session_calls("a")
     if spoilt:
         await raw.lset(calls.keys.messages, 1, b"\xc1")
     await store.run(calls.quarantine(await store.run(calls.epoch()), now_ms()))
-    found = await quarantine.find(store, "a", None)
-    wanted = await quarantine.read(store, found)
-    assert bool(wanted.faults) is spoilt
-    return quarantine_calls.restore(calls.keys, found.put_ms, wanted, store.settings)
+    entry = await quarantine.find(store, "a", None)
+    restored_session = await quarantine.read(store, entry)
+    assert bool(restored_session.faults) is spoilt
+    return quarantine_calls.restore(calls.keys, entry.put_ms, restored_session, store.settings)
 
 
 async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:
@@ -64,10 +64,10 @@ async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:
     await memory.session("a").append({"role": "system", "content": "Be brief."}, *(user(str(at)) for at in range(9)))
     await memory.store.run(await commit(memory, await viewed(memory)))
     if name == "evict":
-        return await evicted(memory)
+        return await prepare_eviction(memory)
     if name == "clear":
-        return await cleared(memory)
-    return await restored(memory, raw, name != "restore")
+        return await prepare_clear(memory)
+    return await prepare_restore(memory, raw, name != "restore")
 
 
 async def goes_on(session: Session) -> None:

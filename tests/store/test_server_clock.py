@@ -65,6 +65,6 @@ async def test_a_clock_that_jumps_repeats_nothing_and_loses_no_session(server: S
             found = await session.messages(include_originals=True)
             assert [message.content for message in found] == [user(at)["content"] for at in range(12)]
             assert len(await contents(session)) in (6, 7, 12)
-            covered = [(each.first_seq, each.last_seq) for each in (await session.read()).summaries]
+            covered = [(summary.first_seq, summary.last_seq) for summary in (await session.read()).summaries]
             assert len(covered) == len(set(covered)) <= 1
         assert [violation async for violation in check(memory.store)] == []

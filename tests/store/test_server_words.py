@@ -197,10 +197,10 @@ async def test_a_call_succeeds_once_the_server_is_ready_again(
             proxy.forget()
             calls = [asyncio.create_task(write(session)) for write in WRITES]
 
-            async def all_refused() -> bool:
+            async def are_all_refused() -> bool:
                 return sum(f"-{word}".encode() in chunk for chunk in proxy.received) > 3
 
-            await until(all_refused)
+            await until(are_all_refused)
         await asyncio.gather(*calls)
         assert (await session.info()).total_messages == 3
         assert len(await contents(session)) == 3
@@ -217,9 +217,9 @@ async def test_a_server_that_loads_its_data(tmp_path: Path, namespace: str) -> N
         assert error.reason == "LOADING"
         waiting = asyncio.create_task(memory.session("a").append_and_read(user("first")))
 
-        async def refused() -> bool:
+        async def is_refused() -> bool:
             return sum(b"-LOADING" in chunk for chunk in proxy.received) > 2
 
-        await until(refused)
+        await until(is_refused)
         await go_on()
         assert [message.content for message in (await waiting).messages] == [user("first")["content"]]

@@ -43,11 +43,11 @@ async def slow_to_sync(server: RedisServer, delay_s: float) -> AsyncIterator[sub
     """Delay each fdatasync of the server."""
     tracer = trace(server, delay_s)
 
-    async def begun() -> bool:
+    async def has_begun() -> bool:
         return is_traced(server.pid) or tracer.poll() is not None
 
     try:
-        await until(begun)
+        await until(has_begun)
         if tracer.poll() is not None:
             pytest.skip("this machine lets nobody trace another process")
         yield tracer
@@ -70,9 +70,9 @@ async def fill(memory: Memory, first: int, count: int) -> list[Any]:
 
 
 async def is_prefix(memory: Memory, acked: list[Any], least: int) -> None:
-    found = await contents(memory.session("s"))
-    assert found == acked[: len(found)]
-    assert len(found) >= least
+    stored = await contents(memory.session("s"))
+    assert stored == acked[: len(stored)]
+    assert len(stored) >= least
     assert [violation async for violation in check(memory.store)] == []
 
 

@@ -100,8 +100,8 @@ async def test_no_commands_are_no_replies(transport: Transport) -> None:
 async def test_independent_commands_are_all_answered(transport: Transport, namespace: str) -> None:
     many = [("SET", f"{namespace.strip('{}')}-{at}", at) for at in range(100)]  # on all nodes
     await transport.run_independent(many, 60)
-    found = await transport.run_independent([("GET", command[1]) for command in many], 60)
-    assert found == [b"%d" % at for at in range(100)]
+    replies = await transport.run_independent([("GET", command[1]) for command in many], 60)
+    assert replies == [b"%d" % at for at in range(100)]
 
 
 async def test_a_refused_command_raises_or_stands_in_its_place(transport: Transport, namespace: str) -> None:

@@ -19,8 +19,8 @@ async def test_calls_that_fit_are_served_and_others_refused(redis_server: RedisS
     async with Memory.connect(redis_server.url, namespace=namespace, settings=PATIENT) as memory:
         handles = [memory.session(f"s-{number % 500}") for number in range(MOST + 3_000)]
         answers = await asyncio.gather(*(handle.exists() for handle in handles), return_exceptions=True)
-        found = Counter(type(answer) for answer in answers)
-        assert found == {bool: MOST, StoreUnavailable: 3_000}
+        counts = Counter(type(answer) for answer in answers)
+        assert counts == {bool: MOST, StoreUnavailable: 3_000}
         refused = next(answer for answer in answers if isinstance(answer, StoreUnavailable))
         assert refused.reason == "TooManyCalls"
         assert "calls of this process are already waiting for it" in refused.text
@@ -36,8 +36,8 @@ async def test_too_many_calls_are_no_outage(redis_server: RedisServer, namespace
         handles = [memory.session(f"s-{number % 500}") for number in range(MOST + 1_000)]
         message = {"role": "user", "content": "x"}
         answers = await asyncio.gather(*(handle.append(message) for handle in handles), return_exceptions=True)
-        found = Counter(type(answer) for answer in answers)
-        assert found == {Receipt: MOST, StoreUnavailable: 1_000}
+        counts = Counter(type(answer) for answer in answers)
+        assert counts == {Receipt: MOST, StoreUnavailable: 1_000}
         assert not any(answer.degraded for answer in answers if isinstance(answer, Receipt))
         health = memory.health()
         assert (health.state, health.backlog_message_count) == ("closed", 0)

@@ -27,8 +27,8 @@ ROOMY = Settings(deadline_s=60, reply_timeout_s=20)
 
 def connections(server: RedisServer, name: str) -> int:
     with redis.Redis(port=server.port) as raw:
-        found: Any = raw.client_list()
-        return sum(each["name"] == name for each in found)
+        clients: Any = raw.client_list()
+        return sum(each["name"] == name for each in clients)
 
 
 async def test_a_collected_memory_is_closed_with_a_warning(redis_server: RedisServer, namespace: str) -> None:
@@ -39,10 +39,10 @@ async def test_a_collected_memory_is_closed_with_a_warning(redis_server: RedisSe
     with pytest.warns(ResourceWarning, match="a memory was not closed"):
         gc.collect()
 
-    async def gone() -> bool:
+    async def is_gone() -> bool:
         return connections(redis_server, namespace) == 0
 
-    await until(gone)
+    await until(is_gone)
 
 
 async def test_a_handle_keeps_its_memory_open(redis_server: RedisServer, namespace: str) -> None:
@@ -70,10 +70,10 @@ def test_a_memory_closed_on_another_loop_closes_its_socket(redis_server: RedisSe
         assert connections(redis_server, namespace) == 1
         asyncio.run(memory.aclose())
 
-        async def gone() -> bool:
+        async def is_gone() -> bool:
             return connections(redis_server, namespace) == 0
 
-        asyncio.run(until(gone))
+        asyncio.run(until(is_gone))
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

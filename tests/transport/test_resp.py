@@ -57,19 +57,19 @@ async def test_replies_may_be_cut_at_every_byte() -> None:
     answer = b"".join(reply for _, reply, _ in CONVERSATION)
     expected = [outcome for _, _, outcome in CONVERSATION]
     for cut in range(len(answer) + 1):
-        found, connection = feed(loop, [answer[:cut], answer[cut:]])
-        assert found == expected, cut
+        outcomes, connection = feed(loop, [answer[:cut], answer[cut:]])
+        assert outcomes == expected, cut
         assert (len(connection.sent), connection.sent_bytes) == (0, 0)
-    found, _ = feed(loop, [answer[at : at + 1] for at in range(len(answer))])
-    assert found == expected
+    outcomes, _ = feed(loop, [answer[at : at + 1] for at in range(len(answer))])
+    assert outcomes == expected
 
 
 @pytest.mark.parametrize("piece_bytes", [*range(1, 48), 300])
 async def test_a_reader_may_be_fed_in_pieces_of_any_length(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
     monkeypatch.setattr(connection_module, "_FEED_BYTES", piece_bytes)
     answer = b"".join(reply for _, reply, _ in CONVERSATION)
-    found, connection = feed(asyncio.get_running_loop(), [answer])
-    assert found == [outcome for _, _, outcome in CONVERSATION]
+    outcomes, connection = feed(asyncio.get_running_loop(), [answer])
+    assert outcomes == [outcome for _, _, outcome in CONVERSATION]
     assert (len(connection.sent), connection.sent_bytes) == (0, 0)
 
 
@@ -95,11 +95,11 @@ async def test_an_incomplete_reply_reaches_no_call() -> None:
     answer = b"".join(reply for _, reply, _ in CONVERSATION)
     expected = [outcome for _, _, outcome in CONVERSATION]
     for cut in range(len(answer)):
-        found, connection = feed(loop, [answer[:cut]])
-        assert found == expected[: len(found)]
+        outcomes, connection = feed(loop, [answer[:cut]])
+        assert outcomes == expected[: len(outcomes)]
         unanswered = list(connection.sent)
         connection.connection_lost(None)
-        assert len(found) + len(unanswered) == len(expected)
+        assert len(outcomes) + len(unanswered) == len(expected)
         assert all(isinstance(call.future.exception(), ConnectionLost) for call in unanswered)
 
 

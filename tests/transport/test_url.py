@@ -160,15 +160,15 @@ def test_tls_checks_certificate_and_name_unless_told_otherwise() -> None:
 @pytest.mark.parametrize("user", ["", "app"])
 async def test_a_user_can_log_in(guarded: GuardedServer, connect: Connect, user: str, protocol: int) -> None:
     url = f"redis://{user}:{SECRET}@127.0.0.1:{guarded.port}/3?protocol={protocol}&client_name=shop"
-    known = await client_info(connect(url))
-    assert (known["user"], known["db"], known["name"]) == (user or "default", "3", "shop")
-    assert known["resp"] == str(protocol)
+    info = await client_info(connect(url))
+    assert (info["user"], info["db"], info["name"]) == (user or "default", "3", "shop")
+    assert info["resp"] == str(protocol)
 
 
 async def test_over_a_unix_socket(guarded: GuardedServer, connect: Connect) -> None:
-    known = await client_info(connect(f"unix://app:{SECRET}@{guarded.socket_path}?db=5"))
-    assert (known["user"], known["db"]) == ("app", "5")
-    assert known["laddr"].startswith(str(guarded.socket_path))
+    info = await client_info(connect(f"unix://app:{SECRET}@{guarded.socket_path}?db=5"))
+    assert (info["user"], info["db"]) == ("app", "5")
+    assert info["laddr"].startswith(str(guarded.socket_path))
 
 
 @pytest.mark.parametrize(

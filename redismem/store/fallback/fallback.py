@@ -66,8 +66,8 @@ class Fallback:
 
     def begin_without_redis(self) -> None:
         """Log that this process begins while Redis is down."""
-        known = facts(op="breaker", outcome="degraded", namespace=self._store.keys.namespace)
-        log.warning("Redis is down: this process starts without it, and serves what it receives", extra=known)
+        log_fields = facts(op="breaker", outcome="degraded", namespace=self._store.keys.namespace)
+        log.warning("Redis is down: this process starts without it, and serves what it receives", extra=log_fields)
 
     async def aclose(self) -> None:
         """Replay the backlog, within `deadline_s`, and log what is lost."""
@@ -265,10 +265,10 @@ def _log_lost(backlog: Backlog, namespace: str) -> None:
     """Log the entries that are lost, when the memory is closed or collected, or at the latest when the process
     exits."""
     if backlog.held:
-        known = facts(op="replay", outcome="lost", namespace=namespace)
-        known["message_count"], known["session_count"] = backlog.message_count, len(backlog.held)
+        log_fields = facts(op="replay", outcome="lost", namespace=namespace)
+        log_fields["message_count"], log_fields["session_count"] = backlog.message_count, len(backlog.held)
         text = "ended with %d messages of %d sessions that Redis has not taken: they are lost"
-        log.error(text, backlog.message_count, len(backlog.held), extra=known)
+        log.error(text, backlog.message_count, len(backlog.held), extra=log_fields)
 
 
 def _limit(first: Any) -> int:

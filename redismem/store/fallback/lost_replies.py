@@ -92,16 +92,16 @@ async def _load_messages(
         if page.count < _PAGE_COUNT or (oldest is not None and oldest.stored_ms < times.start):
             break
         start_seq = page.start_seq
-    found = list(chain.from_iterable(reversed(pages)))
-    return found[max(0, len(found) - (ids.forgotten_seq - first_seq + 1)) :]
+    newest = list(chain.from_iterable(reversed(pages)))
+    return newest[max(0, len(newest) - (ids.forgotten_seq - first_seq + 1)) :]
 
 
 def _decode_page(page: Page) -> list[_StoredMessage | None]:
-    found: list[_StoredMessage | None] = [None] * page.count
+    messages: list[_StoredMessage | None] = [None] * page.count
     for first_seq, elements in page.element_groups():
         at = first_seq - page.start_seq
-        found[at : at + len(elements)] = [_decode_stored(element) for element in elements]
-    return found
+        messages[at : at + len(elements)] = [_decode_stored(element) for element in elements]
+    return messages
 
 
 def _decode_stored(element: bytes) -> _StoredMessage | None:

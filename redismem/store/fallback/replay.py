@@ -64,9 +64,11 @@ class Replay:
             self._ongoing.start()
         except RuntimeError as refused:  # the system refuses another thread
             if not self._is_hindered:
-                known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error="RuntimeError")
+                log_fields = facts(
+                    op="replay", outcome="failed", namespace=self._store.keys.namespace, error="RuntimeError"
+                )
                 text = "the replay could not start, and the next call tries again: %s"
-                log.error(text, "RuntimeError", exc_info=unquoted(refused), extra=known)
+                log.error(text, "RuntimeError", exc_info=unquoted(refused), extra=log_fields)
             self._is_hindered = True
         else:
             self._is_hindered = False
@@ -104,9 +106,9 @@ class Replay:
         except Exception as failure:
             if not self._is_ending:  # a thread may still be probing when its transport is closed
                 kind = type(failure).__name__
-                known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error=kind)
+                log_fields = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error=kind)
                 text = "the replay failed, and resumes with the next append: %s"
-                log.error(text, kind, exc_info=unquoted(failure), extra=known)
+                log.error(text, kind, exc_info=unquoted(failure), extra=log_fields)
 
     def _is_done(self) -> bool:
         """True if nothing is left to do. The next outage starts the replay again."""
@@ -138,12 +140,12 @@ class Replay:
     def _log_progress(self, what: str, level: int, took_s: float = 0.0) -> None:
         self._progress_at_s = monotonic() + _PROGRESS_S
         backlog, namespace = self._backlog, self._store.keys.namespace
-        known = facts(op="replay", outcome=what, namespace=namespace, duration_ms=int(took_s * 1000))
-        known["message_count"] = backlog.message_count
-        known["session_count"] = len(backlog.held)
+        log_fields = facts(op="replay", outcome=what, namespace=namespace, duration_ms=int(took_s * 1000))
+        log_fields["message_count"] = backlog.message_count
+        log_fields["session_count"] = len(backlog.held)
         text = "%s: %d done in %.2f s, %d messages of %d sessions to go"
         left = (backlog.message_count, len(backlog.held))
-        log.log(level, text, what, self._replayed_count, took_s, *left, extra=known)
+        log.log(level, text, what, self._replayed_count, took_s, *left, extra=log_fields)
 
     async def _probe(self, away: Sequence[Breaker]) -> None:
         probe = partial(self._store.probe, at_once=self._is_hurried)
@@ -165,8 +167,8 @@ class Replay:
             # The node with the record may be down while other nodes, which hold sessions, are back.
             is_away = isinstance(refused, StoreUnavailable) and self._store.breakers
             if not is_away:
-                known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
-                log.error("the replay cannot begin, and is retried: %s: %s", kind, refused.text, extra=known)
+                log_fields = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
+                log.error("the replay cannot begin, and is retried: %s: %s", kind, refused.text, extra=log_fields)
             if not (is_away and self._store.is_agreed):
                 return
         await self._background.run_all([partial(self._replay_session, held) for held in self._reachable()])
@@ -224,11 +226,13 @@ class Replay:
         if held.refused == kind:
             return
         held.refused = kind
-        known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
-        known["session"] = session_hash(held.session_id)
-        known["message_count"] = sum(entry.count for entry in held.entries)
+        log_fields = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
+        log_fields["session"] = session_hash(held.session_id)
+        log_fields["message_count"] = sum(entry.count for entry in held.entries)
         text = "session %s: its replay is refused, and retried; %d messages wait: %s: %s"
-        log.error(text, known["session"], known["message_count"], kind, why, exc_info=exc_info, extra=known)
+        log.error(
+            text, log_fields["session"], log_fields["message_count"], kind, why, exc_info=exc_info, extra=log_fields
+        )
 
     async def _replay_entry(self, held: Held, entry: Entry) -> tuple[Sequence[int], int]:
         """Replay an entry, unless Redis made it before. Return its seqs and the session's last seq.
@@ -242,9 +246,9 @@ class Replay:
         # A client that the caller provided may retry by itself.
         may_be_there = entry.sent_s is not None or self._store.transport.repeats
         if entry.sent_s is not None and entry.append.elements:
-            found, last_seq = await find_lost_append(self._store, entry, held)
-            if found:
-                return found, last_seq
+            seqs, last_seq = await find_lost_append(self._store, entry, held)
+            if seqs:
+                return seqs, last_seq
         if entry.sent_s is None:
             entry.sent_s = monotonic()
         entry.known_seq = last_seq

@@ -276,12 +276,12 @@ class BlockingLane:
         """Return an idle connection, or a new one."""
         while self._idle:
             try:
-                taken = self._idle.pop()
+                connection = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            if taken.pid == os.getpid() and taken.place == self.place:
-                return taken
-            taken.close()  # in a forked process this closes only its own copy
+            if connection.pid == os.getpid() and connection.place == self.place:
+                return connection
+            connection.close()  # in a forked process this closes only its own copy
         return Socket(self._find_address(until), until)
 
     def _find_address(self, until: float) -> Address:

@@ -242,7 +242,7 @@ def _merge_script_replies(replies: Sequence[Any]) -> Any:
     refused = next((reply for reply in replies if isinstance(reply, ServerError)), None)
     if refused is not None:
         return refused
-    return [min(known) for known in zip(*replies, strict=True)] if isinstance(replies[0], list) else replies[0]
+    return [min(flags) for flags in zip(*replies, strict=True)] if isinstance(replies[0], list) else replies[0]
 
 
 async def _run_asking(

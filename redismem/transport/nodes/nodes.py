@@ -137,9 +137,9 @@ class Nodes:
 
     async def _is_all_healthy(self) -> bool:
         """Ping the troubled nodes, and clear those that answer. Return True if none is left."""
-        asked = sorted(self._troubled)
-        outcomes = await self._side.run_all([partial(self._ping, place) for place in asked])
-        for place, outcome in zip(asked, outcomes, strict=True):
+        places = sorted(self._troubled)
+        outcomes = await self._side.run_all([partial(self._ping, place) for place in places])
+        for place, outcome in zip(places, outcomes, strict=True):
             if not isinstance(outcome, ConnectionLost):
                 self._troubled.discard(place)
         return not self._troubled
@@ -151,11 +151,13 @@ class Nodes:
 
     async def _refresh(self, timeout_s: float) -> None:
         """Ask several nodes for the topology, and take the first reply. Raises ServerError, ConnectionLost."""
-        asked = [seed.place for seed in self._places.seeds]
-        if (known := self.topology) is not None:
-            well = [place for place in known.primaries if place not in self._troubled]
-            asked = [place for places in (well, known.replicas, asked) for place in _sample(places)]
-        works = [partial(self._ask_node, place, timeout_s) for place in set(asked)]
+        places_to_ask = [seed.place for seed in self._places.seeds]
+        if (topology_before := self.topology) is not None:
+            well = [place for place in topology_before.primaries if place not in self._troubled]
+            places_to_ask = [
+                place for places in (well, topology_before.replicas, places_to_ask) for place in _sample(places)
+            ]
+        works = [partial(self._ask_node, place, timeout_s) for place in set(places_to_ask)]
         topology = (await self._side.first_results(works))[0]
         self.topology = topology
         for place, lane in list(self._lanes.items()):

@@ -61,8 +61,8 @@ def parse_sentinel(url: str) -> Places:
     own = {name.removeprefix("sentinel_"): value for name, value in options if name in _SENTINELS_OWN}
     others = [(name, value) for name, value in options if name not in _SENTINELS_OWN]
     node = Address.from_url(f"{scheme}://{login}node/{db}{'?' if others else ''}{urlencode(others)}")
-    asked = Address.from_url(f"redis://node{'?' if own else ''}{urlencode(own)}")
-    seeds = tuple(_with_host(replace(asked, tls=node.tls), host, _SENTINEL_PORT) for host in hosts)
+    sentinel = Address.from_url(f"redis://node{'?' if own else ''}{urlencode(own)}")
+    seeds = tuple(_with_host(replace(sentinel, tls=node.tls), host, _SENTINEL_PORT) for host in hosts)
     # The greeting checks that the node is still the primary: the sentinels may not know of a failover yet.
     return Places(seeds, replace(node, greeting=(*node.greeting, ("ROLE",))), unquote(service))
 

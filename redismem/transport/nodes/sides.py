@@ -139,8 +139,8 @@ class LoopSide:
         except TimeoutError:
             raise ConnectionLost("TimeoutError", sent=False) from None
         except asyncio.CancelledError:
-            asked = asyncio.current_task()
-            if not task.cancelled() or (asked is not None and asked.cancelling()):
+            caller = asyncio.current_task()
+            if not task.cancelled() or (caller is not None and caller.cancelling()):
                 raise
             raise ConnectionLost("closed", sent=False) from None
 

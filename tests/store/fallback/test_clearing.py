@@ -91,7 +91,9 @@ class Pod:
 
 
 @asynccontextmanager
-async def refused(proxy: Proxy, near: Memory, server: RedisServer, settings: Settings = SETTINGS) -> AsyncIterator[Pod]:
+async def open_refused_pod(
+    proxy: Proxy, near: Memory, server: RedisServer, settings: Settings = SETTINGS
+) -> AsyncIterator[Pod]:
     name = near.store.keys.namespace
     async with redis.asyncio.Redis(port=server.port) as raw:
         await raw.execute_command("ACL", "SETUSER", name, "on", ">word", "~*", "+@all")
@@ -118,7 +120,7 @@ async def refused(proxy: Proxy, near: Memory, server: RedisServer, settings: Set
 
 @pytest.fixture
 async def pod(proxy: Proxy, near: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
-    async with refused(proxy, near, redis_server) as pod:
+    async with open_refused_pod(proxy, near, redis_server) as pod:
         yield pod
 
 
@@ -199,7 +201,7 @@ async def test_an_append_under_way_does_not_return_after_the_clear(
     proxy: Proxy, near: Memory, redis_server: RedisServer
 ) -> None:
     patient = SETTINGS.model_copy(update={"fallback_after_s": 3.0})
-    async with refused(proxy, near, redis_server, patient) as pod:
+    async with open_refused_pod(proxy, near, redis_server, patient) as pod:
         gate = pod.gate(APPEND)
         await pod.there.merge({"theirs": UNSET})
         await gate.reached.wait()

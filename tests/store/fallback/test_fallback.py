@@ -193,8 +193,8 @@ async def test_events_report_degraded_calls_and_the_replay(faulty: Faulty, names
         await memory.session("a").read()
         faulty.is_away = False
         await caught_up(memory)
-    told = [(event.op, event.outcome, event.message_count) for event in events if event.op in ("append", "read")]
-    assert told == [("append", "degraded", 2), ("read", "degraded", 0)]
+    outcomes = [(event.op, event.outcome, event.message_count) for event in events if event.op in ("append", "read")]
+    assert outcomes == [("append", "degraded", 2), ("read", "degraded", 0)]
     (replay,) = [event for event in events if event.op == "replay"]
     assert (replay.outcome, replay.message_count, replay.sent_count) == ("ok", 2, 1)
 

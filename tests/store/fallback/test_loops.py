@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 HASTY = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.3)
 
 
-def reached(is_so: Callable[[], bool]) -> None:
+def wait_until(is_so: Callable[[], bool]) -> None:
     until_s = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < until_s
@@ -51,13 +51,13 @@ def memory(server: RedisServer, namespace: str) -> Iterator[Memory]:
 
 
 def test_a_call_finds_a_redis_that_is_back(server: RedisServer, memory: Memory) -> None:
-    reached(lambda: is_taken(memory, "a", "before"))
+    wait_until(lambda: is_taken(memory, "a", "before"))
     server.kill()
     assert not is_taken(memory, "a", "away")
     with pytest.raises(StoreUnavailable):
         asyncio.run(memory.ping())
     server.start()
-    reached(lambda: is_taken(memory, "a", "back"))
+    wait_until(lambda: is_taken(memory, "a", "back"))
     assert memory.health().backlog_session_count == 0
     assert asyncio.run(contents(memory.session("a"))) == [user(text)["content"] for text in ("before", "away", "back")]
 
@@ -74,7 +74,7 @@ def test_a_call_that_needs_redis_finds_it_too(server: RedisServer, memory: Memor
             return asyncio.run(memory.ping()) is not None
         return False
 
-    reached(answers)
+    wait_until(answers)
 
 
 def test_calls_replay_the_backlog_of_other_sessions(server: RedisServer, memory: Memory) -> None:
@@ -82,7 +82,7 @@ def test_calls_replay_the_backlog_of_other_sessions(server: RedisServer, memory:
     for number in range(20):
         assert not is_taken(memory, f"away-{number}", "away")
     server.start()
-    reached(lambda: is_taken(memory, "b", "back") and not memory.health().backlog_session_count)
+    wait_until(lambda: is_taken(memory, "b", "back") and not memory.health().backlog_session_count)
     for number in range(20):
         assert asyncio.run(contents(memory.session(f"away-{number}"))) == [user("away")["content"]]
 

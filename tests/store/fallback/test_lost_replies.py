@@ -40,14 +40,14 @@ async def lose(memory: Memory, proxy: Proxy, how: How, *messages: object) -> Non
     assert (await memory.session("a").append(*messages)).degraded  # type: ignore[arg-type]
 
 
-async def others(near: Memory, count: int = OTHERS) -> list[str]:
-    said = [user(f"other {number}") for number in range(count)]
-    for message in said:
+async def write_others(near: Memory, count: int = OTHERS) -> list[str]:
+    messages = [user(f"other {number}") for number in range(count)]
+    for message in messages:
         await near.session("a").append(message)
-    return [message["content"] for message in said]
+    return [message["content"] for message in messages]
 
 
-async def later(near: Memory) -> None:
+async def wait_for_clock(near: Memory) -> None:
     """Wait until the server's clock has moved on."""
     begun_ms = await near.server_time_ms()
 
@@ -77,10 +77,10 @@ async def test_an_older_equal_message_is_another_append(
     if was_seen:  # this pod never sees the later messages
         await memory.session("a").read()
     await near.session("a").append(YES)
-    before = await others(near)
-    await later(near)
+    before = await write_others(near)
+    await wait_for_clock(near)
     await lose(memory, proxy, how, YES)
-    said = await others(near, others_count)
+    said = await write_others(near, others_count)
     await caught_up(memory, proxy)
     found = await contents(near.session("a"))
     rest = [SAID, *said] if how == "freeze" else [*said, SAID]
@@ -94,7 +94,7 @@ async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
     await near.session("a").append(YES)
-    await later(near)
+    await wait_for_clock(near)
     proxy.break_next("hole", float("inf"), to=SAID.encode())
     await proxy.accept_again()
 
@@ -102,7 +102,7 @@ async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
         return proxy.broken_count > 0
 
     await until(is_sent)
-    said = await others(near)
+    said = await write_others(near)
     await caught_up(memory, proxy)
     assert await contents(near.session("a")) == [SAID, *said, SAID]
 
@@ -114,7 +114,7 @@ async def test_an_append_that_was_never_sent_is_not_searched(
     await near.session("a").append(YES)
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
-    said = await others(near)
+    said = await write_others(near)
     await proxy.accept_again()
     await caught_up(memory, proxy)
     assert await contents(near.session("a")) == [SAID, *said, SAID]
@@ -132,7 +132,7 @@ async def test_equal_messages_of_others_have_other_times(proxy: Proxy, near: Mem
         await lose(memory, proxy, "hole", *[YES] * size)
         for _ in range(size):
             await near.session("a").append(YES)
-        said = await others(near)
+        said = await write_others(near)
         await caught_up(memory, proxy)
         assert await contents(near.session("a")) == [*[SAID] * size, *said, *[SAID] * size]
 
@@ -149,7 +149,7 @@ async def test_the_search_ends_in_a_session_of_any_length(
         if before[500:]:
             await near.store.run(near.store.session_calls("a").append(before[500:]))
         await lose(memory, proxy, "hole", YES)
-        said = await others(near, IDS_COUNT)
+        said = await write_others(near, IDS_COUNT)
         await caught_up(memory, proxy)
         assert await contents(near.session("a")) == [*(message["content"] for message in before), *said, SAID]
 
@@ -157,12 +157,12 @@ async def test_the_search_ends_in_a_session_of_any_length(
 async def test_an_append_on_two_pages_is_found(memory: Memory, near: Memory, proxy: Proxy) -> None:
     mine = [YES, user("no"), YES]
     await near.session("a").append(*mine)
-    await later(near)
+    await wait_for_clock(near)
     await lose(memory, proxy, "freeze", *mine)
     since = [user(number) for number in range(498)]
     await near.session("a").append(*since[:249])
     await near.session("a").append(*since[249:])
-    said = await others(near, IDS_COUNT)
+    said = await write_others(near, IDS_COUNT)
     await caught_up(memory, proxy)
     wanted = [message["content"] for message in (*mine, *mine, *since)]
     assert await contents(near.session("a")) == [*wanted, *said]
@@ -175,7 +175,7 @@ async def test_an_undecidable_append_is_repeated_rather_than_lost(
     """The keys were made persistent, so nothing tells the server's time."""
     await near.session("a").append(YES)
     await lose(memory, proxy, how, YES)
-    said = await others(near)
+    said = await write_others(near)
     keys = near.store.keys.session("a")
     async with redis.asyncio.Redis(port=redis_server.port) as raw:
         await raw.persist(keys.state)

@@ -35,13 +35,13 @@ async def test_an_append_under_way_is_made_once_despite_many_other_writes(
         await place.memory.session("a").read()
     await lose(place, fault, user(1), user(2), **options)
     await place.memory.session("a").append(user(3))
-    said = await place.others("a")
+    others = await place.others("a")
     await place.caught_up()
     mine = [user(n)["content"] for n in (1, 2)]
-    found = await contents(place.near.session("a"))
-    assert found == [
+    stored = await contents(place.near.session("a"))
+    assert stored == [
         user("first")["content"],
-        *([*mine, *said] if fault == "lost after" else [*said, *mine]),
+        *([*mine, *others] if fault == "lost after" else [*others, *mine]),
         user(3)["content"],
     ]
     assert await place.near.session("a").params() == options.get("merge", {})
@@ -56,10 +56,10 @@ async def test_equal_appends_under_way_are_each_made_once(place: Place) -> None:
         await asyncio.sleep(0)
     place.faulty.is_away = True
     await asyncio.gather(*appending)
-    said = await place.others("a")
+    others = await place.others("a")
     await place.caught_up()
-    found = await contents(place.near.session("a"))
-    assert Counter(found) == Counter([user("first")["content"], *said, *[user("yes")["content"]] * 3])
+    stored = await contents(place.near.session("a"))
+    assert Counter(stored) == Counter([user("first")["content"], *others, *[user("yes")["content"]] * 3])
 
 
 async def test_messages_written_meanwhile_come_before_the_replay(place: Place) -> None:
@@ -67,10 +67,10 @@ async def test_messages_written_meanwhile_come_before_the_replay(place: Place) -
     place.faulty.is_away = True
     for number in range(3):
         await place.memory.session("a").append(user(number))
-    said = await place.others("a", 2)
+    others = await place.others("a", 2)
     await place.caught_up()
     mine = [user(number)["content"] for number in range(3)]
-    assert await contents(place.near.session("a")) == [user("first")["content"], *said, *mine]
+    assert await contents(place.near.session("a")) == [user("first")["content"], *others, *mine]
     again = await place.memory.session("a").append_and_read(user("next"))
     assert (again.degraded, again.last_seq) == (False, 7)
 
@@ -114,22 +114,22 @@ async def test_a_session_whose_replay_is_refused_waits_and_is_logged(
         await place.near.session("a").merge({"theirs": 1})
         place.faulty.is_away = False
 
-        async def refused() -> bool:
+        async def is_refused() -> bool:
             health = place.memory.health()
             return (health.backlog_session_count, health.refused_session_count) == (1, 1)
 
-        await until(refused)
+        await until(is_refused)
         assert await contents(place.near.session("b")) == [user(2)["content"]]
         session = place.memory.session("a")
         assert (await session.append(user(3))).degraded, "it goes behind what is refused"
         for call, why in ((session.undo(), "the newest message"), (session.append(user(4), expect=1), "`expect`")):
-            with pytest.raises(StoreUnavailable, match=f"Redis answers, but .* not replayed yet; .*{why}") as told:
+            with pytest.raises(StoreUnavailable, match=f"Redis answers, but .* not replayed yet; .*{why}") as raised:
                 await call
-            assert told.value.reason == TooLarge.__name__
+            assert raised.value.reason == TooLarge.__name__
         assert (await session.messages())[-1].content == user(3)["content"]
         assert await contents(place.near.session("a")) == [user(0)["content"]], "the turn before it is not undone"
-        (said,) = [record for record in caplog.records if getattr(record, "outcome", "") == "refused"]
-        assert (said.levelno, said.__dict__["error"]) == (logging.ERROR, TooLarge.__name__)
+        (refusal,) = [record for record in caplog.records if getattr(record, "outcome", "") == "refused"]
+        assert (refusal.levelno, refusal.__dict__["error"]) == (logging.ERROR, TooLarge.__name__)
         await place.near.session("a").clear()
         await place.caught_up()
         assert await contents(place.near.session("a")) == [user(n)["content"] for n in (1, 3)]
@@ -143,10 +143,10 @@ async def test_a_clear_drops_the_backlog_of_the_session(namespace: str) -> None:
         await place.near.session("a").merge({"theirs": 1})
         place.faulty.is_away = False
 
-        async def refused() -> bool:
+        async def is_refused() -> bool:
             return place.memory.health().refused_session_count == 1
 
-        await until(refused)
+        await until(is_refused)
         assert await place.memory.session("a").clear()
         assert place.memory.health().backlog_session_count == 0
         assert not await place.near.session("a").exists()
@@ -205,20 +205,20 @@ class History:
             case "faults", faults:
                 self._place.faulty.faults.extend(faults)
             case "others", (name, count):
-                said = [user(f"other {self._said + at}") for at in range(count)]
+                messages = [user(f"other {self._said + at}") for at in range(count)]
                 self._said += count
-                for message in said:
+                for message in messages:
                     await self._place.near.session(name).append(message)
-                self.theirs[name] += [message["content"] for message in said]
+                self.theirs[name] += [message["content"] for message in messages]
 
     async def check(self) -> None:
         for name, texts in self.mine.items():
-            known = await self._place.near.session(name).exists()
-            found = await contents(self._place.near.session(name)) if known else []
-            assert max(Counter(found).values(), default=0) <= 1, "doubled"
-            assert set(texts) - set(found) <= self.unsure, "lost"
-            assert [text for text in found if text in set(texts)] == [text for text in texts if text in set(found)]
-            assert [text for text in found if text in set(self.theirs[name])] == self.theirs[name]
+            is_there = await self._place.near.session(name).exists()
+            stored = await contents(self._place.near.session(name)) if is_there else []
+            assert max(Counter(stored).values(), default=0) <= 1, "doubled"
+            assert set(texts) - set(stored) <= self.unsure, "lost"
+            assert [text for text in stored if text in set(texts)] == [text for text in texts if text in set(stored)]
+            assert [text for text in stored if text in set(self.theirs[name])] == self.theirs[name]
             if name in self.merged:
                 assert (await self._place.near.session(name).params())["n"] == self.merged[name]
 

@@ -31,10 +31,13 @@ async def test_a_summarised_append_is_not_repeated(
             assert await store.run(dictionaries.add(store.keys, made(1)))
         await place.memory.session("a").append_and_read(user("first"))
         await lose(place, fault, *MINE)
-        said = await place.others("a")
+        others = await place.others("a")
         assert await Worker(store, Echo()).drain() == 1
         assert (await there.read()).first_seq > 3
         await place.caught_up()
         mine = [message["content"] for message in MINE]
-        found = [message.content for message in await there.messages(include_originals=True)]
-        assert found == [user("first")["content"], *([*mine, *said] if fault == "lost after" else [*said, *mine])]
+        contents = [message.content for message in await there.messages(include_originals=True)]
+        assert contents == [
+            user("first")["content"],
+            *([*mine, *others] if fault == "lost after" else [*others, *mine]),
+        ]

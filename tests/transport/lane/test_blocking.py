@@ -173,7 +173,7 @@ def test_a_call_that_waits_too_long_for_a_connection_sends_nothing(redis_server:
     finish(other.aclose())
 
 
-def named(admin: Any, name: str) -> list[str]:
+def last_commands(admin: Any, name: str) -> list[str]:
     """Return the last commands of the connections with this name."""
     return [client["cmd"] for client in admin.client_list() if client["name"] == name]
 
@@ -186,7 +186,7 @@ def test_an_interrupted_call_leaves_no_reply_for_the_next(redis_server: RedisSer
 
     def interrupt_when_it_waits() -> None:
         with redis.Redis(port=redis_server.port) as admin:
-            asyncio.run(until(lambda: named(admin, namespace) == ["blpop"]))
+            asyncio.run(until(lambda: last_commands(admin, namespace) == ["blpop"]))
         os.kill(os.getpid(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
@@ -272,12 +272,12 @@ async def test_calls_that_outlive_their_lane_leave_no_socket_open(redis_server: 
 
     with redis.Redis(port=redis_server.port) as admin:
         waiting = [asyncio.create_task(asyncio.to_thread(wait)) for _ in range(3)]
-        await until(lambda: named(admin, namespace) == ["blpop"] * 3)
+        await until(lambda: last_commands(admin, namespace) == ["blpop"] * 3)
         await lane.aclose()
         admin.rpush(namespace, 1, 2, 3)
         answers = await asyncio.gather(*waiting)
         assert sorted(value for ((_, value),) in answers) == [b"1", b"2", b"3"], "they are answered all the same"
-        await until(lambda: not named(admin, namespace))
+        await until(lambda: not last_commands(admin, namespace))
 
 
 def test_the_memory_raises_that_the_store_is_down(namespace: str) -> None:

@@ -24,10 +24,10 @@ from redismem.transport.lane.lane import Lane
 @pytest.mark.parametrize("words", [b"+OK\r\n", b">2\r\n+a\r\n+b\r\n", b"*1\rx", b"?\r\n", b"-ERR who are you\r\n"])
 async def test_an_unexpected_reply_ends_the_connection(words: bytes) -> None:
     async with SilentServer() as server, lane_to(server.port) as lane:
-        asked = asyncio.ensure_future(lane.run([("ECHO", "a")], 60))
+        echo = asyncio.ensure_future(lane.run([("ECHO", "a")], 60))
         await until(lambda: server.received.endswith(b"a\r\n"))
         server.say(b"$1\r\na\r\n" + words)
-        assert await asked == [b"a"]
+        assert await echo == [b"a"]
         lost = asyncio.ensure_future(lane.run([("ECHO", "b")], 60))
         await until(lambda: server.received.endswith(b"b\r\n"))
         assert len(server.connections) == 2

@@ -15,29 +15,29 @@ from redismem.transport.nodes.seeds import parse_cluster, parse_sentinel
 
 @pytest.mark.parametrize("scheme", ["redis", "valkey"])
 def test_nodes_of_a_cluster(scheme: str) -> None:
-    found = parse_cluster(f"{scheme}+cluster://user:p%2Cw@a:1,b,[::1]:3,[fe80::1]/0?client_name=pod")
-    assert [seed.place for seed in found.seeds] == ["a:1", "b:6379", "[::1]:3", "[fe80::1]:6379"]
-    assert found.place == "a:1,b:6379,[::1]:3,[fe80::1]:6379"
-    assert found.at("c", 4).greeting == (("AUTH", "user", "p,w"), ("CLIENT", "SETNAME", "pod"))
-    assert found.at("c", 4).place == "c:4"
+    places = parse_cluster(f"{scheme}+cluster://user:p%2Cw@a:1,b,[::1]:3,[fe80::1]/0?client_name=pod")
+    assert [seed.place for seed in places.seeds] == ["a:1", "b:6379", "[::1]:3", "[fe80::1]:6379"]
+    assert places.place == "a:1,b:6379,[::1]:3,[fe80::1]:6379"
+    assert places.at("c", 4).greeting == (("AUTH", "user", "p,w"), ("CLIENT", "SETNAME", "pod"))
+    assert places.at("c", 4).place == "c:4"
 
 
 def test_a_sentinel_url_has_two_logins() -> None:
-    found = parse_sentinel(
+    places = parse_sentinel(
         "redis+sentinel://:node@a:1,b/chats/3?sentinel_password=s%3Ap&sentinel_username=u&client_name=pod"
     )
-    assert [seed.place for seed in found.seeds] == ["a:1", "b:26379"]
-    assert found.seeds[0].greeting == (("AUTH", "u", "s:p"),)
-    assert found.service == "chats"
-    wanted = (("AUTH", "node"), ("CLIENT", "SETNAME", "pod"), ("SELECT", 3), ("ROLE",))
-    assert found.at("c", 4).greeting == wanted
+    assert [seed.place for seed in places.seeds] == ["a:1", "b:26379"]
+    assert places.seeds[0].greeting == (("AUTH", "u", "s:p"),)
+    assert places.service == "chats"
+    greeting = (("AUTH", "node"), ("CLIENT", "SETNAME", "pod"), ("SELECT", 3), ("ROLE",))
+    assert places.at("c", 4).greeting == greeting
     assert parse_sentinel("redis+sentinel://a/chats").seeds[0].greeting == ()
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "valkeys"])
 def test_tls_applies_to_all_nodes(scheme: str) -> None:
-    for found in (parse_cluster(f"{scheme}+cluster://a,b"), parse_sentinel(f"{scheme}+sentinel://a,b/chats")):
-        for address in (*found.seeds, found.at("c", 1)):
+    for places in (parse_cluster(f"{scheme}+cluster://a,b"), parse_sentinel(f"{scheme}+sentinel://a,b/chats")):
+        for address in (*places.seeds, places.at("c", 1)):
             assert isinstance(address.tls, ssl.SSLContext)
             assert address.tls.verify_mode == ssl.CERT_REQUIRED
 

@@ -35,16 +35,16 @@ async def name() -> str:
     return threading.current_thread().name
 
 
-async def lost() -> str:
+async def lose() -> str:
     raise ConnectionLost("TimeoutError")
 
 
 async def test_without_a_new_thread_work_runs_in_the_callers(may_begin: threading.Event) -> None:
     side = ThreadSide(16)
-    first, failed, last = await side.run_all([name, lost, name])
+    first, failed, last = await side.run_all([name, lose, name])
     assert first == last == threading.current_thread().name
     assert isinstance(failed, ConnectionLost)
-    assert await side.first_results([lost, name]) == [threading.current_thread().name]
+    assert await side.first_results([lose, name]) == [threading.current_thread().name]
     may_begin.set()
     assert await side.run_all([name]) == ["redismem-node"]
 

@@ -39,8 +39,8 @@ def test_unassigned_slots_have_no_owner() -> None:
     topology = Topology.read(ANSWER, "10.0.0.1:7000")
     assert topology.primaries == ("10.0.0.1:7000", "10.0.0.2:7001")
     assert topology.replicas == ("10.0.0.3:7002",)
-    found = [topology.owners[slot] for slot in (0, 8_191, 8_192, 16_000, 16_001, SLOTS_COUNT - 1)]
-    assert found == ["10.0.0.1:7000"] * 2 + ["10.0.0.2:7001"] * 2 + [""] * 2
+    owners = [topology.owners[slot] for slot in (0, 8_191, 8_192, 16_000, 16_001, SLOTS_COUNT - 1)]
+    assert owners == ["10.0.0.1:7000"] * 2 + ["10.0.0.2:7001"] * 2 + [""] * 2
 
 
 @pytest.mark.parametrize("host", [b"", None])
@@ -129,7 +129,7 @@ def test_the_key_of_a_command(command: Any, key: Any) -> None:
 def test_a_cursor_over_all_nodes_meets_each_step_of_each_node(cursors: list[list[int]]) -> None:
     """`cursors` lists each node's cursors, before its final 0."""
     steps = [dict(zip([0, *row], [*row, 0], strict=True)) for row in cursors]
-    wanted = [(number, at) for number, row in enumerate(cursors) for at in dict.fromkeys([0, *row])]
+    expected = [(number, at) for number, row in enumerate(cursors) for at in dict.fromkeys([0, *row])]
     if any(len(set(row)) != len(row) for row in cursors):
         return
     met: list[tuple[int, int]] = []
@@ -140,4 +140,4 @@ def test_a_cursor_over_all_nodes_meets_each_step_of_each_node(cursors: list[list
         cursor = next_cursor(number, steps[number][at], len(cursors))
         if cursor == 0:
             break
-    assert met == wanted
+    assert met == expected

@@ -48,8 +48,8 @@ NEVER_IN_TIME: dict[str, Callable[[], Any]] = {
 def test_a_blocking_client_without_a_timeout_is_warned_of_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with NEVER_IN_TIME[name]() as client:
         redismem.blocking.Memory.connect(client=client).close()
-    (said,) = warnings(caplog)
-    assert (said.levelname, said.op) == ("WARNING", "connect")
+    (warning,) = warnings(caplog)
+    assert (warning.levelname, warning.op) == ("WARNING", "connect")
 
 
 def test_a_blocking_cluster_client_without_a_timeout_is_warned_of(
