@@ -1,4 +1,4 @@
--- The fields that the caller sets, and their values; or a refusal if the session would hold too many params.
+-- Collects the fields that the caller sets, with values. Refuses if the session would hold too many params.
 -- READS state first_set first_drop set_count params_limit
 -- SETS changes
 local changes = {}

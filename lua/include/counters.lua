@@ -1,4 +1,4 @@
--- The counters of a state, or a refusal, before anything is written.
+-- Parses the counters of a state. Refuses unreadable counters; include it before the first write.
 -- READS counters
 -- SETS window_first_seq total window_tokens active_ms expires_ms uncounted evicting
 --- @include parsed

@@ -1,4 +1,4 @@
--- Removes the session's vector set. What is in it stands beside the blocks as well, and counts there again.
+-- Removes the session's vector set. Its vectors are also stored beside the blocks, which are searched again.
 -- READS originals vectors
 -- SETS
 redis.call('DEL', vectors)

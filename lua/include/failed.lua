@@ -1,4 +1,4 @@
--- Notes why a summary failed; when the first failure since the last commit was, stays.
+-- Records why a summary failed; keeps the time of the first failure since the last commit.
 -- READS state now failure reason
 -- SETS since
 local since = string.match(failure or '', '^%d+') or string.format('%d', now) -- [since the first]

@@ -1,4 +1,4 @@
--- How long a session lives at least once it is chosen for eviction by a worker with an on_evict: a day to hand it over.
+-- Minimum life of a session after a worker with an on_evict queues its eviction: a day to hand the transcript over.
 -- READS
 -- SETS handover_ms
 local handover_ms = 86400000

@@ -1,8 +1,8 @@
--- Gives the first reply again when the append was made before: its token is in the ring of append ids, which
--- remember_append describes. What came after it is counted back from the last seq. It is a duplicate unless this very
--- call made it, and was sent again: then the three bytes behind its name are the same.
--- A time to live is written as it is, for in Redis 8 a WAIT on a connection that has written nothing waits for nothing. It
--- may be written when memory is short, too.
+-- Returns the first reply again if the append was made before: if the ring of append ids (see remember_append) holds its
+-- name. Its seqs are counted back from the last seq. It is a duplicate unless this very call, now resent, made it: then
+-- the three bytes after the name are equal, too.
+-- The time to live is rewritten unchanged: in Redis 8, WAIT on a connection that has written nothing does not wait. This
+-- write is allowed when memory is short.
 -- READS state token fresh ids total counters
 -- SETS b c d oldest ring name at
 local b, c, d = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d'))

@@ -1,4 +1,4 @@
--- Refuses a session that another release wrote in a layout of its own: nobody but that release knows what it holds.
+-- Refuses a session with another layout version: only the release that wrote it can read it.
 -- READS counters
 -- SETS version
 local version = string.match(counters, '^v(%d+)')

@@ -1,4 +1,4 @@
--- How many of the elements that stay in the window are pinned or gaps, as they stand in the counters.
+-- Computes how many elements that stay in the window are pinned or gaps, formatted as in the counters.
 -- READS uncounted uncounted_count
 -- SETS left_count uncounted
 local left_count = (tonumber(uncounted) or 0) - uncounted_count

@@ -1,4 +1,4 @@
--- Puts a session whose window is too long into the overdue queue; before all others, due since 0, once it is half full.
+-- Queues a session as overdue if its window is too long; with due time 0, ahead of all others, once it is half full.
 -- READS state overdue session now is_overdue window_count window_limit change
 -- SETS queued is_urgent
 local queued = is_overdue and redis.call('HGET', state, 'queued')

@@ -1,5 +1,5 @@
--- Keeps the pinned ones of the messages that leave the window, in one field of the state: one behind the other, from
--- their places in the list. `moved` has the field, then the places.
+-- Stores the pinned messages that leave the window in one field of the state, concatenated. `moved` holds the field, then
+-- the messages' places in the list.
 -- READS messages state moved
 -- SETS pinned
 local pinned = {}

@@ -1,4 +1,4 @@
--- The time in ms: the caller's, or the server's clock.
+-- Sets the time in ms: the caller's now_ms, or the server's clock if that is '-'.
 -- READS now_ms
 -- SETS time now
 local time = now_ms == '-' and redis.call('TIME')

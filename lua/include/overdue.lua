@@ -1,5 +1,5 @@
--- Whether a window is too long: it has more messages than the threshold; or more tokens than the limit, if there is
--- one, and more messages than those that stay as they are. `Settings.is_overdue` says the same.
+-- True if a window is too long: more messages than the threshold; or more tokens than the limit, if there is one, and
+-- more messages than recent_limit. Same rule as `Settings.is_overdue`.
 -- READS window_count window_tokens threshold token_limit recent_limit
 -- SETS is_overdue
 local is_overdue = window_count > tonumber(threshold)

@@ -1,6 +1,6 @@
--- The counters of a state, as text: nil, all of them, for what are none, or of another layout. `uncounted` is how many
--- of the window's elements are pinned or gaps, behind a plus; empty for none. `evicting` is why the session is on the
--- eviction queue, behind a space; empty when it is not there.
+-- Parses the counters of a state into strings; all are nil if the counters are unreadable or have another layout version.
+-- `uncounted` is '+' and the number of elements that are pinned or gaps; empty means 0. `evicting` is a space and the
+-- reason of the eviction; empty means that the session is not on the eviction queue.
 -- READS counters
 -- SETS window_first_seq total window_tokens active_ms expires_ms uncounted evicting
 local window_first_seq, total, window_tokens, active_ms, expires_ms, uncounted, evicting =

@@ -1,5 +1,5 @@
--- Notes what is pinned from now on, count and bytes; or a refusal if that is more than a session may hold. `pins` says what
--- comes to it (less than zero: goes), and the limits.
+-- Updates count and bytes of the pinned messages. Refuses if they exceed the session's limits. `pins` holds the changes
+-- (negative if unpinned) and the limits.
 -- READS state pins change
 -- SETS more_pins more_bytes pins_limit pins_bytes_limit pins_count pins_bytes
 local more_pins, more_bytes, pins_limit, pins_bytes_limit = string.match(pins, '(%S+),(%S+),(%d+),(%d+)')

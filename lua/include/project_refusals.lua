@@ -1,4 +1,4 @@
--- What a change was made for must still be so: versions, names and sizes of indexes. Tells whether it was made before.
+-- Refuses a change if versions, names or index sizes are not as expected. Returns 0 if it was made before.
 -- READS items names counts
 -- SETS size_count check_count write_count name_count add_count first_check first_write first_name first_add first_remove bodies reached is_known stale
 local size_count, check_count, write_count, name_count, add_count =

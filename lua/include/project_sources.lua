@@ -1,4 +1,4 @@
--- The items of the smallest group, one after the other, the greatest first, from behind the page before.
+-- Iterates over the items of the smallest group, greatest first, from the end of the previous page.
 -- READS sources smallest order after after_score after_id comes_before
 -- SETS above chunk
 local above = '(' .. after_score
@@ -24,7 +24,7 @@ else
   sources[1] = source
 end
 local chunk = math.max(8, math.floor(256 / math.max(#sources, 4)))
-local function filled(source)
+local function fill(source)
   if source.nth > #source.page and not source.is_done then
     local place = source.place
     source.page = redis.call('ZRANGE', KEYS[place], source.at, source.at + chunk - 1, 'REV', 'WITHSCORES')
@@ -32,10 +32,10 @@ local function filled(source)
   end
   return source.nth <= #source.page
 end
-local function following()
+local function next_item()
   local best, score, id = nil, nil, nil
   for _, source in ipairs(sources) do
-    if filled(source) then
+    if fill(source) then
       local its_id, its_score = source.page[source.nth], source.page[source.nth + 1]
       if not best or comes_before(tonumber(its_score), its_id, tonumber(score), id) then
         best, score, id = source, its_score, its_id
@@ -47,7 +47,7 @@ local function following()
 end
 local function is_exhausted()
   for _, source in ipairs(sources) do
-    if filled(source) then return false end
+    if fill(source) then return false end
   end
   return true
 end

@@ -1,7 +1,7 @@
--- Puts the append into the ring of append ids. Twelve bytes an append, oldest first: the name and three more bytes of its
--- token, then its message count, the top bit set if it created the session. The newest five stand in ids_a, behind the letter of the field they go
--- to when full, over the oldest five: so an append writes one field, and the last 16 are there. A value over 64 bytes
--- would make the hash several times as large.
+-- Adds the append to the ring of append ids. An id has twelve bytes: ten of the token, then the message count, with the top
+-- bit set if the append created the session. ids_a holds the newest five, oldest first, behind the letter of the field
+-- that they overwrite when ids_a is full: that field holds the oldest five. So an append writes one field, and the last
+-- 16 are always there. A value over 64 bytes would make the hash several times as large.
 -- READS ids token message_count fresh repeated created change
 -- SETS ids
 if #ids == 61 then

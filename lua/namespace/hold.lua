@@ -1,14 +1,14 @@
--- Shares the looks at the queues out among the pods: one of them does each work, as long as it says so in time.
+-- Distributes the polling of the queues among pods: one pod does each work for all, as long as it renews its hold.
 -- KEYS
 --   ticks
 -- ARGV
 --   now_ms
---   holder    who asks
---   hold_ms   how long it may be silent; 0: it gives up what it holds
---   keep_ms   the time to live of all holds; then each work, and a word that the one who asks says of it
+--   holder    the pod that calls
+--   hold_ms   length of a hold; 0 gives up the caller's holds
+--   keep_ms   time to live of all holds; then each work with the caller's word: crowded or quiet
 -- FIELDS
--- REPLY for each work until when it is held, what its holder says of it, and who that is
--- ERROR none of its own
+-- REPLY for each work: the end of the hold, the holder's word, the holder
+-- ERROR
 local ticks = unpack(KEYS)
 local now_ms, holder, hold_ms, keep_ms = unpack(ARGV, 1, 4)
 local works = {unpack(ARGV, 5)}
@@ -19,8 +19,7 @@ for at = 1, #works, 2 do
   local held = redis.call('HGET', ticks, works[at]) or ''
   local ends, by = string.match(held, '^(%d+) %a+ (.*)$')
   local left_ms = (tonumber(ends) or 0) - now
-  -- A hold that lasts longer than one of the caller's own would is of a pod that looks more seldom, or of a clock that
-  -- was set back: nobody waits for it.
+  -- The caller ignores a hold longer than its own would be: its pod polls less often, or the clock was set back.
   if by and by ~= holder and (hold_ms == 0 or (left_ms > 0 and left_ms <= hold_ms)) then
     reply[#reply + 1] = held
   else
@@ -31,7 +30,7 @@ for at = 1, #works, 2 do
   end
 end
 if #taken == 0 then return reply end
--- A removal first: once it has written, a script may go on when memory is short.
+-- Removal first: a script that has written may continue when memory is short.
 redis.call('HDEL', ticks, taken[1])
 redis.call('HSET', ticks, unpack(taken))
 redis.call('PEXPIRE', ticks, keep_ms)

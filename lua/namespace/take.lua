@@ -1,14 +1,14 @@
--- Takes one of what a name may do: so many a second in the long run, so many at once, all pods together.
+-- Takes one token of a rate limit that all pods share: a sustained rate, with bursts.
 -- KEYS
---   rate        when all that was taken has been earned, in microseconds, and the nonce of the last call that took
+--   rate        the time in microseconds at which all taken tokens are earned, and the nonce of the last take
 -- ARGV
---   interval_us microseconds in which one is earned
---   burst_count how many at once
---   nonce       of this call: sent again, it takes nothing more
+--   interval_us microseconds to earn one token
+--   burst_count tokens that may be taken at once
+--   nonce       of this call: resent, it takes nothing more
 -- FIELDS reads
 --   writes
--- REPLY ms to wait before one may be taken; 0 it was taken
--- ERROR none of its own
+-- REPLY milliseconds to wait before the next try; 0 means taken
+-- ERROR
 local rate = unpack(KEYS)
 local interval_us, burst_count, nonce = unpack(ARGV)
 interval_us = tonumber(interval_us)
@@ -17,7 +17,7 @@ local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local earned, last = string.match(redis.call('GET', rate) or '', '^(%d+) (%x+)$')
 if last == nonce then return 0 end
--- A clock that was set back must not stop anybody for longer than all of the room.
+-- If the clock was set back, a caller waits at most for one full burst.
 local earned_us = math.min(math.max(tonumber(earned) or 0, now_us), now_us + room_us) + interval_us
 local wait_us = earned_us - now_us - room_us
 if wait_us > 0 then return math.ceil(wait_us / 1000) end

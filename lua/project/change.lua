@@ -1,33 +1,33 @@
--- Carries out one change of a project: new versions of some items, their names, and their places in the indexes, or
--- nothing. Other items may be named that must not have changed either, and indexes that must be as large as they were.
--- It is known by its bytes when it is sent again.
--- A body is a version, a blank, and what Lua does not open. The first version of an item stands in its body alone, and
--- moves to its versions with the second. An empty body erases the item. An item may have several versions in a change.
--- Behind counts stand, for each of them, a size (place of the index, its size), a check (id, version), a write (id,
--- version, place of its versions, body, delta), a name (name, holder before, holder), an addition (place of the index,
--- score, member), a removal (place, member, place of the vocabulary or 0, word). A place is a number among KEYS.
+-- Makes one change of a project, all or nothing: new versions of items, their names, and their places in the indexes.
+-- The caller may require that other items have not changed, and that indexes have certain sizes.
+-- A resent change is recognised by its bytes.
+-- A body is a version, a blank, and text that Lua does not parse. The first version of an item is in its body alone, and
+-- moves to its versions with the second. An empty body erases the item. A change may add several versions of an item.
+-- After counts follow sizes (place of the index, its size), checks (id, version), writes (id, version, place of its
+-- versions, body, delta), names (name, holder before, holder), additions (place of the index, score, member) and
+-- removals (place, member, place of the vocabulary or 0, word). A place is an index into KEYS.
 -- KEYS
 --   items
 --   names
---   journal   of an import that is to be carried out first
---   changes   how many there were; then the keys that the arguments name by their place
+--   journal   a committed import that must be applied first
+--   changes   number of changes so far; then the keys that the arguments name by place
 -- ARGV
---   counts   of sizes, checks, writes, names and additions: one argument
+--   counts   of sizes, checks, writes, names and additions, in one argument
 -- FIELDS
--- REPLY 1 if it was made now, 0 if it was made before, -1 if an import is to be carried out first
+-- REPLY 1 made now, 0 made before, -1 an import must be applied first
 -- ERROR VERSION id version · NAME id
 local items, names, journal, changes = unpack(KEYS, 1, 4)
 local counts = ARGV[1]
 if redis.call('EXISTS', journal) == 1 then return -1 end -- [an import first]
 --- @include project_refusals
--- From here on only writes. Places are taken first and left last, all bodies change in one command between them: what
--- a crash cuts off leaves places too many, which readers see through, and never half of a change.
+-- Only writes follow. Index entries are added first and removed last, and all bodies change in one command in between. A
+-- crash may leave surplus index entries, which readers filter out, but never half of a change.
 redis.call('HSET', changes, 'count', (tonumber(redis.call('HGET', changes, 'count')) or 0) + 1) -- [counted]
 local run = {}
 for at = first_add, first_remove - 1, 3 do
   local place, score, member = unpack(ARGV, at, at + 2)
   run[#run + 1], run[#run + 2] = score, member -- [scores]
-  if ARGV[at + 3] ~= place or at + 3 == first_remove or #run == 1000 then -- those of one index in one command
+  if ARGV[at + 3] ~= place or at + 3 == first_remove or #run == 1000 then -- one command per index
     local index = KEYS[tonumber(place)]
     redis.call('ZADD', index, unpack(run)) -- [places taken]
     run = {}

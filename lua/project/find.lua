@@ -1,15 +1,15 @@
--- Finds the items that are in every one of some groups of indexes, a page of them, the greatest first. What it costs is
--- the size of the smallest group, or the page, whichever is less; not what is stored.
--- A group is indexes of which an item is in one; or a single index and the bounds of an item's score in it.
+-- Finds a page of the items that are in all given groups of indexes, greatest first. The cost grows with the smallest
+-- group or with the page, whichever is smaller; not with the stored data.
+-- A group is a list of indexes, of which an item must be in one; or a single index with bounds of the item's score.
 -- KEYS
 --   items
---   order   every item by its place in the order, which is its score in all groups without bounds; then the groups
+--   order   every item by its place in the order, also its score in groups without bounds; then the groups
 -- ARGV
---   request      limit examine_limit lookup_limit sort_limit: most to find, look at, look up in indexes, put in order
---   after_score  of the last item of the page before, or more than any score
---   after_id     - on the first page; then, for each group: how many indexes, least and greatest score, - - for none
+--   request      limit examine_limit lookup_limit sort_limit: most items to find, examine, look up in indexes, sort
+--   after_score  of the last item of the previous page, or greater than any score
+--   after_id     - for the first page; then for each group: number of indexes, least and greatest score, - - without bounds
 -- FIELDS
--- REPLY score and id where to go on, '' '' at the end; then id and body of each item
+-- REPLY score and id to continue from, '' '' at the end; then id and body of each item
 -- ERROR
 local items, order = unpack(KEYS, 1, 2)
 local request, after_score, after_id = unpack(ARGV, 1, 3)
@@ -49,7 +49,7 @@ local sources = {}
 local found, examined, last_score, last_id = {}, 0, '', ''
 while #found < tonumber(limit) and examined < tonumber(examine_limit) and lookups < tonumber(lookup_limit) do
   lookups = lookups + #sources / 8
-  local score, id = following()
+  local score, id = next_item()
   if not id then break end
   if id ~= last_id and comes_before(after, after_id, tonumber(score), id) then -- [behind the page before]
     examined = examined + 1

@@ -1,14 +1,14 @@
--- Makes a staged import the journal of its project, if nothing has changed since the import was thought out. From then
--- on it counts: whoever comes next carries out its pieces first. It is known by its nonce when it is sent again.
+-- Commits a staged import: makes it the journal of its project, if the project has not changed since it was read. Any
+-- process then applies the pieces before anything else. A resent commit is recognised by its nonce.
 -- KEYS
---   staged    piece -> the writes that it consists of
---   journal   the same, of an import that counts, and is not carried out yet
---   changes   how many there were, and the nonce of the last import
+--   staged    piece -> its writes
+--   journal   pieces of a committed import that are not applied yet
+--   changes   number of changes so far, and the nonce of the last import
 -- ARGV
---   seen      how many changes there were when the project was read; empty for none
---   nonce     the import's
+--   seen      number of changes when the project was read; empty means 0
+--   nonce     of the import
 -- FIELDS
--- REPLY 1 if it counts now, 0 if it counted before, -1 if another one is to be carried out first
+-- REPLY 1 committed now, 0 committed before, -1 another import must be applied first
 -- ERROR VERSION id version
 local staged, journal, changes = unpack(KEYS)
 local seen, nonce = unpack(ARGV)

@@ -1,12 +1,12 @@
--- Carries out one piece of an import, unless somebody has. Its writes set and take away and do not add: half of them,
--- which a crash may leave, and then all of them come to the same. Nobody reads the project meanwhile.
--- A write is the word of a command, the place of its key among KEYS, how many arguments it has, and these.
+-- Applies one piece of an import, once. Its writes only set and remove, so a piece cut off by a crash can be applied
+-- again from its start. Reads of the project are refused meanwhile.
+-- A write is a command, the place of its key in KEYS, the number of its arguments, and the arguments.
 -- KEYS
---   journal   piece -> the writes that it consists of; then the keys that the writes name by their place
+--   journal   piece -> its writes; then the keys that the writes name by place
 -- ARGV
---   piece     then the writes, one after the other
+--   piece     its number; then its writes
 -- FIELDS
--- REPLY 1 if it was carried out now, 0 if it was before
+-- REPLY 1 applied now, 0 applied before
 -- ERROR
 local journal = unpack(KEYS, 1, 1)
 local piece = unpack(ARGV, 1, 1)

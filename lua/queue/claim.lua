@@ -1,4 +1,4 @@
--- Takes a session off the overdue queue, or over from a worker whose lease ran out, and fences every earlier worker.
+-- Leases a session that is overdue, or whose lease has expired, to a worker, and fences every earlier worker.
 -- KEYS
 --   messages
 --   state
@@ -13,13 +13,13 @@
 --   lease_ms
 --   threshold        a window of more messages is overdue
 --   token_limit      so is one of more tokens; - for no such limit
---   recent_limit     messages that stay as they are, however many tokens they have
---   summaries_limit  so many summaries need no folding
+--   recent_limit     messages that are never summarised, however many tokens they have
+--   summaries_limit  more summaries than this must be folded
 --   max_attempts
 -- FIELDS reads counters queued attempts summaries_count failure deaths
 --   writes queued fence attempts failure deaths
--- REPLY outcome (job, none, notdue, leased, gone, noop, dead), fence, attempts, the time in ms; of a job, since when
---   it was due
+-- REPLY outcome (job, none, notdue, leased, gone, noop, dead), fence, attempts, the time in ms; for a job also the time
+--   since which it was due
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, overdue, leased, dead, fences = unpack(KEYS)
 local session, now_ms, nonce, lease_ms, threshold, token_limit, recent_limit,
@@ -57,7 +57,7 @@ if attempts >= tonumber(max_attempts) then -- [attempts left]
   --- @include failed
   return {'dead', '', attempts, now}
 end
--- The removal first: once it has written, a script may go on when memory is short.
+-- Removal first: a script that has written may continue when memory is short.
 redis.call('ZREM', overdue, session) -- [off the queue]
 local fence = redis.call('INCR', fences) .. '-' .. nonce -- [fence]
 redis.call('ZADD', leased, now + lease_ms, session) -- [lease]

@@ -1,4 +1,4 @@
--- Swaps a summary in for exactly the messages it covers, and for the summaries it folds, and ends the lease.
+-- Replaces exactly the covered messages, and the folded summaries, by a summary, and ends the lease.
 -- KEYS
 --   messages
 --   state
@@ -11,20 +11,20 @@
 --   now_ms           - for the server's clock
 --   fence
 --   epoch
---   first_seq        of the window, as it was claimed
---   edited           as it was claimed; - for none
---   count            elements that leave, from the head of the window
---   uncounted_count  of these are pinned or gaps
---   tokens           of the others: the messages covered
+--   first_seq        of the window, as claimed
+--   edited           as claimed; - for none
+--   count            elements that leave the head of the window
+--   uncounted_count  how many of them are pinned or gaps
+--   tokens           of the others, the covered messages
 --   threshold        a window of more messages is overdue again
 --   token_limit      so is one of more tokens; - for no such limit
---   recent_limit     messages that stay as they are, however many tokens they have
---   summaries_limit  more summaries than this are to be folded
---   summary_field    - the messages go without one
+--   recent_limit     messages that are never summarised, however many tokens they have
+--   summaries_limit  more summaries than this must be folded
+--   summary_field    - drops the messages without a summary
 --   summary
---   sketch           how often each word is said, with these messages; - leaves it as it is
---   moved_count      so many follow: the field for pinned ones that leave, their places
---   kept_count       then so many: fields and values of the originals, 0 keeps none; then the summary fields replaced
+--   sketch           with these messages added; - leaves it unchanged
+--   moved_count      length of the next part: the field for pinned messages that leave, then their places
+--   kept_count       length of the next part: fields and values of the originals, 0 keeps none; then the folded fields
 -- FIELDS reads epoch committed fence counters summaries_count with_originals edited summary:
 --   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals sketch pinned: summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
@@ -40,7 +40,7 @@ local seen_epoch, committed, seen_fence, counters, summaries_count, with_origina
 if seen_epoch ~= epoch then return 'gone' end -- [epoch]
 if committed == fence then return 'already' end -- [made before]
 if seen_fence ~= fence then return 'fenced' end -- [fence]
--- The originals are asked as well: a key of a foreign type is refused before anything is written.
+-- HLEN makes the server refuse originals of a foreign type before the first write.
 local window_count = redis.call('LLEN', messages), redis.call('HLEN', originals)
 counters = counters or ''
 --- @include counters
@@ -51,16 +51,16 @@ for _, field in ipairs(folded) do
   if redis.call('HEXISTS', state, field) == 0 then return 'stale' end
 end
 --- @include now
--- A removal first: once it has written, a script may go on when memory is short, and this one makes room.
+-- Removal first: a script that has written may continue when memory is short. This one frees memory.
 redis.call('ZREM', leased, session) -- [end of the lease]
 --- @include move_pinned
--- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.
+-- Drops originals of an earlier epoch, and originals that would be followed by a gap.
 if count > 0 and (not with_originals or kept_count == 0) then -- [old originals]
   redis.call('DEL', originals, vectors)
   redis.call('HDEL', state, 'with_originals')
 end
 for at = first_kept, first_kept + kept_count - 1, 500 do
-  -- A block that grows is set whole: what is in it twice in between, as when a crash has cut this, is given once.
+  -- A growing block is set as a whole. If a crash cuts the script here, readers skip the messages that are in it twice.
   redis.call('HSET', originals, unpack(ARGV, at, math.min(at + 500, first_kept + kept_count) - 1)) -- [originals]
 end
 if kept_count > 0 then
@@ -86,6 +86,6 @@ redis.call('HSET', state, 'counters', counters, 'committed', fence, -- [committe
 redis.call('HDEL', state, 'fence', 'attempts', again and 'fence' or 'queued') -- [end of the claim]
 redis.call('HDEL', state, 'failure', 'deaths', 'dropped_seq') -- [well again]
 if again then redis.call('ZADD', overdue, now, session) end -- [overdue again]
--- Last, as in append.lua: done twice, it would lose messages.
+-- Last, as in append.lua: a second run would lose messages.
 if count > 0 then redis.call('LTRIM', messages, count, -1) end -- [messages go]
 return 'ok'

@@ -1,4 +1,4 @@
--- Puts sessions on the eviction queue that were not touched since somebody looked; a message takes one off again.
+-- Queues sessions for eviction that were not touched since they were polled; an append or touch removes them again.
 -- KEYS
 --   active
 --   overdue
@@ -7,11 +7,11 @@
 --   evictions  then messages, state, originals and vectors of each session
 -- ARGV
 --   now_ms     - for the server's clock
---   reason     idle or limit, for whoever looks
---   kept       1: they live for a day more, as somebody is to have their transcripts first; then each and its activity
+--   reason     idle or limit
+--   kept       1 extends their lives by a day, for on_evict; then each session and its activity as polled
 -- FIELDS reads counters
 --   writes counters
--- REPLY how many were put on the queue, how many had expired
+-- REPLY number of queued sessions, number of expired ones
 -- ERROR
 local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
 local now_ms, reason, kept = unpack(ARGV, 1, 3)
@@ -26,9 +26,9 @@ for at = 4, #ARGV, 2 do
   if kind == 'hash' then
     local counters = redis.call('HGET', state, 'counters') or ''
     --- @include parsed
-    -- If a reason stands behind them already, it is on the queue.
+    -- A session whose counters hold a reason is on the queue already.
     if active_ms == seen_ms and evicting == '' then -- [not touched since]
-      -- A removal first: once it has written, a script may go on when memory is short, and an eviction makes room.
+      -- Removal first: a script that has written may continue when memory is short. An eviction frees memory.
       redis.call('ZREM', evictions, session)
       redis.call('ZADD', evictions, now, session)
       if lives_until_ms > tonumber(expires_ms) then -- [handed over first]
@@ -41,11 +41,11 @@ for at = 4, #ARGV, 2 do
       chosen = chosen + 1
     end
   elseif kind == 'none' then -- [expired]
-    -- Not who was evicted or cleared since somebody looked.
+    -- Sessions evicted or cleared since the poll are no longer in active, and do not count.
     if redis.call('ZSCORE', active, session) then expired = expired + 1 end -- [by itself]
     --- @include unindex
   else
-    -- Whoever takes it in hand finds that this is no state, and puts it into quarantine.
+    -- A foreign type: the worker that claims the eviction puts the session into quarantine.
     redis.call('ZADD', evictions, now, session)
   end
 end

@@ -1,4 +1,4 @@
--- Gives a claimed session back after a failed attempt: it is due again later, or dead after too many.
+-- Releases a claimed session after a failed attempt: it is due again later, or dead after too many attempts.
 -- KEYS
 --   state
 --   overdue
@@ -8,10 +8,10 @@
 --   session
 --   now_ms        - for the server's clock
 --   fence
---   backoff_ms    below 0: it has been due before
---   counts        0: this attempt does not count
---   max_attempts  0: it is dead whatever the attempts
---   reason        of the failure, without any text; - notes none
+--   backoff_ms    negative returns it to its place in the queue
+--   counts        0 does not count this attempt
+--   max_attempts  0 lists it as dead whatever its attempts
+--   reason        of the failure, without any text; - records none
 -- FIELDS reads fence attempts failure deaths
 --   writes queued attempts fence failure deaths
 -- REPLY outcome: ok, dead, fenced

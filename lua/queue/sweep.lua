@@ -1,5 +1,5 @@
--- Mends what expiry, or a store that drops keys by itself, has torn between some sessions and the indexes of the shard,
--- and gives those that are dead another try, each time after twice as long.
+-- Repairs the indexes of a shard for some sessions, after expired or evicted keys, and retries dead sessions, each time
+-- after twice the wait.
 -- KEYS
 --   active
 --   overdue
@@ -8,29 +8,29 @@
 --   evictions  then the state of each session
 -- ARGV
 --   now_ms        - for the server's clock
---   max_attempts  a dead session that is tried again has one left
---   first_ms      how long one waits for that the first time
---   longest_ms    no wait is longer; then each session
+--   max_attempts  a retried dead session has one attempt left
+--   first_ms      first wait before the retry of a dead session
+--   longest_ms    longest wait; then each session
 -- FIELDS reads counters queued deaths
 --   writes counters queued fence attempts
--- REPLY sessions whose entries were removed, sessions put right
+-- REPLY number of sessions removed from the indexes, number of sessions repaired or retried
 -- ERROR
 local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
 local now_ms, max_attempts, first_ms, longest_ms = unpack(ARGV, 1, 4)
 local states, sessions = {unpack(KEYS, 6)}, {unpack(ARGV, 5)}
 --- @include now
 local queues = {overdue = overdue, leased = leased, dead = dead}
-local function mend(session, state, queued, active_ms, without_reason)
-  local is_mended = false
+local function repair(session, state, queued, active_ms, without_reason)
+  local is_repaired = false
   for name, queue in pairs(queues) do
-    if name ~= queued and redis.call('ZREM', queue, session) == 1 then is_mended = true end -- [in one queue]
+    if name ~= queued and redis.call('ZREM', queue, session) == 1 then is_repaired = true end -- [in one queue]
   end
   local named = queues[queued]
   if named and not redis.call('ZSCORE', named, session) then
     redis.call('ZADD', overdue, now, session) -- [found again]
     redis.call('HSET', state, 'queued', 'overdue')
     redis.call('HDEL', state, 'fence', 'attempts') -- [end of the claim]
-    is_mended = true
+    is_repaired = true
   elseif queued == 'dead' then
     local deaths = math.max(1, tonumber(redis.call('HGET', state, 'deaths') or 1) or 1)
     local wait_ms = math.min(tonumber(longest_ms), first_ms * 2 ^ (deaths - 1)) -- [ever more rarely]
@@ -38,24 +38,24 @@ local function mend(session, state, queued, active_ms, without_reason)
       redis.call('ZREM', dead, session) -- [not dead any more]
       redis.call('ZADD', overdue, now, session)
       redis.call('HSET', state, 'queued', 'overdue', 'attempts', max_attempts - 1) -- [one try]
-      is_mended = true
+      is_repaired = true
     end
   end
   if not redis.call('ZSCORE', active, session) then
     redis.call('ZADD', active, active_ms, session) -- [listed]
-    is_mended = true
+    is_repaired = true
   end
   if without_reason and not redis.call('ZSCORE', evictions, session) then
     redis.call('HSET', state, 'counters', without_reason) -- [reason]
-    is_mended = true
+    is_repaired = true
   end
-  return is_mended and 1 or 0
+  return is_repaired and 1 or 0
 end
-local removed, mended = 0, 0
+local removed, repaired = 0, 0
 for number, state in ipairs(states) do
   local session, kind = sessions[number], redis.call('TYPE', state).ok
-  -- A key of another type, or counters that are none, must not keep the others from being looked after: who reads that
-  -- session puts it into quarantine. One of another layout is looked after by the release that wrote it.
+  -- Skips a key of a foreign type and unreadable counters, so that the other sessions are still swept: the next read of
+  -- that session puts it into quarantine. Sessions with another layout version are left to their release.
   if kind == 'hash' or kind == 'none' then
     local counters, queued = unpack(redis.call('HMGET', state, 'counters', 'queued'))
     if not counters then
@@ -64,8 +64,8 @@ for number, state in ipairs(states) do
     else
       --- @include parsed
       local without_reason = evicting ~= '' and string.gsub(counters, ' %a+$', '')
-      if window_first_seq then mended = mended + mend(session, state, queued, active_ms, without_reason) end
+      if window_first_seq then repaired = repaired + repair(session, state, queued, active_ms, without_reason) end
     end
   end
 end
-return {removed, mended}
+return {removed, repaired}

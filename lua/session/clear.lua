@@ -1,4 +1,4 @@
--- Removes a session whole, if it is still in the epoch that the caller saw: a repeated call spares a newer session.
+-- Removes a whole session, if its epoch is the one the caller saw: a repeated call spares a newer session.
 -- KEYS
 --   messages
 --   state
@@ -13,7 +13,7 @@
 --   session
 --   epoch    - if the caller saw none
 -- FIELDS reads epoch
--- REPLY 1 removed, 0 not there any more
+-- REPLY 1 removed, 0 already gone
 -- ERROR
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
 local session, epoch = unpack(ARGV)

@@ -1,5 +1,5 @@
--- Reads the newest messages before a seq: of the window, or of the originals and the window as one list. The originals
--- come as the blocks that hold them, so the first and the last may hold more.
+-- Reads the newest messages before a seq, from the window, or from originals and window as one list. Originals are
+-- returned as whole blocks, so the first and the last may hold more messages.
 -- KEYS
 --   messages
 --   state
@@ -10,8 +10,8 @@
 --   with_originals  1 or 0
 --   block_count     messages of a full block
 -- FIELDS reads counters epoch with_originals
--- REPLY epoch, start_seq, where the originals end, the number of the first block, how many blocks; then these, false for
---   one that is not there; then the messages of the window; nothing at all if there is no session
+-- REPLY epoch, start_seq, end of the originals, number of the first block, count of blocks; then the blocks, false for a
+--   missing one; then the messages of the window; empty if there is no session
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals = unpack(KEYS)
 local before_seq, limit, with_originals, block_count = unpack(ARGV)
@@ -26,7 +26,7 @@ local stop = math.min(tonumber(before_seq) or math.huge, total + 1)
 local start = math.max(oldest, stop - limit)
 local first_block = math.floor((start - 1) / block_count)
 local reply = {epoch, start, math.min(stop, first_seq), first_block, 0}
--- One by one: what is not there is false; with HMGET and unpack it would end the list.
+-- One HGET per block: a missing block is false here, but would end the list of unpack(HMGET).
 local last_block = start < first_seq and math.floor((math.min(stop, first_seq) - 2) / block_count) or -1
 for block = first_block, last_block do
   reply[#reply + 1] = redis.call('HGET', originals, block)

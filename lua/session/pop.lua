@@ -1,6 +1,5 @@
--- Takes the newest messages back, if the window is still as the caller saw it. The place of each stays, as a gap without
--- a text, and the pop has a place of its own behind them: so no seq is given twice, and whoever expects the last seq of
--- before is refused.
+-- Removes the newest messages, if the window is still as the caller saw it. Each message becomes a gap, and the pop adds
+-- another gap at the end: so no seq is used twice, and an append that expects the earlier last seq is refused.
 -- KEYS
 --   messages
 --   state
@@ -12,18 +11,18 @@
 --   session
 --   now_ms        - for the server's clock
 --   kept_ms
---   window_limit  elements that the window may have, gaps too
---   token         as of an append; it is remembered among them
+--   window_limit  maximum of elements in the window, gaps included
+--   token         as for an append; remembered among the appends
 --   epoch
 --   last_seq      as the caller saw it
 --   edited        as the caller saw it; - for none
 --   newest        the element of last_seq, as the caller read it
---   nonce         what edited is from then on
+--   nonce         the new value of edited
 --   tokens        of the messages
 --   gap           an element without its stamp; then the seqs of the messages, oldest first
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited
 --   writes counters ids_a ids_b ids_c ids_d repeated edited
--- REPLY 1 popped, 0 the window has changed; if it was made before, what known_append answers
+-- REPLY 1 popped, 0 the window has changed; if made before, the reply of known_append
 -- ERROR FULL window_count · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, evictions = unpack(KEYS)
 local session, now_ms, kept_ms, window_limit, token, epoch, last_seq, edited, newest, nonce,
@@ -41,14 +40,14 @@ if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
 if tonumber(popped[1]) < tonumber(window_first_seq) then return 0 end -- [still in the window]
 local window_count = redis.call('LLEN', messages)
 if window_count ~= total - window_first_seq + 1 then return redis.error_reply('CORRUPT window') end
--- After a failover that lost appends, others may have taken their seqs: all else is as the caller saw it.
+-- After a failover that lost appends, others may have taken their seqs; only the element differs then.
 if redis.call('LINDEX', messages, last_seq - window_first_seq) ~= newest then return 0 end -- [as it was read]
 if window_count >= tonumber(window_limit) then return redis.error_reply('FULL ' .. window_count) end
 --- @include now
 local noted = {}
 local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
--- A removal first: once it has written, a script may go on when memory is short. The messages last, as in append.lua:
--- what a crash cuts may be carried out twice, and each gap is set at its place.
+-- Removal first: a script that has written may continue when memory is short. The messages last, as in append.lua: after
+-- a crash the first writes may run twice, and each gap is set at its place.
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include stamp
 --- @include remember_append

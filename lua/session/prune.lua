@@ -1,5 +1,5 @@
--- Drops the oldest messages of the window, but for pinned ones, and all originals before them, if the window is still
--- as the caller saw it.
+-- Drops the oldest messages of the window except pinned ones, and all originals, if the window is still as the caller saw
+-- it.
 -- KEYS
 --   messages
 --   state
@@ -10,10 +10,10 @@
 --   first_seq   of the window, as the caller saw it
 --   edited      as the caller saw it; - for none
 --   count       elements to drop
---   newest      the last of these, as the caller read it
---   uncounted_count  of these are pinned or gaps
+--   newest      the last of these elements, as the caller read it
+--   uncounted_count  how many of them are pinned or gaps
 --   tokens      of the others
---   nonce       of this prune: sent again, it is known; then the field for pinned ones that leave, and their places
+--   nonce       identifies this prune when resent; then the field for pinned messages that leave, and their places
 -- FIELDS reads epoch counters pruned edited
 --   writes counters pruned pinned:
 -- REPLY 1 dropped, 0 the window has changed
@@ -29,11 +29,11 @@ counters = counters or ''
 --- @include counters
 if window_first_seq ~= first_seq then return 0 end -- [the window]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
--- After a failover that lost appends, others may have taken their seqs: all else is as the caller saw it.
+-- After a failover that lost appends, others may have taken their seqs; only the element differs then.
 if redis.call('LINDEX', messages, count - 1) ~= newest then return 0 end -- [as it was read]
 local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
--- A removal first: once it has written, a script may go on when memory is short. The messages last: all else does no
--- harm twice, as when a crash has cut the server's log within these writes.
+-- Removal first: a script that has written may continue when memory is short. The messages last: if a crash cuts the log
+-- within these writes, all others may safely run twice.
 redis.call('DEL', originals, vectors) -- [originals]
 --- @include move_pinned
 --- @include left_uncounted

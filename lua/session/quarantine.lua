@@ -1,6 +1,6 @@
--- Renames the keys of a session that cannot be read, so that it starts afresh and somebody can look at what it was.
--- Looks for itself whether a key has a foreign type, or the state no epoch or no counters; else it believes the caller
--- about the epoch it saw. What another release wrote in its own layout is none of this: it is left alone.
+-- Renames the keys of an unreadable session: the session starts afresh, and an operator can inspect the old keys.
+-- Checks for foreign types, and a missing epoch or counters; otherwise relies on the caller, if the epoch is the one that
+-- the caller saw. Sessions with another layout version are left alone.
 -- KEYS
 --   messages
 --   state
@@ -16,10 +16,10 @@
 --   evictions
 -- ARGV
 --   session
---   epoch       that the caller could not decode, - if it saw none
---   idle_timeout_ms  the time to live of what had none
+--   epoch       of the session that the caller could not decode, - if it saw none
+--   idle_timeout_ms  time to live of keys without one
 -- FIELDS reads epoch counters
--- REPLY the number of keys put there, 0 if another caller did it already
+-- REPLY number of renamed keys, 0 if another caller renamed them already
 -- ERROR LAYOUT version
 local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions = unpack(KEYS)
@@ -44,6 +44,6 @@ for key, kept in pairs({[messages] = quarantine_messages, [state] = quarantine_s
   end
 end
 --- @include unindex
--- What it holds stands beside the originals as well.
+-- Its vectors are also stored beside the originals.
 redis.call('DEL', vectors)
 return moved

@@ -1,19 +1,19 @@
--- Puts a block of the originals that cannot be read into quarantine, alone, if it is still the one that was read.
+-- Moves an unreadable block of originals into quarantine, if it has not changed since it was read.
 -- KEYS
 --   originals
 --   vectors
 --   quarantine_originals
 -- ARGV
---   block            its number
---   found            the block as it was read
---   idle_timeout_ms  the time to live there
+--   block            number of the block
+--   seen             the block as read
+--   idle_timeout_ms  time to live in quarantine
 -- FIELDS
--- REPLY 1 it is in quarantine, 0 it is another one, or none
+-- REPLY 1 moved, 0 the block has changed, or is gone
 -- ERROR
 local originals, vectors, quarantine_originals = unpack(KEYS)
-local block, found, idle_timeout_ms = unpack(ARGV)
-if redis.call('HGET', originals, block) ~= found then return 0 end -- [as it was read]
-redis.call('HSET', quarantine_originals, block, found) -- [quarantined]
+local block, seen, idle_timeout_ms = unpack(ARGV)
+if redis.call('HGET', originals, block) ~= seen then return 0 end -- [as it was read]
+redis.call('HSET', quarantine_originals, block, seen) -- [quarantined]
 redis.call('PEXPIRE', quarantine_originals, idle_timeout_ms)
 --- @include drop_vectors
 redis.call('HDEL', originals, block, 's' .. block, 'v' .. block) -- [gone from here]

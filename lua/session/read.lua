@@ -1,12 +1,12 @@
--- Reads the state and messages of the window: when memory has run out, the server refuses the transaction of a read.
+-- Reads state and window. Works when memory has run out, unlike a transaction, which the server then refuses.
 -- KEYS
 --   messages
 --   state
 -- ARGV
---   first  place of the first message, from the end if negative
+--   first  place of the first message, counted from the end if negative
 --   last
 -- FIELDS reads all
--- REPLY state, field and value in turns; messages
+-- REPLY state, as alternating fields and values; messages
 -- ERROR
 local messages, state = unpack(KEYS)
 local first, last = unpack(ARGV)

@@ -1,5 +1,5 @@
--- Puts another message in the place of one of the window, or of a pinned one, if it is still the one that was read. Pins
--- and unpins likewise, as that is a mark in the element.
+-- Replaces a message of the window, or a pinned message, if it has not changed since it was read. Also pins and unpins,
+-- because the pin is a mark in the element.
 -- KEYS
 --   messages
 --   state
@@ -11,25 +11,25 @@
 -- ARGV
 --   session
 --   now_ms        - for the server's clock
---   limits        as of an append
---   token         as of an append; it is remembered among them
+--   limits        as for an append
+--   token         as for an append; remembered among the appends
 --   epoch
 --   seq
---   nonce         what edited is from then on
---   old           the whole element as it was read; of one that has left the window, the value of its field
---   new           likewise
---   more_tokens   that are counted in the window, less than zero: fewer
---   more_uncounted  elements that are pinned, likewise: -1, 0 or 1
---   pins          as of an append; - if nothing changes
---   pinned_field  where it stands, if it has left the window; else -
---   new_field     where it is to stand then; - if nothing is to stand there
---   block         the number of the block of the originals that it stands in; - if it stands in none
---   old_block     as it was read
---   new_block     with the new one in it
---   new_signature  of that
+--   nonce         the new value of edited
+--   old           the element as read; if it has left the window, the value of its field
+--   new           the new element or value
+--   more_tokens   change of the counted tokens in the window, negative for fewer
+--   more_uncounted  change of the uncounted elements: -1, 0 or 1
+--   pins          as for an append; - for no change
+--   pinned_field  the field that holds it, if it has left the window; else -
+--   new_field     the field that holds it afterwards; - for none
+--   block         number of the block of originals that holds it; - for none
+--   old_block     the block as read
+--   new_block     the block with the new message
+--   new_signature  of new_block
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued pins pinned:
 --   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins pinned:
--- REPLY 1 replaced, 0 it is another one, or none; if it was made before, what known_append answers
+-- REPLY 1 replaced, 0 the message has changed, or is gone; if made before, the reply of known_append
 -- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
@@ -44,7 +44,7 @@ counters, ids = counters or '', ids or 'b'
 local created, fresh, message_count = false, '0', 0
 --- @include known_append
 local place, found = seq - window_first_seq, nil
--- It may be back there: a failover can lose the commit that moved it. What is to be written then is another form of it.
+-- A failover can lose the commit that moved it, so it may be back in the window; the new value then has the wrong form.
 if (place < 0) ~= (pinned_field ~= '-') then return 0 end -- [where it was read]
 if place >= 0 then found = redis.call('LINDEX', messages, place) else found = redis.call('HGET', state, pinned_field) end
 if found ~= old then return 0 end -- [as it was read]
@@ -54,7 +54,7 @@ local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field
 if pins ~= '-' then
   --- @include pins
 end
--- What has left the window counts in it no more.
+-- A message outside the window does not count in it.
 if place < 0 then more_tokens, more_uncounted = 0, 0 end -- [left the window]
 local uncounted_count = (tonumber(uncounted) or 0) + more_uncounted
 local window_count = total - window_first_seq + 1 - uncounted_count

@@ -1,6 +1,6 @@
--- Brings a session back from quarantine, as the caller has read and mended it there: refused if a session of its name
--- lives. Without faults its keys are moved; else what could be read is copied, and the quarantine stays as it is.
--- It is overdue at once: a worker sees whether it has work.
+-- Restores a session from quarantine, as the caller has read and repaired it; refused if a session with its id exists.
+-- Without faults its keys are moved; with faults the readable parts are copied, and the quarantine stays unchanged.
+-- The session is overdue at once, so that a worker checks whether it needs a summary.
 -- KEYS
 --   messages
 --   state
@@ -19,17 +19,17 @@
 --   session
 --   now_ms       - for the server's clock
 --   kept_ms
---   epoch        that it had, or - for a new one
---   nonce        of the new one
+--   epoch        the old epoch, or - for a new one
+--   nonce        of the new epoch
 --   first_seq
---   tokens       of the messages that come back and count
---   uncounted    how many of them are pinned or gaps, as the counters say it: +n; empty for none
---   seen_count   messages that the caller has seen there
---   moves        1: all of it comes back, 0: what follows is left out
---   field_count  then so many fields and values of the state, then places of messages to leave out, from 0
+--   tokens       of the restored messages that are neither pinned nor gaps
+--   uncounted    number of pinned messages and gaps, formatted as in the counters: +n; empty for none
+--   seen_count   messages that the caller has seen in quarantine
+--   moves        1 restores everything, 0 leaves messages out
+--   field_count  number of fields of the state, which follow with values; then places of messages to leave out, from 0
 -- FIELDS reads epoch
 --   writes epoch counters queued
--- REPLY 1 restored, or was before; 0 nothing is in quarantine there
+-- REPLY 1 restored now or before, 0 nothing in quarantine
 -- ERROR LIVE · CHANGED message_count
 local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions, fences = unpack(KEYS)
@@ -54,14 +54,14 @@ if is_list and moves == '0' then
   end
   count = #kept
 end
--- From here on only writes, the messages last.
+-- Only writes follow, the messages last.
 --- @include unindex
 if epoch == '-' then epoch = redis.call('INCR', fences) .. '-' .. nonce end
 local expires_ms
 --- @include expiry
 local counters = string.format('v1 %s %d %s %d %d%s', first_seq, first_seq + count - 1, tokens, now, expires_ms, uncounted)
 redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue')
--- In parts: Lua gives a command 8,000 words at most.
+-- In parts: Lua passes at most 8,000 arguments to a command.
 for at = first_field, first_left_out - 1, 1000 do
   local restored = {unpack(ARGV, at, math.min(at + 1000, first_left_out) - 1)}
   redis.call('HSET', state, unpack(restored))
@@ -71,13 +71,13 @@ redis.call('ZADD', overdue, now, session)
 redis.call('PEXPIREAT', state, expires_ms)
 redis.call('DEL', vectors)
 if moves == '1' then
-  -- Renamed, not added: a log that a crash has cut within this may carry it out twice.
+  -- Renamed, not added: after a crash these writes may run twice.
   if is_list then redis.call('RENAME', quarantine_messages, messages) end
   if redis.call('EXISTS', quarantine_originals) > 0 then redis.call('RENAME', quarantine_originals, originals) end
   redis.call('DEL', quarantine_state)
 end
 if #kept > 0 then
-  -- Likewise: whatever was added to it the first time is gone by this. DEL alone leaves nothing in the log.
+  -- Removes what a first run added. SET ensures that the log contains the DEL, which a missing key would not.
   redis.call('SET', messages, '')
   redis.call('DEL', messages)
 end

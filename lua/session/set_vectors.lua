@@ -1,16 +1,16 @@
--- Keeps what the messages of a block mean beside it, if it is still the block that the vectors were made of.
+-- Stores the vectors of a block's messages beside the block, if it has not changed since it was read.
 -- KEYS
 --   originals
 -- ARGV
---   block     its number
---   found     the block as it was read
+--   block     number of the block
+--   seen      the block as read
 --   vectors
 -- FIELDS
--- REPLY 1 they are kept, 0 it is another block, or none
+-- REPLY 1 stored, 0 the block has changed, or is gone
 -- ERROR
 local originals = unpack(KEYS)
-local block, found, vectors = unpack(ARGV)
-if redis.call('HGET', originals, block) ~= found then return 0 end
+local block, seen, vectors = unpack(ARGV)
+if redis.call('HGET', originals, block) ~= seen then return 0 end
 redis.call('HSET', originals, 'v' .. block, vectors)
 redis.call('HDEL', originals, 'w' .. block)
 return 1

@@ -1,4 +1,4 @@
--- Makes a session active now, as an append does: its time starts again, and it leaves the eviction queue.
+-- Makes a session active now, as an append does: renews its time to live and removes it from the eviction queue.
 -- KEYS
 --   messages
 --   state

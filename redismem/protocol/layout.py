@@ -59,49 +59,47 @@ def _field(meaning: str, writers: str) -> Field:
 
 
 FIELDS = {
-    EPOCH: _field("this life of the session, number and nonce", "append restore"),
+    EPOCH: _field("current life of the session: number and nonce", "append restore"),
     COUNTERS: _field(
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
-        "pinned or gaps; if to be evicted, idle or limit",
+        "pinned or gaps; idle or limit, if on the eviction queue",
         "append commit pop prune queue_eviction replace restore sweep touch",
     ),
-    NEWEST_IDS: _field("the newest append ids, behind the letter of the field they go to when full", _EDITS),
+    NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _EDITS),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _EDITS)),
     REPEATED: _field(
-        "1 once an append without an id was sent again: every append looks for its id from then on", _EDITS
+        "1 once an append without an id was resent: from then on every append looks for its token", _EDITS
     ),
     QUEUED: _field(
-        "the queue it is in: overdue, leased, dead; missing when in none",
+        "the queue of the session: overdue, leased or dead; missing if in no queue",
         "append claim commit release replace requeue restore sweep",
     ),
-    FENCE: _field("the worker that has the lease, number and nonce", "claim commit release sweep"),
-    ATTEMPTS: _field(
-        "claims since the last commit, less those given back uncounted", "claim commit release requeue sweep"
-    ),
+    FENCE: _field("identifies the worker with the lease: number and nonce", "claim commit release sweep"),
+    ATTEMPTS: _field("claims since the last commit, without uncounted ones", "claim commit release requeue sweep"),
     FAILURE: _field(
-        "what went wrong since the last commit: when first, when last, and why, without any text",
+        "failures since the last commit: time of the first and the last, and its reason, without any text",
         "claim commit release",
     ),
     DEATHS: _field(
-        "how often it was listed as dead since the last commit: the next try by itself waits longer",
+        "how often the session was dead since the last commit: each retry by the sweep waits longer",
         "claim commit release requeue",
     ),
-    COMMITTED: _field("the fence of the last commit: sent again, it is known", "commit"),
-    SUMMARIES_COUNT: _field("how many summaries there are", "commit"),
+    COMMITTED: _field("fence of the last commit, which identifies a resent one", "commit"),
+    SUMMARIES_COUNT: _field("number of summaries", "commit"),
     WITH_ORIGINALS: _field("1 while the originals reach up to the window", "commit"),
-    DROPPED_SEQ: _field("the last seq when it left the dead list without another try", "commit requeue"),
-    PRUNED: _field("the nonce of the last prune: sent again, it is known", "prune"),
-    EDITED: _field("the nonce of the last pop or replacement: what was read before is stale", "pop replace"),
-    PINS: _field("how many messages are pinned, and their bytes", "append replace"),
-    SKETCH: _field("in how many of the summarised messages each word is said, for the next summary", "commit"),
+    DROPPED_SEQ: _field("last seq when the session left the dead list without a retry", "commit requeue"),
+    PRUNED: _field("nonce of the last prune, which identifies a resent one", "prune"),
+    EDITED: _field("nonce of the last pop or replacement: earlier reads are stale", "pop replace"),
+    PINS: _field("number of pinned messages, and their bytes", "append replace"),
+    SKETCH: _field("number of summarised messages that hold each word, for the next summary", "commit"),
     WAITING: _field("the param the conversation waits for", "append"),
-    LAST_INTENT: _field("what the caller noted as the last intent", "append"),
-    LAST_RESULT: _field("what the caller noted as the last result", "append"),
-    PLAN: _field("what the caller noted as the plan", "append"),
-    PARAM: _field("a param; its name stands behind the colon", "append"),
-    SUMMARY: _field("a summary; its first seq stands behind the colon", "commit"),
+    LAST_INTENT: _field("the last intent, set by the caller", "append"),
+    LAST_RESULT: _field("the last result, set by the caller", "append"),
+    PLAN: _field("the plan, set by the caller", "append"),
+    PARAM: _field("a param; its name follows the colon", "append"),
+    SUMMARY: _field("a summary; its first seq follows the colon", "commit"),
     PINNED: _field(
-        "pinned messages that left the window in one commit or prune; their seqs stand behind the colon",
+        "pinned messages that left the window in one commit or prune; their seqs follow the colon",
         "commit prune replace",
     ),
 }

@@ -1,4 +1,4 @@
-"""What the tests of the scripts share."""
+"""Fixtures of the tests of the scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts that scripts include: their heads, and how they are put in."""
+"""The parts that scripts include: their heads, and their insertion."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _GIVEN = "redis string table math tonumber ipairs pairs unpack KEYS ARGV"
 
 
 def made(code: str) -> set[str]:
-    """The locals that a piece of Lua makes, wherever in it."""
+    """Return the locals that a piece of Lua declares, at any depth."""
     found = re.findall(r"\blocal (?:function )?([\w,\s]+)", code)
     found += re.findall(r"\bfor ([\w, ]+?) (?:=|in\b)", code) + re.findall(r"\bfunction ?\w*\(([\w, ]*)\)", code)
     return {name for names in found for name in re.findall(r"\w+", names)}
 
 
 def reads_and_sets(code: str) -> tuple[set[str], set[str]]:
-    """The locals of others that a piece of Lua reads; and those it changes, or makes for what follows it."""
+    """Return the outer locals that a piece of Lua reads, and the locals that it changes or declares for later code."""
     code = re.sub(r"'[^']*'", "''", re.sub(r"--[^\n]*", "", code))
     target = re.compile(r"^ *([a-z_]\w*(?:, [a-z_]\w*)*) =(?!=)", re.MULTILINE)
     changed = {name for names in target.findall(code) for name in names.split(", ")}
@@ -52,7 +52,7 @@ def test_every_part_is_included(part: Path) -> None:
 
 
 @pytest.mark.parametrize("name", scripts.names())
-def test_what_a_part_reads_was_made_before_it(name: str) -> None:
+def test_the_locals_that_a_part_reads_are_declared_before_it(name: str) -> None:
     (path,) = (path for path in LUA.rglob(f"{name}.lua") if path.parent.name != "include")
     before, *rest = re.split(r"^ *--- @include (\w+)\n", path.read_text(), flags=re.MULTILINE)
     for part, after in zip(rest[::2], rest[1::2], strict=True):
@@ -61,12 +61,12 @@ def test_what_a_part_reads_was_made_before_it(name: str) -> None:
         before += scripts.resolve_includes(file.read_text(), LUA / "include") + after
 
 
-def test_the_head_of_a_part_can_be_wrong() -> None:
+def test_a_wrong_head_is_detected() -> None:
     part = "local x, y = z, 1\nif x then\n  local w = KEYS[1]\n  old = w\nend\nfor at = 1, 2 do f(v.name, at) end\n"
     assert reads_and_sets(part) == ({"z", "v", "f"}, {"x", "y", "old"})
 
 
-def test_a_part_is_put_in_without_its_head_and_indented_as_the_line_that_asks(tmp_path: Path) -> None:
+def test_a_part_is_inserted_without_its_head_at_the_indent_of_the_include_line(tmp_path: Path) -> None:
     (tmp_path / "one.lua").write_text("-- What it is.\n-- READS\n-- SETS x\n-- Why.\nlocal x = 1\n\n--- @include two\n")
     (tmp_path / "two.lua").write_text("-- Another.\n-- READS x\n-- SETS\nx = x + 1\n")
     script = "if a then\n  --- @include one\nend\n"
@@ -74,12 +74,12 @@ def test_a_part_is_put_in_without_its_head_and_indented_as_the_line_that_asks(tm
 
 
 @pytest.mark.parametrize("name", ["nothing", "../session/append", "", "now x"])
-def test_a_part_that_is_missing_is_told(name: str) -> None:
+def test_a_missing_part_is_an_error(name: str) -> None:
     with pytest.raises(FileNotFoundError, match="no such part"):
         scripts.resolve_includes(f"return 1\n--- @include {name}\n", LUA / "include")
 
 
-def test_a_part_that_includes_itself_is_no_endless_text(tmp_path: Path) -> None:
+def test_a_part_that_includes_itself_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "one.lua").write_text("-- Itself.\n-- READS\n-- SETS\n--- @include one\n")
     with pytest.raises(RecursionError):
         scripts.resolve_includes("--- @include one\n", tmp_path)

@@ -1,6 +1,6 @@
-"""What is stored is said in five places: protocol/layout.py, the scripts, their heads, lua/README.md, the decoding.
+"""The layout is described in five places: protocol/layout.py, the scripts, their heads, lua/README.md, the decoders.
 
-All say the same. Each rule is shown to fail on a small wrong example, for each side that can be wrong.
+All of them agree. Each rule is shown to fail on a small wrong example, for each side that can be wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DECODING = ("replies", "invariants", "check", "keys", "queue/calls", "session/ca
 
 @dataclass(frozen=True)
 class Said:
-    """All that is held together."""
+    """The texts that must agree."""
 
     fields: dict[str, layout.Field]
     sources: dict[str, str]
@@ -41,7 +41,7 @@ class Said:
         return {name: text(name, source) for name, source in self.sources.items()}
 
     def table(self, head: str) -> list[list[str]]:
-        """The rows of the table of README under this first column."""
+        """Return the rows of the README table with this first column."""
         (found,) = re.findall(rf"^\| {head} \|.*\n\|[-|]+\n((?:\|.*\n?)+)", self.readme, re.MULTILINE)
         return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in found.splitlines()]
 
@@ -137,7 +137,7 @@ def keys_in_readme(said: Said) -> Iterator[str]:
 
 
 def version(said: Said) -> Iterator[str]:
-    """One version, wherever counters are taken apart or put together."""
+    """All code that parses or builds counters uses one layout version."""
     for name, source in said.sources.items():
         found = {int(number) for number in re.findall(r"'\^?v(\d+) ", source)}
         found |= {int(number) for number in re.findall(r"version ~= '(\d+)'", source)}
@@ -149,7 +149,7 @@ def version(said: Said) -> Iterator[str]:
 
 
 def decoding(said: Said) -> Iterator[str]:
-    """Who decodes has no names of its own for fields, and the layout has those it uses."""
+    """Decoders take every field name from the layout."""
     for module, source in said.modules.items():
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Constant) and isinstance(node.value, bytes | str):
@@ -166,7 +166,7 @@ RULES = (heads, fields, fields_in_readme, indexes_in_readme, states, words_in_re
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_all_say_the_same(rule: Rule) -> None:
+def test_all_descriptions_agree(rule: Rule) -> None:
     assert list(rule(as_it_is())) == []
 
 
@@ -187,7 +187,7 @@ def readme(old: str, new: str) -> Callable[[Said], Said]:
 
 
 def field(name: str, meaning: str | None, writers: str = "") -> Callable[[Said], Said]:
-    """layout.py with this field, or without it."""
+    """Return a change that sets a field of layout.py, or removes it."""
 
     def change(said: Said) -> Said:
         others = {other: what for other, what in said.fields.items() if other != name}
@@ -247,7 +247,7 @@ def test_each_rule_can_fail(rule: Rule, change: Callable[[Said], Said], complain
 
 
 @pytest.mark.parametrize("call", ["'HGET', state, named", "'HSET', state, named, 1", "'ZREM', somewhere, session"])
-def test_a_field_or_index_that_cannot_be_told_is_no_silence(call: str) -> None:
+def test_an_unknown_field_or_index_is_an_error(call: str) -> None:
     with pytest.raises(AssertionError, match="which"):
         text("touch", f"redis.call({call})")
 
@@ -256,7 +256,7 @@ OUTCOMES = {"claim": layout.ClaimOutcome, "commit": layout.CommitOutcome, "relea
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_the_outcomes_are_those_of_the_script(name: str) -> None:
+def test_the_outcomes_match_the_script(name: str) -> None:
     source = scripts.load(name).source.decode()
     code = re.sub(r"--[^\n]*", "", source)
     listed = re.search(r"outcome:? \(?([a-z, ]+)", header(source).reply)

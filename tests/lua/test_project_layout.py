@@ -1,4 +1,4 @@
-"""What a project stores is what lua/README.md says: its keys, and the indexes of each kind of items."""
+"""The stored keys of a project, and the indexes of each kind of items, are those of lua/README.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def told(first: str) -> list[list[str]]:
 
 
 async def everything_at_work(memory: Memory, clock: ProjectClock) -> None:
-    """Makes items of every kind stand in every index that there is for them."""
+    """Create items of every kind, so that every index has an entry."""
     apollo = clock.of(memory).project("apollo")
     decision = await apollo.decisions.create(title="a", tags=["x"])
     await apollo.decisions.accept(decision.id)
@@ -33,7 +33,7 @@ async def everything_at_work(memory: Memory, clock: ProjectClock) -> None:
     await apollo.entities.merge(ada.id, (await apollo.entities.create("A.", "person")).id)
 
 
-async def test_each_key_and_index_is_told_and_no_other(raw: Any, memory: Memory, namespace: str) -> None:
+async def test_the_readme_lists_exactly_the_stored_keys_and_indexes(raw: Any, memory: Memory, namespace: str) -> None:
     await everything_at_work(memory, ProjectClock())
     tag = f"rm:{{{namespace}:@apollo}}:"
     names = {key.decode().removeprefix(tag) async for key in raw.scan_iter(f"{tag}*")}
@@ -49,15 +49,15 @@ async def test_each_key_and_index_is_told_and_no_other(raw: Any, memory: Memory,
     assert indexes.keys() <= rows.keys()
     for name, letters in indexes.items():
         assert letters <= rows[name], name
-    # Conversations and what is archived come with others.
+    # No conversation or archived item is created here.
     unseen = {name for name in rows if name not in indexes}
-    others |= {"staged:<nonce>", "journal"}  # there during an import alone
+    others |= {"staged:<nonce>", "journal"}  # exist only during an import
     assert unseen <= {"archived"}
     keys = {row[0].replace("ns:@apollo", f"{namespace}:@apollo").removeprefix(tag) for row in told(KEY)}
     assert others | {"<letter>:<index>", "rm:{ns}:projects"} == keys
 
 
-async def test_the_types_are_those_that_are_told(raw: Any, memory: Memory, namespace: str) -> None:
+async def test_the_readme_has_the_type_of_each_key(raw: Any, memory: Memory, namespace: str) -> None:
     await everything_at_work(memory, ProjectClock())
     tag = f"rm:{{{namespace}:@apollo}}:"
     types = {key.replace("ns:@apollo", f"{namespace}:@apollo").removeprefix(tag): kind for key, kind, _ in told(KEY)}

@@ -1,4 +1,4 @@
-"""A session of another layout version: every script that reads its counters leaves it as it is, and says why."""
+"""Every script that reads counters refuses a session of another layout version, and leaves it unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHERS = ["v2 1 6 10 4000000000000 4000001700000 idle", "v2", "v17 {}", "v0 1 6 
 
 
 async def of_another_layout(lua: Scripts, counters: str, what: str = "") -> dict[bytes, tuple[Any, int]]:
-    """A session that the script has work with, but for its layout."""
+    """Create a session on which the script would act, if not for its layout version."""
     await (overdue if what in ("claim", "append") else claimed)(lua)
     if what.startswith("requeue"):
         await lua.run("release", **RELEASE | {"max_attempts": 1})
@@ -42,7 +42,7 @@ async def of_another_layout(lua: Scripts, counters: str, what: str = "") -> dict
 
 
 @pytest.mark.parametrize(("what", "counters"), [*product(RUNS, OTHERS[:1]), *product(["claim"], OTHERS[1:])])
-async def test_it_is_refused_by_its_version_and_left_as_it_is(lua: Scripts, what: str, counters: str) -> None:
+async def test_another_version_is_refused_and_left_unchanged(lua: Scripts, what: str, counters: str) -> None:
     before = await of_another_layout(lua, counters, what)
     name, arguments = RUNS[what]
     version = counters.split(maxsplit=1)[0].removeprefix("v")
@@ -55,7 +55,9 @@ async def test_it_is_refused_by_its_version_and_left_as_it_is(lua: Scripts, what
     "counters", ["", "x", "1 6 10 4000000000000 4000001700000 idle", "v1 1 6 10 4000000000000", "v"]
 )
 @pytest.mark.parametrize("what", ["claim", "claim_eviction", "evict"])
-async def test_counters_that_are_none_are_of_no_version(lua: Scripts, what: str, counters: str) -> None:
+async def test_unreadable_counters_are_corrupt_and_not_of_another_version(
+    lua: Scripts, what: str, counters: str
+) -> None:
     before = await of_another_layout(lua, counters, what)
     name, arguments = RUNS[what]
     with pytest.raises(ResponseError, match=r"^CORRUPT counters$"):
@@ -84,8 +86,8 @@ async def test_it_is_not_quarantined_though_another_key_has_a_foreign_type(lua: 
     assert await lua.everything() == before
 
 
-async def test_it_keeps_no_other_from_being_looked_after(lua: Scripts) -> None:
-    """The scripts about many sessions leave it alone without a word."""
+async def test_it_does_not_stop_the_sweep_of_other_sessions(lua: Scripts) -> None:
+    """Scripts about many sessions skip it without an error."""
     await of_another_layout(lua, OTHERS[0])
     await lua.raw.zrem(lua.key("leased"), "s")
     await lua.append("1", session_id="b")
@@ -99,14 +101,14 @@ async def test_it_keeps_no_other_from_being_looked_after(lua: Scripts) -> None:
     assert await lua.queue("evictions") == {b"s": NOW_MS, b"b": LATER_MS}
 
 
-async def test_clear_goes_by_the_epoch_alone(lua: Scripts) -> None:
+async def test_clear_checks_only_the_epoch(lua: Scripts) -> None:
     await of_another_layout(lua, OTHERS[0])
     assert await lua.run("clear", epoch="1-ab") == 1
     assert set(await lua.everything()) == {lua.key("fences")}
     assert [await lua.queue(index) for index in INDEXES] == [{}] * 5
 
 
-def test_every_script_that_takes_counters_apart_is_among_these() -> None:
+def test_every_script_that_parses_counters_is_tested_here() -> None:
     parsing = {name for name in scripts.names() if b"LAYOUT" in scripts.load(name).source.split(b"local ", 1)[1]}
     listed = {name for name, _ in RUNS.values()} | {"append"}
     assert parsing <= listed, f"RUNS lacks {', '.join(sorted(parsing - listed))}"

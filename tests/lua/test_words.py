@@ -1,4 +1,4 @@
-"""A refusal is a word and a detail: before a word that stands alone the server puts another one, ERR."""
+"""A refusal is a word and a detail: the server prefixes a single word with ERR."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_every_refusal_has_a_detail(name: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "word"), [("FULL 7", "FULL"), ("FULL", "ERR")])
-async def test_the_server_puts_err_before_a_word_alone(redis_server: Any, text: str, word: str) -> None:
-    """Seen on the socket, as redis-py drops ERR."""
+async def test_the_server_prefixes_a_single_word_with_err(redis_server: Any, text: str, word: str) -> None:
+    """Read from the socket, because redis-py drops ERR."""
     reader, writer = await asyncio.open_connection("127.0.0.1", redis_server.port)
     writer.write(f"EVAL \"return redis.error_reply('{text}')\" 0\r\n".encode())
     assert (await reader.readline()).startswith(f"-{word} ".encode())

@@ -39,7 +39,7 @@ def admin(redis_server: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def url(redis_server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The server's URL for the user of the page; the environment holds it, and small limits."""
+    """Return the server's URL for the documented user; set it, and small limits, in the environment."""
     url = str(redis_server.url).replace("redis://", "redis://shop-app:PASSWORD@")
     for name, value in {"url": url, **SETTINGS}.items():
         monkeypatch.setenv(f"REDISMEM_{name.upper()}", value)
@@ -54,7 +54,7 @@ def user(number: int) -> dict[str, Any]:
     return {"role": "user", "content": str(number)}
 
 
-def test_it_is_what_the_doctor_says_and_has_every_command_of_the_scripts() -> None:
+def test_the_documented_acl_is_the_doctors_and_has_every_command_of_the_scripts() -> None:
     found = [re.findall(rb"call\(\s*'([A-Z]+)'", scripts.load(name).source) for name in scripts.names()]
     called = {word.decode().lower() for words in found for word in words}
     assert called <= {*permissions.COMMANDS, *permissions.OPTIONAL}
@@ -84,7 +84,7 @@ TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
     (lambda session: session.exists(), lambda exists: exists is True),
     (lambda session: session.clear(missing_ok=False), lambda cleared: cleared is True),
 ]
-"""In this order, after five messages and a summary: each operation, and whether it gave what it should."""
+"""Operations in this order, after five messages and a summary, each with a check of its result."""
 
 
 def test_turns_and_summaries_pass(url: str) -> None:
@@ -101,7 +101,7 @@ def test_turns_and_summaries_pass(url: str) -> None:
         assert (memory.count(), memory.sessions().sessions[0].session_id) == (1, "a")
 
 
-def test_failures_evictions_and_looking_pass(url: str, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_evictions_and_inspection_pass(url: str, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with blocking.Memory.connect(namespace="shop") as memory:
         for number in range(3):
             memory.session(f"s-{number}").append(*map(user, range(5)))

@@ -67,7 +67,7 @@ def all_keys(keys: Keys, session_id: str) -> list[bytes]:
         "é" * 128,
     ],
 )
-def test_a_session_id_is_any_text_that_a_person_can_read(session_id: str) -> None:
+def test_a_session_id_is_any_printable_text(session_id: str) -> None:
     assert Keys("shop", 64).session(session_id).session == session_id.encode()
 
 
@@ -97,13 +97,13 @@ def test_all_keys_of_a_session_and_its_shard_live_in_one_slot(namespace: str, se
 
 
 @given(session_id=session_ids.filter(lambda session_id: "{" not in session_id))
-def test_the_shard_is_the_hash_that_a_cluster_uses(session_id: str) -> None:
-    """This holds for ids without a hash tag: an id that has one is hashed whole here, and by a cluster in part."""
+def test_the_shard_comes_from_the_clusters_hash(session_id: str) -> None:
+    """This holds for ids without a hash tag: an id with one is hashed whole here, but in part by a cluster."""
     assert Keys("shop", 64).shard_of(session_id) == key_slot(session_id.encode(), 64)
 
 
 @given(first=st.tuples(namespaces, session_ids), second=st.tuples(namespaces, session_ids))
-def test_two_sessions_share_no_key_of_their_own_and_two_namespaces_none_at_all(
+def test_two_sessions_share_only_shard_keys_and_two_namespaces_no_key(
     first: tuple[str, str], second: tuple[str, str]
 ) -> None:
     mine, other = (set(all_keys(Keys(namespace, 8), session_id)) for namespace, session_id in (first, second))
@@ -133,7 +133,7 @@ def test_new_session_ids_do_not_collide_within_a_millisecond(monkeypatch: pytest
 
 
 @given(first=st.text(min_size=1, max_size=64), second=st.text(min_size=1, max_size=64))
-def test_an_append_id_gives_its_own_token(first: str, second: str) -> None:
+def test_each_append_id_has_its_own_token(first: str, second: str) -> None:
     made, again, other = append_token(first), append_token(first), append_token(second)
     assert (made[:7], len(made)) == (again[:7], 18)
     assert made[10:] != again[10:], "these make an epoch unique"
@@ -141,7 +141,7 @@ def test_an_append_id_gives_its_own_token(first: str, second: str) -> None:
 
 
 @pytest.mark.parametrize("append_id", ["", 5, b"x", "x" * 257, "é" * 129, ["x"]])
-def test_an_append_id_that_is_none_is_refused(append_id: object) -> None:
+def test_an_invalid_append_id_is_refused(append_id: object) -> None:
     with pytest.raises(InvalidMessage):
         append_token(append_id)
 
@@ -150,7 +150,7 @@ def test_an_append_id_may_hold_any_text() -> None:
     assert append_token("\ud800 \n\x00")[:7] != append_token("\ud801 \n\x00")[:7]
 
 
-def test_what_must_be_unique_is_so_in_processes_that_seed_random() -> None:
+def test_ids_are_unique_even_if_processes_seed_random() -> None:
     made = []
     for _ in range(2):
         random.seed(1)
@@ -163,7 +163,7 @@ def test_what_must_be_unique_is_so_in_processes_that_seed_random() -> None:
 
 
 def test_a_child_draws_other_tokens_than_its_parent() -> None:
-    append_token(None)  # now some are in store
+    append_token(None)  # fills the stock of tokens
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

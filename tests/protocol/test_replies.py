@@ -1,4 +1,4 @@
-"""What Redis' answers mean."""
+"""Decoding of the replies of Redis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP 
 
 
 def stored(**changes: bytes | None) -> dict[bytes, bytes]:
-    """The state of a session of five messages. None leaves a field out; `param__x` stands for `param:x`."""
+    """Return the state of a session of five messages. `None` leaves a field out; `param__x` stands for `param:x`."""
     fields: dict[str, bytes | None] = {"epoch": b"1-ab", "counters": b"v1 1 5 50 1000 2000", "ids_a": b"b" + bytes(10)}
     fields |= changes
     return {name.replace("__", ":").encode(): value for name, value in fields.items() if value is not None}
@@ -38,7 +38,7 @@ def stored(**changes: bytes | None) -> dict[bytes, bytes]:
         ("ERR Error running script (call to f_5d2): @user_script:9: oops", ScriptFailed, "defect"),
     ],
 )
-def test_a_scripts_own_word_is_an_error_of_ours(text: str, kind: type[RedismemError], says: str) -> None:
+def test_each_word_of_a_script_has_its_error(text: str, kind: type[RedismemError], says: str) -> None:
     refused = replies.refusal(ServerError(text.partition(" ")[0], text), "s")
     assert type(refused) is kind
     assert refused.session_id == "s"
@@ -47,16 +47,16 @@ def test_a_scripts_own_word_is_an_error_of_ours(text: str, kind: type[RedismemEr
 
 
 @pytest.mark.parametrize("word", [*sorted(TRANSIENT_WORDS | LASTING_WORDS), "ERR", "UNKNOWN"])
-def test_a_word_of_the_server_is_none_of_ours(word: str) -> None:
+def test_a_word_of_the_server_is_no_refusal(word: str) -> None:
     assert replies.refusal(ServerError(word, f"{word} unknown command"), "s") is None
 
 
 @pytest.mark.parametrize("word", sorted(TRANSIENT_WORDS | LASTING_WORDS))
-def test_a_word_of_the_server_is_no_defect_though_a_script_met_it(word: str) -> None:
+def test_an_error_of_the_server_inside_a_script_is_no_defect(word: str) -> None:
     assert replies.refusal(ServerError(word, f"{word} not allowed script: 5d2, on @user_script:9."), "s") is None
 
 
-def test_counters_are_five_numbers_and_perhaps_a_reason() -> None:
+def test_counters_are_five_numbers_with_an_optional_reason() -> None:
     assert layout.counters(b"v1 3 7 50 1000 2000") == Counters(3, 7, 50, 1000, 2000, None)
     chosen = layout.counters(b"v1 1 0 1000000000000001 1000 2000 limit")
     assert (chosen.tokens, chosen.window_count, chosen.evicting) == (10**15 + 1, 0, "limit")
@@ -70,7 +70,7 @@ def test_counters_are_five_numbers_and_perhaps_a_reason() -> None:
      b"v1 1 2 3 4 5\n", b"v1  1 2 3 4 5", b"v1x 1 2 3 4 5", b"v 1 2 3 4 5", "v1 1 2 3 4 ٥".encode(),
      b"v1 1 2 %b 4 5" % (b"9" * 20), b"v1 1 2 %b 4 5" % (b"9" * 5_000)],
 )  # fmt: skip
-def test_what_are_no_counters_is_refused(field: bytes) -> None:
+def test_unreadable_counters_are_refused(field: bytes) -> None:
     with pytest.raises(Undecodable):
         layout.counters(field)
 
@@ -91,14 +91,14 @@ def test_counters_of_another_layout_are_not_corrupt(field: bytes) -> None:
             decode()
 
 
-def test_bounds_are_what_a_turn_needs_of_the_counters() -> None:
+def test_bounds_are_the_first_seq_and_the_message_count() -> None:
     assert layout.bounds(b"v1 3 7 50 1000 2000") == layout.bounds(b"v1 3 7 50 1000 2000 limit") == (3, 7)
     for field in (b"", b"v1 1 2 3 4", b"1 2 3 4 5", b"v1 x 2 3 4 5", b"v1 %b 2 3 4 5" % (b"9" * 5_000)):
         with pytest.raises(Undecodable):
             layout.bounds(field)
 
 
-def test_a_receipt_is_what_the_script_says() -> None:
+def test_a_receipt_decodes_the_reply_of_the_script() -> None:
     receipt = replies.receipt("s", 3, b"v1 2 5 50 1000 2000")
     assert receipt == Receipt(3, 5, 5, False, False)
     assert receipt.window_count == 4
@@ -120,7 +120,7 @@ def test_a_window_of_another_length_than_the_state_says_is_corrupt(window_count:
     assert corrupt.value.epoch == ""
 
 
-def test_a_receipt_of_counters_that_are_none_is_corrupt() -> None:
+def test_a_receipt_of_unreadable_counters_is_corrupt() -> None:
     counters = b"v1 1 %b 50 1000 2000" % (b"9" * 5_000)
     for reply, epoch in (([counters, b"1-ab", 3], "1-ab"), ([counters, 1, 3, 0, 1], "")):
         with pytest.raises(CorruptSession, match="the state's counters cannot be read") as corrupt:
@@ -128,7 +128,7 @@ def test_a_receipt_of_counters_that_are_none_is_corrupt() -> None:
         assert corrupt.value.epoch == epoch
 
 
-def test_fields_come_flat_or_as_a_mapping() -> None:
+def test_fields_are_decoded_from_a_list_or_a_mapping() -> None:
     assert replies.fields([b"a", b"1", b"b", b"2"]) == replies.fields({b"a": b"1", b"b": b"2"})
     assert replies.fields([]) == {}
 
@@ -148,7 +148,7 @@ def test_a_context_is_the_state_and_the_window() -> None:
     assert [message.seq for message in newest.messages] == [4, 5]
 
 
-def test_no_state_and_no_window_are_an_unknown_session() -> None:
+def test_without_state_and_window_there_is_no_session() -> None:
     context = replies.context("s", 2, {}, [])
     assert (context.epoch, context.messages, context.total_messages) == ("", [], 0)
     assert (context.first_seq, context.last_seq) == (1, 0)
@@ -177,7 +177,9 @@ def test_no_state_and_no_window_are_an_unknown_session() -> None:
         (stored(), [*ELEMENTS[:4], b"foreign"]),
     ],
 )
-def test_what_does_not_fit_together_is_corrupt(state: dict[bytes, bytes], elements: list[bytes]) -> None:
+def test_a_state_and_a_window_that_contradict_each_other_are_corrupt(
+    state: dict[bytes, bytes], elements: list[bytes]
+) -> None:
     with pytest.raises(CorruptSession) as corrupt:
         replies.context("s", 6, state, elements)
     readable = state.get(b"epoch") == b"1-ab"
@@ -185,13 +187,13 @@ def test_what_does_not_fit_together_is_corrupt(state: dict[bytes, bytes], elemen
     assert corrupt.value.__cause__ is None
 
 
-def test_what_a_newer_release_wrote_is_not_corrupt() -> None:
+def test_a_message_of_a_newer_release_is_not_corrupt() -> None:
     newer = b"\x95\x03" + ELEMENTS[0][2:]
     with pytest.raises(UnsupportedFormat):
         replies.context("s", 6, stored(), [*ELEMENTS[:4], newer])
 
 
-def test_the_numbers_of_a_session() -> None:
+def test_info_has_the_numbers_of_a_session() -> None:
     known = replies.info(
         "s",
         stored(
@@ -211,7 +213,7 @@ def test_the_numbers_of_a_session() -> None:
     }  # fmt: skip
 
 
-def test_the_numbers_of_no_session() -> None:
+def test_without_a_session_there_is_no_info() -> None:
     assert replies.info("s", {}) is None
     assert replies.telemetry(None) == {"history_count": 0, "params_keys": [], "waiting_for_param": None}
 
@@ -219,7 +221,7 @@ def test_the_numbers_of_no_session() -> None:
 @pytest.mark.parametrize(
     "change", [{"counters": None}, {"counters": b"1 5 50 x 2000"}, {"epoch": None}, {"plan": b"\xc1"}]
 )
-def test_numbers_that_are_none_are_corrupt(change: dict[str, Any]) -> None:
+def test_unreadable_numbers_are_corrupt(change: dict[str, Any]) -> None:
     with pytest.raises(CorruptSession):
         replies.info("s", stored(**change))
 

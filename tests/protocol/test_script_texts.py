@@ -1,4 +1,4 @@
-"""The scripts as texts: heads, words, keys, hashes."""
+"""The texts of the scripts: heads, words, keys, hashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNPACK = re.compile(r"^local ([\w,\s]+?) = unpack\((KEYS|ARGV)(?:, 1, (\d+))?\)
 
 
 def unpacked(name: str, table: str) -> list[str]:
-    """The names that a script gives to its keys or arguments."""
+    """Return the names that a script gives to its keys or arguments."""
     for names, source, last in _UNPACK.findall(SOURCES[name]):
         if source == table:
             found = re.split(r",\s*", names)
@@ -30,7 +30,7 @@ def unpacked(name: str, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_header_names_what_unpack_names_in_the_same_order(name: str) -> None:
+def test_a_header_has_the_names_of_unpack_in_order(name: str) -> None:
     head = header(SOURCES[name])
     assert len(head.purpose) > 20
     assert head.reply
@@ -40,14 +40,14 @@ def test_a_header_names_what_unpack_names_in_the_same_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_refusal_is_a_word_of_the_header_and_the_other_way_round(name: str) -> None:
+def test_the_header_lists_exactly_the_words_of_refusals(name: str) -> None:
     used = set(re.findall(r"error_reply\('([A-Z]+)", CODE[name]))
     assert used == set(re.findall(r"\b[A-Z]{2,}\b", header(SOURCES[name]).error))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_sets_no_global(name: str) -> None:
-    """A global makes every later script of the embedded store fail. So: what is assigned was made local before."""
+    """Every assigned name is a local: a global makes every later script of the embedded store fail."""
     known = set(re.findall(r"local function (\w+)", CODE[name]))
     for names in re.findall(r"\blocal ([\w,\s]+?)(?:=|\n(?!\s*\w+,))", CODE[name]):
         known |= set(re.split(r"[,\s]+", names.strip()))
@@ -66,12 +66,12 @@ def test_a_script_sets_no_global(name: str) -> None:
 
 
 LOOKED_AT = "redis.pcall('EXISTS', prefix .. other) == 0"
-"""The one look at another session: it writes nothing, and a server that refuses it is taken for a no."""
+"""The only access to another session: it writes nothing, and a refusal by the server counts as no."""
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_key_a_script_touches_was_given_to_it(name: str) -> None:
-    """The second argument of redis.call is a name, or one of KEYS; never text or something put together."""
+def test_a_script_accesses_only_keys_from_its_keys(name: str) -> None:
+    """The second argument of redis.call is a local or one of KEYS; never a string or a concatenation."""
     assert CODE[name].count(LOOKED_AT) == (name == "append")
     for call in re.findall(r"redis\.p?call\(([^)]*)", CODE[name].replace(LOOKED_AT, "")):
         command, _, rest = call.partition(",")
@@ -84,7 +84,7 @@ def test_every_key_a_script_touches_was_given_to_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_script_keeps_to_what_both_stores_know(name: str) -> None:
+def test_a_script_uses_only_functions_of_both_stores(name: str) -> None:
     foreign = (
         r"\b(cjson|cmsgpack|struct|bit|sha1hex|loadstring|require|print|(?<!redis\.)pcall|error|replicate_commands"
         r"|REDIS_VERSION)\b"
@@ -95,10 +95,7 @@ def test_a_script_keeps_to_what_both_stores_know(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_script_is_known_by_its_hash(name: str) -> None:
+def test_the_sha_of_a_script_is_the_hash_of_its_source(name: str) -> None:
     script = scripts.load(name)
     assert script.sha.decode() == hashlib.sha1(script.source).hexdigest()
     assert scripts.load(name) is script
-
-
-# The callers. Every value is one that no other argument has.

@@ -1,4 +1,4 @@
-"""The scripts: header, `unpack` and caller say the same; and what holds for every script."""
+"""The callers of the scripts match the headers."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def hexadecimal(value: object) -> bool:
 
 
 def inside(name: str) -> list[str]:
-    """The names that the header of append.lua lists in one of its arguments."""
+    """Return the names that the header of append.lua lists for one of its arguments."""
     line: str
     (line,) = re.findall(rf"^--   {name} +([a-z_ ]+):", SOURCES["append"], re.MULTILINE)
     return line.split()
 
 
 def listed(**values: object) -> Callable[[object], bool]:
-    """Whether an argument is these numbers, in the order in which the header has their names."""
+    """Return a check that an argument holds these values, in the order of the header."""
 
     def check(given: object) -> bool:
         text = given.decode() if isinstance(given, bytes) else str(given)
@@ -73,7 +73,7 @@ def listed(**values: object) -> Callable[[object], bool]:
 
 
 @pytest.mark.parametrize("name", ["limits", "request"])
-def test_what_stands_in_one_argument_has_the_names_of_the_header(name: str) -> None:
+def test_a_packed_argument_has_the_names_of_the_header(name: str) -> None:
     ((taken, pattern),) = re.findall(
         rf"^local ([\w,\s]+?) =\s+string\.match\({name}, '([^']+)'\)$", SOURCES["append"], re.MULTILINE
     )
@@ -166,15 +166,15 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789}),
     "quarantine_block": (
         lambda: quarantine_block(KEYS, Block(3, b"foreign"), 77, 56_789),
-        {"block": 3, "found": b"foreign", "idle_timeout_ms": 56_789},
+        {"block": 3, "seen": b"foreign", "idle_timeout_ms": 56_789},
     ),
     "set_vectors": (
         lambda: set_vectors(KEYS, Block(3, b"a block"), b"vectors"),
-        {"block": 3, "found": b"a block", "vectors": b"vectors"},
+        {"block": 3, "seen": b"a block", "vectors": b"vectors"},
     ),
     "move_vectors": (
         lambda: move_vectors(KEYS, 3, b"vectors", b"model", [(b"element", b"vector")]),
-        {"block": 3, "found": b"vectors", "model": b"model"},
+        {"block": 3, "seen": b"vectors", "model": b"model"},
     ),
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),
@@ -200,14 +200,14 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
 
 
 def name_of(key: bytes) -> str:
-    """What a key is, by what stands behind its tag."""
+    """Return the kind of a key, from the part after its tag."""
     match = re.fullmatch(rb"rm:\{shop:\d\d[a-z]{4}\}:(\w+)(?::user-42)?(?::\d+:(\w+))?", key)
     assert match, key
     return "_".join(part.decode() for part in match.groups() if part)
 
 
 @pytest.mark.parametrize("name", CALLED)
-def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name: str) -> None:
+def test_each_key_and_argument_is_at_its_place_in_the_header(name: str) -> None:
     head = header(SOURCES[name])
     build, expected = CALLED[name]
     call = build()
@@ -223,7 +223,7 @@ def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name:
         assert wanted(given) if callable(wanted) else given == wanted, argument
 
 
-def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> None:
+def test_messages_fields_and_drops_follow_the_arguments_of_an_append() -> None:
     _, _, count, *rest = CALLS.append(MESSAGES, OPTIONS).commands[0]
     tail = rest[int(count) + len(header(SOURCES["append"]).arguments) :]
     elements, changes = tail[:3], tail[3:]
@@ -233,7 +233,7 @@ def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> 
     assert changes == [b"param:order", b"\xa3O-1", b"waiting", b"\xa4size", b"plan"]
 
 
-def test_what_is_not_given_is_a_dash() -> None:
+def test_a_missing_argument_is_a_dash() -> None:
     bare = SessionCalls(KEYS, SETTINGS)
     for update in (bare.append(MESSAGES), bare.update(**CHANGES)):
         assert str(update.commands[0][15]).endswith(" - -")
@@ -245,8 +245,8 @@ def test_what_is_not_given_is_a_dash() -> None:
         assert {arguments[name] for name in ("now_ms", "before_seq") if name in arguments} == {"-"}
 
 
-def test_every_script_has_a_caller_that_is_held_to_its_header() -> None:
-    """The others' are held to theirs in tests of their own, such as test_queue_calls.py and test_project_calls.py."""
+def test_every_script_has_a_caller_that_is_tested_against_its_header() -> None:
+    """The callers of the other folders have their own tests, such as queue/test_calls.py and project/test_calls.py."""
     others = {path.stem for room in ("queue", "namespace", "project") for path in (LUA / room).iterdir()}
     wanted = set(NAMES) - others
     assert wanted <= set(CALLED), f"CALLED lacks {', '.join(sorted(wanted - set(CALLED)))}"
@@ -254,7 +254,7 @@ def test_every_script_has_a_caller_that_is_held_to_its_header() -> None:
 
 
 def test_the_settings_of_these_calls_differ_from_each_other() -> None:
-    """Or two arguments could change places unseen."""
+    """Otherwise two arguments could be swapped without a failure."""
     for build, expected in CALLED.values():
         assert build() is not None
         values = [value for value in expected.values() if not callable(value)]

@@ -1,4 +1,4 @@
-"""Where shards lie among the slots of a cluster."""
+"""The distribution of shards over the slots of a cluster."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ namespaces = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(alphabet=ALN
 
 
 def slots_of(namespace: str, shard_count: int) -> list[int]:
-    """The slot of each shard, by redis-py's own hash of one of its keys."""
+    """Return the slot of each shard, by redis-py's hash of one of its keys."""
     return [key_slot(shard.active) for shard in Keys(namespace, shard_count).shards()]
 
 
 def masters(count: int) -> list[range]:
-    """The slots of each of so many masters, as `redis-cli --cluster create` gives them."""
+    """Return the slots of each of `count` masters, as `redis-cli --cluster create` assigns them."""
     ends = [round(SLOT_COUNT / count * number) for number in range(count + 1)]
     return [range(start, end) for start, end in itertools.pairwise(ends)]
 
@@ -53,36 +53,36 @@ def test_no_master_has_more_than_its_share(namespace: str, shard_count: int, mas
     start=st.integers(0, SLOT_COUNT - 1),
     slot_count=st.integers(0, SLOT_COUNT),
 )
-def test_slots_in_a_row_hold_the_shards_that_fall_to_them(
+def test_consecutive_slots_hold_their_share_of_shards(
     namespace: str, shard_count: int, start: int, slot_count: int
 ) -> None:
-    """This holds wherever a row begins, and also if it goes on at slot 0."""
+    """This holds for every first slot, and also across slot 0."""
     found = sum((slot - start) % SLOT_COUNT < slot_count for slot in slots_of(namespace, shard_count))
     share = Fraction(slot_count * shard_count, SLOT_COUNT)
     assert floor(share) <= found <= ceil(share)
 
 
 @pytest.mark.parametrize("master_count", [1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 64])
-def test_the_default_shards_are_dealt_out_to_masters(master_count: int) -> None:
+def test_the_default_shards_are_spread_evenly_over_masters(master_count: int) -> None:
     for namespace in ("default", "shop", "shop.eu", "a-b_c"):
         assert max(on_each(slots_of(namespace, 64), masters(master_count))) == ceil(64 / master_count)
 
 
-def test_plain_numbers_would_not_do() -> None:
-    """The measure above tells a bad placement from a good one."""
+def test_tags_without_letters_would_be_uneven() -> None:
+    """The test above detects an uneven placement."""
     plain = [key_slot(f"rm:{{shop:{shard:02d}}}:active".encode()) for shard in range(64)]
     assert max(on_each(plain, masters(12))) >= 8 > max(on_each(slots_of("shop", 64), masters(12))) == 6
 
 
-def test_small_namespaces_do_not_meet_at_one_master() -> None:
+def test_small_namespaces_do_not_crowd_on_one_master() -> None:
     counts = on_each([slot for number in range(300) for slot in slots_of(f"tenant-{number}", 1)], masters(3))
     assert min(counts) > 60
 
 
 @settings(max_examples=100, deadline=None)
 @given(namespace=st.text(max_size=70), shard_count=st.integers(1, 64))
-def test_tags_can_be_read_and_differ(namespace: str, shard_count: int) -> None:
-    """This holds also for what is no namespace yet, such as a text with braces in it."""
+def test_tags_are_readable_and_distinct(namespace: str, shard_count: int) -> None:
+    """This holds for invalid namespaces, too, such as a text with braces."""
     namespace = namespace.encode("utf-8", "replace").decode()
     tags = shard_tags(namespace, shard_count)
     names = [f"{namespace}:{shard:02d}" for shard in range(shard_count)]
@@ -90,8 +90,8 @@ def test_tags_can_be_read_and_differ(namespace: str, shard_count: int) -> None:
     assert {letter for tag in tags for letter in tag[-4:]} <= set("hijklmnopqrstuvw")
 
 
-def test_every_process_finds_the_same_place() -> None:
-    # What is stored lies there: these change only with the layout's version.
+def test_tags_are_the_same_in_every_process() -> None:
+    # Stored keys have these tags: they change only with the layout version.
     assert shard_tags("shop", 64)[:3] == ("shop:00olol", "shop:01mwrh", "shop:02imhp")
     assert shard_tags("default", 1) == shard_tags("default", 1)
     program = "from redismem.protocol.slots import shard_tags; print(hash(''), *shard_tags('shop', 300))"

@@ -1,4 +1,4 @@
-"""When a window is too long: said once in Lua, once in Python, and both say the same."""
+"""The rule for an overdue window in Lua and in Python gives the same answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def limits(draw: st.DrawFn) -> Settings:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Settings, int, int]:
-    """Numbers on both sides of every limit, and any."""
+    """Draw numbers on both sides of every limit, and arbitrary ones."""
     known = draw(limits())
     edges = (known.threshold, known.recent_limit, known.max_window_count)
     count = draw(st.sampled_from(edges).flatmap(lambda edge: st.integers(max(0, edge - 1), edge + 1)))
@@ -51,8 +51,8 @@ def cases(draw: st.DrawFn) -> tuple[Settings, int, int]:
 @example(case=(Settings(threshold=5, recent_limit=3, threshold_tokens=25), 4, 26))
 @example(case=(Settings(threshold=5, recent_limit=3, threshold_tokens=25), 3, 26))
 @example(case=(Settings(threshold=5, recent_limit=3), 6, 0))
-def test_lua_and_python_say_the_same_of_any_window(redis_server: RedisServer, case: tuple[Settings, int, int]) -> None:
-    """Asked with the arguments that a claim and an append really give."""
+def test_lua_and_python_agree_on_any_window(redis_server: RedisServer, case: tuple[Settings, int, int]) -> None:
+    """The script runs with the real arguments of a claim and of an append."""
     known, count, tokens = case
     claim = QueueCalls(KEYS, known).claim().commands[0][3 + 6 :]
     appended = append_limits(known).split()
@@ -62,7 +62,7 @@ def test_lua_and_python_say_the_same_of_any_window(redis_server: RedisServer, ca
     assert bool(told) == known.is_overdue(count, tokens)
 
 
-def test_it_stands_once_in_the_scripts() -> None:
+def test_the_rule_is_written_once_in_the_scripts() -> None:
     texts = {path.relative_to(LUA).as_posix(): path.read_text() for path in LUA.rglob("*.lua")}
     assert [name for name, text in texts.items() if "tonumber(threshold)" in text] == ["include/overdue.lua"]
     assert {name for name, text in texts.items() if "--- @include overdue\n" in text} == {

@@ -1,4 +1,4 @@
-"""hold.lua: of each work one pod looks for all, as long as it says so in time."""
+"""hold.lua: one pod polls for all pods, as long as it renews its hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hold(memory: Memory, clock: Clock) -> Any:
     return held
 
 
-def test_the_caller_gives_what_the_header_says() -> None:
+def test_the_call_matches_the_header() -> None:
     call = holds.hold(Keys("shop", 64), lambda: T0, "pod/1/a", 7, {"sweep": True, "nap": False})
     head = header(scripts.load("hold").source.decode())
     (word, sha, count, key, *arguments) = call.commands[0]
@@ -37,7 +37,7 @@ def test_the_caller_gives_what_the_header_says() -> None:
     assert arguments == [T0, "pod/1/a", 7, 86_400_000, "sweep", "crowded", "nap", "quiet"]
 
 
-async def test_one_holds_it_until_it_says_nothing_more(hold: Any, clock: Clock) -> None:
+async def test_a_hold_lasts_until_it_is_no_longer_renewed(hold: Any, clock: Clock) -> None:
     assert await hold("a", sweep=False) == {"sweep": ("a", HOLD_MS, False)}
     clock.now_ms += 1_000
     assert await hold("b", sweep=False) == {"sweep": ("a", 750, False)}
@@ -49,7 +49,7 @@ async def test_one_holds_it_until_it_says_nothing_more(hold: Any, clock: Clock) 
     assert await hold("a", sweep=False) == {"sweep": ("b", HOLD_MS, False)}
 
 
-async def test_each_work_has_a_holder_of_its_own(hold: Any) -> None:
+async def test_each_work_has_its_own_holder(hold: Any) -> None:
     assert set(await hold("a", sweep=False)) == {"sweep"}
     found = await hold("b", sweep=True, nap=True)
     assert found == {"sweep": ("a", HOLD_MS, False), "nap": ("b", HOLD_MS, True)}, (
@@ -58,16 +58,14 @@ async def test_each_work_has_a_holder_of_its_own(hold: Any) -> None:
     assert await hold("a", sweep=True, nap=False) == {"sweep": ("a", HOLD_MS, True), "nap": ("b", HOLD_MS, True)}
 
 
-async def test_who_gives_up_gives_up_its_own(hold: Any) -> None:
+async def test_a_pod_gives_up_only_its_own_holds(hold: Any) -> None:
     await hold("a", sweep=False)
     assert await hold("b", 0, sweep=False) == {"sweep": ("a", HOLD_MS, False)}
     await hold("a", 0, sweep=False)
     assert await hold("b", sweep=False) == {"sweep": ("b", HOLD_MS, False)}
 
 
-async def test_nobody_waits_for_a_pod_that_looks_more_seldom_or_for_a_clock_that_was_set_back(
-    hold: Any, clock: Clock
-) -> None:
+async def test_a_hold_longer_than_the_callers_own_is_ignored(hold: Any, clock: Clock) -> None:
     await hold("slow", 60_000, sweep=False)
     assert (await hold("quick", sweep=False))["sweep"][0] == "quick"
     assert (await hold("slow", 60_000, sweep=False))["sweep"][0] == "quick"
@@ -78,14 +76,14 @@ async def test_nobody_waits_for_a_pod_that_looks_more_seldom_or_for_a_clock_that
 @pytest.mark.parametrize(
     "stored", ["", "x", "12", "9 crowded ", "1800000000000 Crowded a", "\xff", "9" * 400 + " quiet a"]
 )
-async def test_a_hold_that_none_wrote_holds_nothing(hold: Any, raw: Any, memory: Memory, stored: str) -> None:
+async def test_an_unreadable_hold_is_ignored(hold: Any, raw: Any, memory: Memory, stored: str) -> None:
     await raw.hset(memory.store.keys.ticks, "sweep", stored.encode("latin-1"))
     found = await memory.store.run(holds.holds(memory.store.keys))
     assert found.keys() <= {"sweep"}
     assert (await hold("a", sweep=False))["sweep"][0] == "a"
 
 
-async def test_it_goes_when_nobody_ticks_any_more(hold: Any, raw: Any, memory: Memory) -> None:
+async def test_holds_expire_when_no_pod_ticks(hold: Any, raw: Any, memory: Memory) -> None:
     await hold("a", sweep=True)
     assert 0 < await raw.pttl(memory.store.keys.ticks) <= 86_400_000
     assert await memory.store.run(holds.holds(memory.store.keys)) == {"sweep": Hold("a", T0 + HOLD_MS, True)}

@@ -1,4 +1,4 @@
-"""take.lua: what a name may do, for all callers together."""
+"""take.lua: a rate limit shared by all callers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 
-SLOW_PER_S = 0.001  # one in a thousand seconds: none is earned while a test runs
+SLOW_PER_S = 0.001  # one per thousand seconds: no token is earned during a test
 
 
-def test_the_caller_gives_what_the_header_says() -> None:
+def test_the_call_matches_the_header() -> None:
     call = namespace_calls.take(Keys("shop", 64), "caller", 4, 7)
     head = header(scripts.load("take").source.decode())
     (word, sha, count, key, *arguments) = call.commands[0]
@@ -28,19 +28,19 @@ def test_the_caller_gives_what_the_header_says() -> None:
     assert call.again() == call
 
 
-async def test_a_burst_and_then_a_wait(memory: Memory) -> None:
+async def test_after_a_burst_the_caller_must_wait(memory: Memory) -> None:
     waits_ms = [await memory.take("caller", SLOW_PER_S, 3) for _ in range(5)]
     assert waits_ms[:3] == [0, 0, 0]
     assert all(900_000 < wait_ms <= 1_000_000 for wait_ms in waits_ms[3:])
     assert await memory.take("another", SLOW_PER_S, 3) == 0
 
 
-async def test_what_is_earned_can_be_taken(memory: Memory) -> None:
+async def test_an_earned_token_can_be_taken(memory: Memory) -> None:
     assert [await memory.take("caller", 20) for _ in range(1)] == [0]
     until = time.monotonic() + 60
     while await memory.take("caller", 20):
         assert time.monotonic() < until
-        await asyncio.sleep(0.005)  # between two looks at a condition that has a deadline
+        await asyncio.sleep(0.005)  # between two polls of a condition with a deadline
 
 
 async def test_all_pods_take_from_one_rate(store: Any, namespace: str) -> None:
@@ -49,7 +49,7 @@ async def test_all_pods_take_from_one_rate(store: Any, namespace: str) -> None:
         assert (await asyncio.gather(*calls)).count(0) == 10
 
 
-async def test_sent_again_it_takes_nothing_more(memory: Memory, raw: Any, namespace: str) -> None:
+async def test_a_resent_call_takes_nothing_more(memory: Memory, raw: Any, namespace: str) -> None:
     call = namespace_calls.take(Keys(namespace, 64), "caller", SLOW_PER_S, 2)
     assert await memory.store.run(call) == 0
     (key,) = await raw.keys(f"rm:{{{namespace}}}:rate:*")
@@ -62,13 +62,15 @@ async def test_sent_again_it_takes_nothing_more(memory: Memory, raw: Any, namesp
 
 
 @pytest.mark.parametrize("stored", ["", "x", "999999999999999999 ab", "1 ab"])
-async def test_what_nobody_wrote_stops_nobody_for_long(memory: Memory, raw: Any, namespace: str, stored: str) -> None:
-    """A clock that was set back far leaves a future behind: it counts as all of the room, and no more."""
+async def test_an_unreadable_or_future_value_blocks_for_one_burst_at_most(
+    memory: Memory, raw: Any, namespace: str, stored: str
+) -> None:
+    """A clock that was set back leaves a time in the future, which counts as one full burst at most."""
     await raw.set(f"rm:{{{namespace}}}:rate:caller", stored)
     assert await memory.take("caller", SLOW_PER_S, 2) <= 1_000_000
 
 
-async def test_a_foreign_type_is_left_as_it_is(memory: Memory, raw: Any, namespace: str) -> None:
+async def test_a_key_of_a_foreign_type_is_left_unchanged(memory: Memory, raw: Any, namespace: str) -> None:
     key = f"rm:{{{namespace}}}:rate:caller"
     await raw.rpush(key, "x")
     script = scripts.load("take")
@@ -79,6 +81,6 @@ async def test_a_foreign_type_is_left_as_it_is(memory: Memory, raw: Any, namespa
 
 
 @pytest.mark.parametrize(("per_s", "burst"), [(0, 1), (-1, 1), (float("nan"), 1), (1, 0), (2_000_000, 1), (1, 10**7)])
-async def test_a_rate_that_is_none_is_refused(memory: Memory, per_s: float, burst: int) -> None:
+async def test_an_invalid_rate_is_refused(memory: Memory, per_s: float, burst: int) -> None:
     with pytest.raises(ValueError, match="a rate is"):
         await memory.take("caller", per_s, burst)

@@ -19,7 +19,7 @@ async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> No
     assert await lua.raw.get(lua.key("fences")) == b"2"
 
 
-async def test_a_lease_that_ran_out_is_taken_over(lua: Scripts) -> None:
+async def test_an_expired_lease_is_taken_over(lua: Scripts) -> None:
     await claimed(lua)
     before = await lua.everything()
     later: dict[str, Any] = {"now_ms": NOW_MS + LEASE_MS - 1}
@@ -34,7 +34,7 @@ async def test_a_lease_that_ran_out_is_taken_over(lua: Scripts) -> None:
     assert (await lua.fields())[b"fence"] == b"3-ef"
 
 
-async def test_what_is_due_later_is_left(lua: Scripts) -> None:
+async def test_a_session_due_later_is_not_claimed(lua: Scripts) -> None:
     await overdue(lua)
     await lua.raw.zadd(lua.key("overdue"), {"s": NOW_MS + 1})
     before = await lua.everything()
@@ -43,7 +43,7 @@ async def test_what_is_due_later_is_left(lua: Scripts) -> None:
 
 
 @pytest.mark.parametrize("queued", [None, "dead", "leased"])
-async def test_what_is_in_no_queue_that_workers_take_from_is_left(lua: Scripts, queued: Any) -> None:
+async def test_a_session_that_is_not_queued_for_a_summary_is_not_claimed(lua: Scripts, queued: Any) -> None:
     await overdue(lua)
     await lua.raw.delete(lua.key("overdue"))
     if queued is None:
@@ -55,7 +55,7 @@ async def test_what_is_in_no_queue_that_workers_take_from_is_left(lua: Scripts, 
     assert await lua.everything() == before
 
 
-async def test_a_session_that_is_gone_leaves_every_queue(lua: Scripts) -> None:
+async def test_a_missing_session_is_removed_from_every_queue(lua: Scripts) -> None:
     await overdue(lua, "other")
     for name in ("overdue", "leased", "dead"):
         await lua.raw.zadd(lua.key(name), {"s": 1})
@@ -106,7 +106,7 @@ async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: s
     assert await lua.everything() == before
 
 
-async def test_without_a_time_it_goes_by_the_servers(lua: Scripts) -> None:
+async def test_without_now_ms_the_servers_clock_counts(lua: Scripts) -> None:
     await overdue(lua)
     await lua.raw.zadd(lua.key("overdue"), {"s": 1})
     seconds, _ = await lua.raw.time()
@@ -116,7 +116,7 @@ async def test_without_a_time_it_goes_by_the_servers(lua: Scripts) -> None:
     assert await queues(lua) == {"leased": {b"s": now_ms + LEASE_MS}}
 
 
-async def test_a_window_of_too_many_tokens_is_a_job_as_long_as_it_has_more_than_the_recent_messages(
+async def test_too_many_tokens_are_a_job_only_beyond_the_recent_messages(
     lua: Scripts,
 ) -> None:
     await overdue(lua, count=6)

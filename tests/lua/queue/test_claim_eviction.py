@@ -18,7 +18,7 @@ async def chosen(lua: Scripts) -> None:
     assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
 
 
-async def test_one_worker_at_a_time_has_it_in_hand(lua: Scripts) -> None:
+async def test_one_worker_at_a_time_claims_the_eviction(lua: Scripts) -> None:
     await chosen(lua)
     before = await lua.fields()
     assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 1
@@ -30,7 +30,7 @@ async def test_one_worker_at_a_time_has_it_in_hand(lua: Scripts) -> None:
     assert await lua.run("claim_eviction", **CLAIM_EVICTION | {"now_ms": LATER_MS + 30_000}) == 1
 
 
-async def test_what_is_not_on_the_queue_is_not_taken(lua: Scripts) -> None:
+async def test_a_session_that_is_not_queued_is_not_claimed(lua: Scripts) -> None:
     await lua.append("1")
     before = await lua.everything()
     assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 0

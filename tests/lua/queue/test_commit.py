@@ -21,7 +21,7 @@ DONE: dict[bytes, Any] = {
 FOLD: dict[str, Any] = {"count": 0, "tokens": 0, "summary": "folded"}
 
 
-async def test_exactly_the_covered_messages_are_swapped_for_the_summary(lua: Scripts) -> None:
+async def test_a_summary_replaces_exactly_the_covered_messages(lua: Scripts) -> None:
     await claimed(lua)
     before = await lua.fields()
     assert await lua.run("commit", **COMMIT) == b"ok"
@@ -47,7 +47,7 @@ async def test_large_sums_of_tokens_stay_exact(lua: Scripts) -> None:
     assert (await lua.counters())["tokens"] == 10**15 + 1
 
 
-async def test_sent_again_it_is_known(lua: Scripts) -> None:
+async def test_a_resent_commit_is_recognised(lua: Scripts) -> None:
     await claimed(lua)
     assert await lua.run("commit", **COMMIT) == b"ok"
     before = await lua.everything()
@@ -55,7 +55,7 @@ async def test_sent_again_it_is_known(lua: Scripts) -> None:
     assert await lua.everything() == before
 
 
-async def test_what_was_appended_meanwhile_stays_and_waits_for_the_next_summary(lua: Scripts) -> None:
+async def test_messages_appended_meanwhile_stay_for_the_next_summary(lua: Scripts) -> None:
     await claimed(lua)
     await lua.append("7", "8", "9", "0", token=b"token..2")
     assert await lua.run("commit", **COMMIT) == b"ok"
@@ -65,7 +65,7 @@ async def test_what_was_appended_meanwhile_stays_and_waits_for_the_next_summary(
 
 
 @pytest.mark.parametrize("after", ["clear", "expiry", "another life", "takeover", "release", "another fence"])
-async def test_a_worker_that_holds_it_no_more_writes_nothing(lua: Scripts, after: str) -> None:
+async def test_a_worker_that_lost_the_lease_writes_nothing(lua: Scripts, after: str) -> None:
     await claimed(lua)
     changed: dict[str, Any] = {}
     if after == "clear":
@@ -89,7 +89,7 @@ async def test_a_worker_that_holds_it_no_more_writes_nothing(lua: Scripts, after
 @pytest.mark.parametrize(
     ("changed", "tail"), [({"first_seq": 2}, ()), ({"count": 7}, ()), (FOLD, ("summary:1",)), ({}, ("summary:9",))]
 )
-async def test_another_window_or_other_summaries_than_claimed(
+async def test_a_window_or_summaries_changed_since_the_claim_are_stale(
     lua: Scripts, changed: dict[str, Any], tail: tuple[str, ...]
 ) -> None:
     await claimed(lua)
@@ -116,7 +116,7 @@ async def test_summaries_are_folded_into_one(lua: Scripts) -> None:
     assert await contents(lua) == list("123456")
 
 
-async def test_too_many_summaries_wait_to_be_folded(lua: Scripts) -> None:
+async def test_too_many_summaries_make_the_session_overdue_again(lua: Scripts) -> None:
     await claimed(lua)
     await lua.raw.hset(lua.key("state"), mapping={"summary:0": "a", "summary:00": "b", "summaries_count": 2})
     assert await lua.run("commit", **COMMIT) == b"ok"
@@ -124,7 +124,7 @@ async def test_too_many_summaries_wait_to_be_folded(lua: Scripts) -> None:
     assert (await lua.fields())[b"summaries_count"] == b"3"
 
 
-async def test_messages_may_go_without_a_summary(lua: Scripts) -> None:
+async def test_messages_can_be_dropped_without_a_summary(lua: Scripts) -> None:
     await claimed(lua)
     before = await lua.fields()
     assert await lua.run("commit", **COMMIT | {"summary_field": "-", "summary": "-"}) == b"ok"
@@ -152,14 +152,14 @@ async def test_originals_are_kept_in_blocks_and_expire_with_the_session(lua: Scr
     assert b"summary:1" not in await lua.fields(), "what is folded stands behind the originals"
 
 
-async def test_originals_of_an_earlier_life_are_not_taken_for_its_own(lua: Scripts) -> None:
+async def test_originals_of_an_earlier_epoch_are_dropped(lua: Scripts) -> None:
     await claimed(lua)
     await lua.raw.hset(lua.key("originals"), "7", "old")
     assert await lua.run("commit", "0", "1-4", **COMMIT | {"kept_count": 2}) == b"ok"
     assert await originals(lua) == {b"0": b"1-4"}
 
 
-async def test_originals_go_where_the_next_ones_are_not_kept(lua: Scripts) -> None:
+async def test_originals_are_dropped_if_the_next_ones_are_not_kept(lua: Scripts) -> None:
     await claimed(lua)
     await lua.raw.hset(lua.key("originals"), "7", "old")
     await lua.raw.hset(lua.key("state"), "with_originals", 1)
@@ -190,7 +190,7 @@ async def test_more_than_a_thousand_messages_fit_one_commit(lua: Scripts) -> Non
 
 
 @pytest.mark.parametrize("value", [None, "x", "", "v1 1 3 10 5", "v1 1 3 10 5 6 7", "1 3 10 5 6"])
-async def test_counters_that_are_none_are_refused_before_anything_is_written(lua: Scripts, value: Any) -> None:
+async def test_unreadable_counters_are_refused_before_any_write(lua: Scripts, value: Any) -> None:
     await claimed(lua)
     key = lua.key("state")
     await (lua.raw.hdel(key, "counters") if value is None else lua.raw.hset(key, "counters", value))
@@ -210,7 +210,7 @@ async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: s
     assert await lua.everything() == before
 
 
-async def test_what_came_meanwhile_may_be_too_many_tokens_again(lua: Scripts) -> None:
+async def test_tokens_appended_meanwhile_can_make_it_overdue_again(lua: Scripts) -> None:
     await claimed(lua)
     few = COMMIT | {"token_limit": 3, "recent_limit": 1}
     assert await lua.run("commit", **few) == b"ok"

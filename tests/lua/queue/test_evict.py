@@ -13,7 +13,7 @@ WITHOUT_TRANSCRIPT = {"appends": "*"}
 
 
 async def chosen(lua: Scripts) -> dict[str, Any]:
-    """Makes a session that waits for its eviction; gives the arguments of the worker that has read its transcript."""
+    """Queue a session for eviction and return the arguments of a worker that has read its transcript."""
     await lua.append("1", "2")
     await lua.raw.hset(lua.key("originals"), "0", "old")
     assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
@@ -24,7 +24,7 @@ async def as_read(lua: Scripts) -> dict[str, Any]:
     return {"appends": (await lua.fields())[b"ids_a"]}
 
 
-async def test_everything_of_the_session_goes_and_nothing_else(lua: Scripts) -> None:
+async def test_every_key_of_the_session_is_removed_and_no_other(lua: Scripts) -> None:
     await lua.append("1", session_id="other")
     before = await lua.everything()
     transcript = await chosen(lua)
@@ -46,7 +46,7 @@ SINCE = [
 
 
 @pytest.mark.parametrize("since", SINCE)
-async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -> None:
+async def test_a_session_changed_since_its_transcript_stays(lua: Scripts, since: str) -> None:
     if since == "never chosen":
         await lua.append("1", "2")
         transcript = await as_read(lua)
@@ -68,14 +68,14 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
     assert await lua.everything() == before
 
 
-async def test_touched_and_chosen_again_it_is_still_as_in_its_transcript(lua: Scripts) -> None:
+async def test_a_session_touched_and_queued_again_still_matches_its_transcript(lua: Scripts) -> None:
     transcript = await chosen(lua)
     await lua.run("touch", now_ms=LATER_MS, kept_ms=TIMEOUT_MS)
     assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == [1, 0]
     assert await lua.run("evict", **transcript) == 1
 
 
-async def test_without_a_transcript_it_only_has_to_be_chosen_still(lua: Scripts) -> None:
+async def test_without_a_transcript_it_only_has_to_be_queued(lua: Scripts) -> None:
     await chosen(lua)
     assert await lua.run("evict", **WITHOUT_TRANSCRIPT) == 1
     assert await lua.run("evict", **WITHOUT_TRANSCRIPT) == 0
@@ -84,7 +84,7 @@ async def test_without_a_transcript_it_only_has_to_be_chosen_still(lua: Scripts)
     assert await lua.run("evict", **WITHOUT_TRANSCRIPT) == 0
 
 
-async def test_a_session_that_remembers_no_append_is_removed_too(lua: Scripts) -> None:
+async def test_a_session_without_append_ids_is_removed_too(lua: Scripts) -> None:
     transcript = await chosen(lua)
     await lua.raw.hdel(lua.key("state"), "ids_a")
     assert await lua.run("evict", **transcript) == 0

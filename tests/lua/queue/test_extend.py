@@ -11,7 +11,7 @@ from support.raw_scripts import NOW_MS, Scripts
 EXTEND: dict[str, Any] = {"now_ms": NOW_MS + 500, "fence": FENCE, "lease_ms": LEASE_MS}
 
 
-async def test_the_holder_gets_more_time_and_nothing_else_changes(lua: Scripts) -> None:
+async def test_only_the_lease_changes(lua: Scripts) -> None:
     await claimed(lua)
     before = await lua.fields()
     assert await lua.run("extend", **EXTEND) == 1
@@ -19,7 +19,7 @@ async def test_the_holder_gets_more_time_and_nothing_else_changes(lua: Scripts) 
     assert await lua.fields() == before
 
 
-async def test_a_lease_that_ran_out_and_that_nobody_took_is_extended(lua: Scripts) -> None:
+async def test_an_expired_lease_that_no_worker_took_is_extended(lua: Scripts) -> None:
     await claimed(lua)
     late_ms = NOW_MS + 2 * LEASE_MS
     assert await lua.run("extend", **EXTEND | {"now_ms": late_ms}) == 1
@@ -27,7 +27,7 @@ async def test_a_lease_that_ran_out_and_that_nobody_took_is_extended(lua: Script
 
 
 @pytest.mark.parametrize("after", ["nothing", "takeover", "release", "expiry", "never claimed"])
-async def test_for_nobody_else(lua: Scripts, after: str) -> None:
+async def test_only_the_holder_of_a_lease_extends_it(lua: Scripts, after: str) -> None:
     fence: Any = FENCE
     if after == "never claimed":
         await overdue(lua)

@@ -15,7 +15,7 @@ KEEP_MS = 60_000
 
 
 class Paused:
-    """The script, in a namespace of its own."""
+    """Runs the script in its own namespace."""
 
     def __init__(self, lua: Scripts, namespace: str) -> None:
         self.raw = lua.raw
@@ -35,7 +35,7 @@ def paused(lua: Scripts, namespace: str) -> Paused:
     return Paused(lua, namespace)
 
 
-async def test_what_is_noted_follows_what_was_seen(paused: Paused) -> None:
+async def test_a_pause_is_replaced_if_it_is_the_one_seen(paused: Paused) -> None:
     assert await paused.note("", "one") == b"one"
     assert await paused.noted() == {b"openai": b"one"}
     assert 0 < await paused.raw.pttl(paused.key) <= KEEP_MS
@@ -49,13 +49,15 @@ async def test_what_is_noted_follows_what_was_seen(paused: Paused) -> None:
 
 @pytest.mark.parametrize("seen", ["", "one", "two and more"])
 @pytest.mark.parametrize("value", ["", "three"])
-async def test_whoever_saw_something_else_changes_nothing_and_is_told(paused: Paused, seen: str, value: str) -> None:
+async def test_a_writer_that_saw_another_pause_changes_nothing_and_gets_the_stored_one(
+    paused: Paused, seen: str, value: str
+) -> None:
     await paused.note("", "two")
     assert await paused.note(seen, value) == b"two"
     assert await paused.noted() == {b"openai": b"two"}
 
 
-async def test_sent_again_it_says_the_same(paused: Paused) -> None:
+async def test_a_resent_call_returns_the_same_value(paused: Paused) -> None:
     for seen, value in (("", "one"), ("one", "two"), ("two", "")):
         assert await paused.note(seen, value) == value.encode()
         assert await paused.note(seen, value) == value.encode()

@@ -8,7 +8,7 @@ from support.raw_scripts import NOW_MS, Scripts
 LATER_MS = NOW_MS + 5_000
 
 
-async def test_a_session_that_nobody_touched_since_is_chosen_once(lua: Scripts) -> None:
+async def test_a_session_not_touched_since_the_poll_is_queued_once(lua: Scripts) -> None:
     await lua.append("1")
     before = await lua.fields()
     assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
@@ -27,7 +27,7 @@ async def test_a_session_touched_since_is_left(lua: Scripts) -> None:
     assert await lua.everything() == before
 
 
-async def test_several_at_once_each_for_itself(lua: Scripts) -> None:
+async def test_each_session_of_a_call_is_checked_separately(lua: Scripts) -> None:
     for number, name in enumerate("abc"):
         await lua.append("1", session_id=name, now_ms=NOW_MS + number)
     seen = ["a", NOW_MS, "b", NOW_MS, "c", NOW_MS + 2]
@@ -47,8 +47,8 @@ async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> No
     assert await lua.raw.exists(lua.key("state")) == 0
 
 
-async def test_a_state_of_a_foreign_type_keeps_no_other_from_being_chosen(lua: Scripts) -> None:
-    """It is put on the queue as it is: whoever takes it in hand finds it unreadable, and puts it into quarantine."""
+async def test_a_state_of_a_foreign_type_does_not_stop_the_others(lua: Scripts) -> None:
+    """It is queued unchanged: the worker that claims it finds it unreadable and puts it into quarantine."""
     await overdue(lua)
     await lua.append("1", session_id="b")
     await lua.raw.set(lua.key("state"), "x")

@@ -18,7 +18,7 @@ async def test_a_failed_attempt_is_due_again_after_its_pause(lua: Scripts) -> No
     assert (await lua.run("claim", **CLAIM | {"now_ms": NOW_MS + 907}))[2] == 2
 
 
-async def test_an_attempt_that_does_not_count_is_given_back(lua: Scripts) -> None:
+async def test_an_uncounted_attempt_is_subtracted(lua: Scripts) -> None:
     await claimed(lua)
     assert await lua.run("release", **RELEASE | {"counts": 0, "max_attempts": 1}) == b"ok"
     assert (await lua.fields())[b"attempts"] == b"0"
@@ -27,7 +27,7 @@ async def test_an_attempt_that_does_not_count_is_given_back(lua: Scripts) -> Non
 
 @pytest.mark.parametrize("max_attempts", [1, 0])
 async def test_after_the_last_attempt_it_is_dead(lua: Scripts, max_attempts: int) -> None:
-    """`max_attempts` 0: whatever the attempts, as when the provider refuses the request for good."""
+    """`max_attempts` 0 ignores the attempts, as if the provider refuses the request for good."""
     await claimed(lua)
     before = await lua.fields()
     counts = {"counts": max_attempts, "max_attempts": max_attempts}
@@ -37,7 +37,7 @@ async def test_after_the_last_attempt_it_is_dead(lua: Scripts, max_attempts: int
     assert (changed[b"queued"], changed[b"fence"], changed[b"deaths"]) == (b"dead", None, b"1")
 
 
-async def test_the_reason_stands_in_the_state_and_the_first_failure_stays(lua: Scripts) -> None:
+async def test_the_reason_is_stored_and_the_time_of_the_first_failure_stays(lua: Scripts) -> None:
     await claimed(lua)
     assert await lua.run("release", **RELEASE | {"reason": "openai answered 503"}) == b"ok"
     assert (await lua.fields())[b"failure"] == b"%d %d openai answered 503" % (NOW_MS + 7, NOW_MS + 7)
@@ -47,7 +47,7 @@ async def test_the_reason_stands_in_the_state_and_the_first_failure_stays(lua: S
     assert (await lua.fields())[b"failure"] == b"%d %d openai answered 400 x" % (NOW_MS + 7, NOW_MS + 908)
 
 
-async def test_what_was_asked_in_vain_is_due_as_before(lua: Scripts) -> None:
+async def test_a_negative_backoff_returns_it_to_its_place(lua: Scripts) -> None:
     await claimed(lua)
     assert await lua.run("release", **RELEASE | {"counts": 0, "backoff_ms": -500}) == b"ok"
     assert await queues(lua) == {"overdue": {b"s": NOW_MS + 7 - 500}}
@@ -67,7 +67,7 @@ async def test_deaths_are_counted_until_the_next_commit(lua: Scripts) -> None:
 
 
 @pytest.mark.parametrize("after", ["another fence", "takeover", "release", "commit", "clear", "expiry"])
-async def test_a_worker_that_holds_it_no_more_changes_nothing(lua: Scripts, after: str) -> None:
+async def test_a_worker_that_lost_the_lease_changes_nothing(lua: Scripts, after: str) -> None:
     await claimed(lua)
     changed: dict[str, Any] = {}
     if after == "another fence":

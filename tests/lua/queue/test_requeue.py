@@ -25,7 +25,7 @@ async def test_a_dead_session_is_tried_again_from_the_first_attempt(lua: Scripts
     assert await changed_fields(lua, before) == {b"queued": b"overdue", b"attempts": None, b"deaths": None}
 
 
-async def test_a_dropped_one_rests_until_its_next_message(lua: Scripts) -> None:
+async def test_a_dropped_session_is_not_queued_until_its_next_message(lua: Scripts) -> None:
     await dead(lua)
     before = await lua.fields()
     assert await lua.run("requeue", **AGAIN | {"again": 0}) == 1
@@ -42,7 +42,7 @@ async def test_a_dropped_one_rests_until_its_next_message(lua: Scripts) -> None:
 
 @pytest.mark.parametrize("again", [0, 1])
 @pytest.mark.parametrize("where", ["overdue", "leased", "nowhere"])
-async def test_what_is_not_dead_is_left(lua: Scripts, where: str, again: int) -> None:
+async def test_a_session_that_is_not_dead_is_left(lua: Scripts, where: str, again: int) -> None:
     if where != "nowhere":
         await (overdue(lua) if where == "overdue" else claimed(lua))
     before = await lua.everything()
@@ -51,7 +51,7 @@ async def test_what_is_not_dead_is_left(lua: Scripts, where: str, again: int) ->
 
 
 @pytest.mark.parametrize("again", [0, 1])
-async def test_a_session_that_is_gone_leaves_the_list(lua: Scripts, again: int) -> None:
+async def test_a_missing_session_is_removed_from_the_list(lua: Scripts, again: int) -> None:
     await lua.raw.zadd(lua.key("dead"), {"s": 1, "other": 2})
     assert await lua.run("requeue", **AGAIN | {"again": again}) == 1
     assert await queues(lua) == {"dead": {b"other": 2}}

@@ -27,7 +27,7 @@ async def sweep(lua: Scripts, *sessions: str, now_ms: int = LATER_MS) -> list[in
 
 
 @pytest.mark.parametrize("where", [*QUEUES, "evictions", "nowhere"])
-async def test_what_is_whole_is_left_as_it_is(lua: Scripts, where: str) -> None:
+async def test_a_consistent_session_is_left_unchanged(lua: Scripts, where: str) -> None:
     await (
         overdue(lua) if where == "overdue" else lua.append("1") if where in ("evictions", "nowhere") else claimed(lua)
     )
@@ -50,7 +50,7 @@ async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> No
 
 
 @pytest.mark.parametrize("queue", QUEUES)
-async def test_a_session_that_its_queue_has_lost_is_overdue_again(lua: Scripts, queue: str) -> None:
+async def test_a_session_missing_from_its_queue_is_overdue_again(lua: Scripts, queue: str) -> None:
     await (overdue(lua) if queue == "overdue" else claimed(lua))
     if queue == "dead":
         await lua.run("release", **RELEASE | {"max_attempts": 0})
@@ -61,8 +61,8 @@ async def test_a_session_that_its_queue_has_lost_is_overdue_again(lua: Scripts, 
     assert (fields[b"queued"], fields.get(b"fence"), fields.get(b"attempts")) == (b"overdue", None, None)
 
 
-async def test_a_session_in_a_queue_that_it_does_not_name_leaves_it(lua: Scripts) -> None:
-    """Or workers would come across it, find nothing to do, and come across it again."""
+async def test_a_session_leaves_a_queue_that_its_state_does_not_name(lua: Scripts) -> None:
+    """Otherwise workers would poll it over and over without work to do."""
     await overdue(lua)
     await lua.append("1", session_id="b")
     before = await lua.everything()
@@ -72,7 +72,7 @@ async def test_a_session_in_a_queue_that_it_does_not_name_leaves_it(lua: Scripts
     assert await lua.everything() == before
 
 
-async def test_a_session_that_is_not_listed_is_listed_again(lua: Scripts) -> None:
+async def test_a_session_missing_from_the_active_index_is_added(lua: Scripts) -> None:
     await lua.append("1")
     before = await lua.everything()
     await lua.raw.delete(lua.key("active"))
@@ -80,7 +80,7 @@ async def test_a_session_that_is_not_listed_is_listed_again(lua: Scripts) -> Non
     assert await lua.everything() == before
 
 
-async def test_a_session_chosen_and_lost_can_be_chosen_again(lua: Scripts) -> None:
+async def test_a_session_lost_from_the_eviction_queue_can_be_queued_again(lua: Scripts) -> None:
     await lua.append("1")
     before = await lua.fields()
     await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
@@ -89,14 +89,14 @@ async def test_a_session_chosen_and_lost_can_be_chosen_again(lua: Scripts) -> No
     assert await changed_fields(lua, before) == {}
 
 
-async def test_a_state_of_a_foreign_type_keeps_no_other_from_being_swept(lua: Scripts) -> None:
+async def test_a_state_of_a_foreign_type_does_not_stop_the_sweep(lua: Scripts) -> None:
     await lua.raw.set(lua.key("state"), "x")
     await lua.raw.zadd(lua.key("dead"), {"s": 1, "gone": 2})
     assert await sweep(lua, "s", "gone") == [1, 0]
     assert await queues(lua) == {"dead": {b"s": 1}}
 
 
-async def test_counters_that_are_none_keep_no_other_from_being_swept(lua: Scripts) -> None:
+async def test_unreadable_counters_do_not_stop_the_sweep(lua: Scripts) -> None:
     await overdue(lua)
     await lua.raw.hset(lua.key("state"), "counters", "x")
     await lua.raw.zadd(lua.key("dead"), {"gone": 2})
@@ -121,7 +121,7 @@ async def test_a_dead_session_is_tried_again_after_ever_longer_waits(lua: Script
     assert (await lua.run("claim", **CLAIM | {"now_ms": died_ms + wait_ms}))[:3] == [b"job", b"3-cd", 3]
 
 
-async def test_a_number_of_deaths_that_is_none_keeps_no_other_from_being_swept(lua: Scripts) -> None:
+async def test_an_unreadable_number_of_deaths_does_not_stop_the_sweep(lua: Scripts) -> None:
     await claimed(lua)
     await lua.run("release", **RELEASE | {"max_attempts": 0, "reason": "x"})
     await lua.raw.hset(lua.key("state"), "deaths", "x")

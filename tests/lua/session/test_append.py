@@ -27,7 +27,7 @@ async def test_the_first_append_creates_the_whole_session(lua: Scripts) -> None:
     assert all(len(value) <= 64 for value in fields.values())
 
 
-async def test_the_next_append_goes_on_where_the_last_one_stopped(lua: Scripts) -> None:
+async def test_the_next_append_continues_the_seqs(lua: Scripts) -> None:
     await lua.append("a", "b")
     assert await lua.append("c", token=b"token..2", nonce="cd", tokens=5) == counters(3, 15)
     fields = await lua.fields()
@@ -55,7 +55,7 @@ async def test_large_sums_of_tokens_stay_exact(lua: Scripts) -> None:
     assert await lua.append("b", token=b"token..2", tokens=2**32 - 1) == counters(2, 10**15 + 2**32)
 
 
-async def test_fields_that_are_there_already_do_not_count_again(lua: Scripts) -> None:
+async def test_existing_params_do_not_count_again(lua: Scripts) -> None:
     await lua.append("a", sets={"param:x": "1", "param:y": "2"})
     await lua.append("b", token=b"token..2", sets={"param:x": "3", "param:y": "4"}, params_limit=2)
     assert (await lua.fields())[b"param:x"] == b"3"
@@ -68,7 +68,7 @@ async def test_a_window_over_the_threshold_is_overdue(lua: Scripts, length: int,
     assert ((await lua.fields()).get(b"queued") == b"overdue") is marked
 
 
-async def test_a_session_that_waits_is_not_put_in_line_again(lua: Scripts) -> None:
+async def test_a_queued_session_keeps_its_place(lua: Scripts) -> None:
     await lua.append(*["m"] * 6)
     await lua.append("m", token=b"token..2", now_ms=NOW_MS + 5000)
     assert await lua.queue("overdue") == {b"s": NOW_MS}

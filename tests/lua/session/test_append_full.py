@@ -1,4 +1,4 @@
-"""append.lua, raw, on a window that is longer than the limit of today."""
+"""append.lua, raw, on a window over the current limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.raw_scripts import Scripts, counters
 LOWERED: dict[str, Any] = {"window_limit": 2, "threshold": 2}
 
 
-async def test_the_state_may_change_where_the_limit_was_lowered_below_the_window(lua: Scripts) -> None:
+async def test_the_state_can_change_after_the_limit_was_lowered_below_the_window(lua: Scripts) -> None:
     await lua.append("a", "b", "c", sets={"param:x": "1"})
     with pytest.raises(ResponseError, match=r"^FULL 3"):
         await lua.append("d", token=b"token..2", **LOWERED)

@@ -1,4 +1,4 @@
-"""append.lua, raw: an append that is sent again is known by its token."""
+"""append.lua, raw: a resent append is recognised by its token."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from support.raw_scripts import NOW_MS, Scripts, counters
 
 
 def is_new(reply: Any) -> bool:
-    """Whether the messages were written, and not known before."""
+    """True if the append wrote its messages."""
     return isinstance(reply, bytes) or (len(reply) == 5 and reply[4] == 0)
 
 
-async def test_a_token_known_gives_the_first_reply_and_writes_nothing(lua: Scripts) -> None:
+async def test_a_known_token_returns_the_first_reply_and_writes_nothing(lua: Scripts) -> None:
     await lua.append("a", "b", token=b"token..1")
     await lua.append("c", token=b"token..2")
     before = await lua.everything()
@@ -42,7 +42,7 @@ async def test_the_last_sixteen_appends_are_known_whatever_their_sizes(lua: Scri
 
 
 async def test_a_token_is_found_at_its_own_place_only(lua: Scripts) -> None:
-    """Between two entries, and across them, stand the same bytes."""
+    """The same bytes occur between two entries and across them."""
     await lua.append("a", token=b"AAAAAAAA")
     await lua.append("b", token=b"BBBBBBBB")
     across = b"AAA\x00\x00\x00\x80\x01BBBB"
@@ -66,7 +66,7 @@ async def test_a_token_may_hold_any_bytes(lua: Scripts) -> None:
     sizes=st.lists(st.integers(1, 9) | st.just(130), min_size=21, max_size=45),
     turn=st.integers(0, 11),
 )
-async def test_the_last_sixteen_are_known_however_often_the_fields_have_gone_round(
+async def test_the_last_sixteen_are_known_after_any_number_of_rotations(
     lua: Scripts, sizes: list[int], turn: int
 ) -> None:
     await lua.raw.delete(*(lua.key(name) for name in ("messages", "state", "active", "overdue")))
@@ -83,7 +83,7 @@ async def test_the_last_sixteen_are_known_however_often_the_fields_have_gone_rou
     assert all(len(value) <= 61 for name, value in fields.items() if name.startswith(b"ids_"))
 
 
-async def test_a_fresh_append_does_not_look_whether_it_was_made_before(lua: Scripts) -> None:
+async def test_a_fresh_append_does_not_search_the_ring(lua: Scripts) -> None:
     await lua.append("a", fresh=1)
     assert await lua.append("b", fresh=1) == counters(2, 20)
     assert (await lua.append("c", fresh=0))[1:] == [1, 1, 1, 1]
@@ -100,16 +100,14 @@ async def test_the_first_attempt_may_arrive_after_the_retry(lua: Scripts) -> Non
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (0, 3)])
-async def test_an_append_that_was_sent_again_and_is_known_leaves_no_trace(
-    lua: Scripts, first: int, second: int
-) -> None:
+async def test_a_resent_append_that_is_known_writes_nothing(lua: Scripts, first: int, second: int) -> None:
     await lua.append("a", fresh=first)
     before = await lua.everything()
     assert (await lua.append("a", fresh=second))[1:] == [1, 1, 1, 0]
     assert await lua.everything() == before
 
 
-async def test_only_what_the_same_call_has_sent_again_is_no_duplicate(lua: Scripts) -> None:
+async def test_only_a_resend_of_the_same_call_is_no_duplicate(lua: Scripts) -> None:
     await lua.append("a", fresh=0, own=b"\x01\x02\x03")
     for own, fresh, duplicate in (
         (b"\x01\x02\x03", 3, 0),
@@ -120,8 +118,8 @@ async def test_only_what_the_same_call_has_sent_again_is_no_duplicate(lua: Scrip
         assert (await lua.append("a", fresh=fresh, own=own))[1:] == [1, 1, 1, duplicate]
 
 
-async def test_an_append_by_id_that_is_sent_again_leaves_no_mark(lua: Scripts) -> None:
-    """Its first sending looks for its id itself, however late it comes."""
+async def test_a_resent_append_with_an_id_does_not_set_repeated(lua: Scripts) -> None:
+    """Its first sending searches the ring itself, however late it arrives."""
     assert (await lua.append("a", fresh=3))[1:] == [1, 1, 1, 0]
     assert b"repeated" not in await lua.fields()
     assert await lua.append("b", token=b"token..2", fresh=2) == counters(2, 20)

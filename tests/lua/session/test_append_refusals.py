@@ -1,4 +1,4 @@
-"""append.lua, raw: what it refuses, and that it then has written nothing."""
+"""append.lua, raw: refusals write nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from support.raw_scripts import EXPIRES_MS, NOW_MS, Scripts, counters
 
 
-async def test_a_window_that_is_not_as_long_as_noted_is_told(lua: Scripts) -> None:
+async def test_a_window_of_another_length_than_the_counters_is_reported(lua: Scripts) -> None:
     await lua.append("a", "b")
     await lua.raw.lpop(lua.key("messages"))
     assert await lua.append("c", token=b"token..2") == [counters(2, 10), b"1-ab", 1]
@@ -78,7 +78,7 @@ FOREIGN["no layout version"] = [("APPEND", "messages"), ("HSET", "state", "count
 
 FOREIGN["a counter too many"] = [("APPEND", "messages"), ("HSET", "state", "counters", counters(1, 10) + b" 6")]
 
-# An append without messages does not look at them.
+# An append without messages does not access the list.
 FOREIGN_CALLS = [(what, ["c"]) for what in FOREIGN] + [(what, []) for what in FOREIGN if "under" not in what]
 
 

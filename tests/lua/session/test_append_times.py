@@ -26,7 +26,7 @@ async def test_times_far_away_stay_exact(lua: Scripts) -> None:
 
 @pytest.mark.parametrize("kept_ms", [1, 900, 15_999, 16_000, 16_001, 1_000_000])
 async def test_no_session_expires_before_its_time(lua: Scripts, kept_ms: int) -> None:
-    """Within a second neither activity nor expiry is looked at; the margin is larger."""
+    """Activity and expiry are not updated within a second; the margin is larger."""
     now_ms = NOW_MS
     await lua.append("m", kept_ms=kept_ms)
     for number, step_ms in enumerate((999, 1, 998, 3, 500, 999, 1000, 1001, 5000, 999)):
@@ -51,7 +51,7 @@ async def test_activity_is_noted_once_a_second_and_never_backwards(lua: Scripts,
     ("later_ms", "moved"),
     [(0, False), (TIMEOUT_MS // 16 - 1000, False), (TIMEOUT_MS // 16 - 999, True), (TIMEOUT_MS, True)],
 )
-async def test_the_time_to_live_starts_again_once_it_has_aged(lua: Scripts, later_ms: int, moved: bool) -> None:
+async def test_the_time_to_live_is_renewed_once_it_has_aged(lua: Scripts, later_ms: int, moved: bool) -> None:
     await lua.append("a")
     await lua.append("b", token=b"token..2", now_ms=NOW_MS + later_ms)
     expected = EXPIRES_MS + later_ms * moved
@@ -76,8 +76,8 @@ async def test_the_first_append_is_noted_whatever_the_time(lua: Scripts) -> None
     assert await lua.raw.pexpiretime(lua.key("messages")) == await lua.raw.pexpiretime(lua.key("state")) == expires_ms
 
 
-async def test_a_time_by_which_all_would_be_gone_at_once_is_refused(lua: Scripts) -> None:
-    """Else the append would be told as made, or the session would go that was there."""
+async def test_a_time_at_which_the_session_would_expire_at_once_is_refused(lua: Scripts) -> None:
+    """Otherwise the append would be acknowledged and lost, or the existing session would expire."""
     seconds, _ = await lua.raw.time()
     past_ms = seconds * 1000 - TIMEOUT_MS
     refused = f"^PAST {past_ms}"
@@ -97,7 +97,7 @@ async def test_a_time_by_which_all_would_be_gone_at_once_is_refused(lua: Scripts
     assert (await lua.counters())["active_ms"] == NOW_MS
 
 
-async def test_an_append_makes_an_expiry_later_and_a_touch_makes_it_sooner_too(lua: Scripts) -> None:
+async def test_an_append_only_delays_the_expiry_and_a_touch_sets_it(lua: Scripts) -> None:
     wrong_ms, later_ms = TIMEOUT_MS * 1000, NOW_MS + 2_000
     await lua.append("a", kept_ms=wrong_ms)
     await lua.append("b", token=b"%08d" % 1, kept_ms=TIMEOUT_MS, now_ms=later_ms)

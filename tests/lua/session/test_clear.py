@@ -33,7 +33,7 @@ async def test_another_epoch_removes_nothing(lua: Scripts, epoch: str) -> None:
     assert await lua.everything() == before
 
 
-async def test_sent_again_it_spares_a_newer_session(lua: Scripts) -> None:
+async def test_a_resent_clear_spares_a_newer_session(lua: Scripts) -> None:
     await lua.append("a")
     assert await lua.run("clear", epoch="1-ab") == 1
     assert await lua.run("clear", epoch="1-ab") == 0
@@ -43,7 +43,7 @@ async def test_sent_again_it_spares_a_newer_session(lua: Scripts) -> None:
     assert await lua.everything() == before
 
 
-async def test_without_a_session_nothing_is_there_to_clear(lua: Scripts) -> None:
+async def test_without_a_session_nothing_is_cleared(lua: Scripts) -> None:
     assert await lua.run("clear", epoch="-") == 0
     assert await lua.run("clear", epoch="1-ab") == 0
     assert await lua.everything() == {}

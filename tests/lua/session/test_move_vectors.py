@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
 
-MOVED: dict[str, Any] = {"block": 1, "found": b"meant", "model": b"m:4"}
+MOVED: dict[str, Any] = {"block": 1, "seen": b"meant", "model": b"m:4"}
 ROW = (b"element", b"\0\0\x80?" * 4)
 
 
@@ -36,14 +36,14 @@ async def test_without_vector_sets_nothing_is_changed(stored: Scripts) -> None:
     assert await stored.everything() == before
 
 
-@pytest.mark.parametrize("changed", [{"found": b"another"}, {"block": 0}, {"block": 7}])
-async def test_of_other_vectors_nothing_is_moved(stored: Scripts, changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changed", [{"seen": b"another"}, {"block": 0}, {"block": 7}])
+async def test_vectors_that_have_changed_are_not_moved(stored: Scripts, changed: dict[str, Any]) -> None:
     before = await stored.everything()
     assert await stored.run("move_vectors", *ROW, **MOVED | changed) == 0
     assert await stored.everything() == before
 
 
-async def test_those_of_a_set_that_is_lost_count_beside_their_blocks_again(stored: Scripts) -> None:
+async def test_vectors_of_a_lost_set_are_searched_beside_their_blocks_again(stored: Scripts) -> None:
     await stored.raw.hset(stored.key("originals"), "vectors", "m:4")
     assert await stored.run("move_vectors", *ROW, **MOVED) == -1
     fields = {b"0": b"this", b"s0": b"of it", b"v0": b"meant before", b"1": b"that", b"s1": b"of that", b"v1": b"meant"}

@@ -15,14 +15,14 @@ PAGE: dict[str, Any] = {"before_seq": "-", "limit": 100, "with_originals": 0, "b
 
 
 async def make(lua: Scripts, originals: int, window: int, session_id: str = "s") -> None:
-    """A session of `originals` kept messages and a window behind them; each element is its seq."""
+    """Create a session with `originals` kept messages and a window after them; each element is its seq."""
     await lua.append("x", session_id=session_id)
     total = originals + window
     messages, state, kept = (lua.key(name, session_id) for name in ("messages", "state", "originals"))
     await lua.raw.delete(messages, kept)
     await lua.raw.hset(state, mapping={"with_originals": 1})
     await set_counters(lua.raw, state, first_seq=originals + 1, message_count=total)
-    for seq in range(1, originals + 1):  # a block is the seqs that stand in it
+    for seq in range(1, originals + 1):  # the fake block lists its seqs
         number = (seq - 1) // 4
         before = await lua.raw.hget(kept, number) or b""
         await lua.raw.hset(kept, number, b"%b %d" % (before, seq))
@@ -58,19 +58,19 @@ async def test_a_page_is_the_newest_before_a_seq(
     assert epoch == (await lua.fields())[b"epoch"]
 
 
-async def test_originals_that_do_not_belong_to_this_epoch_are_not_given(lua: Scripts) -> None:
+async def test_originals_of_another_epoch_are_not_returned(lua: Scripts) -> None:
     await make(lua, 3, 2)
     await lua.raw.hdel(lua.key("state"), "with_originals")
     assert (await lua.run("page", **PAGE | {"with_originals": 1}))[1:] == [4, 4, 0, 0, b"4", b"5"]
 
 
-async def test_originals_that_are_gone_are_not_looked_for(lua: Scripts) -> None:
+async def test_missing_originals_are_not_searched(lua: Scripts) -> None:
     await make(lua, 3, 2)
     await lua.raw.delete(lua.key("originals"))
     assert (await lua.run("page", **PAGE | {"with_originals": 1}))[1:] == [4, 4, 0, 0, b"4", b"5"]
 
 
-async def test_a_block_that_is_not_there_leaves_its_place(lua: Scripts) -> None:
+async def test_a_missing_block_is_false_in_the_reply(lua: Scripts) -> None:
     await make(lua, 11, 1)
     await lua.raw.hdel(lua.key("originals"), 1)
     _, *answer = await lua.run("page", **PAGE | {"with_originals": 1})
@@ -92,7 +92,7 @@ async def test_a_page_writes_nothing(lua: Scripts) -> None:
 @pytest.mark.parametrize(
     "changed", [{"counters": "x"}, {"counters": "v1 1 4 10 5"}, {"counters": "1 4 10 5 6"}, {"epoch": None}]
 )
-async def test_counters_that_are_none_and_an_epoch_that_is_missing_are_refused(
+async def test_unreadable_counters_and_a_missing_epoch_are_refused(
     lua: Scripts, changed: dict[str, str | None]
 ) -> None:
     await make(lua, 0, 4)

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from support.raw_scripts import EXPIRES_MS, PRUNE, Scripts, counters, element, stored
 
 
-async def test_the_oldest_are_dropped_and_the_numbers_follow(lua: Scripts) -> None:
+async def test_the_oldest_messages_are_dropped_and_the_counters_follow(lua: Scripts) -> None:
     await lua.append("a", "b", "c", sets={"plan": "p"})
     await lua.raw.hset(lua.key("originals"), "0", "old")
     before = await lua.fields()
@@ -22,7 +22,7 @@ async def test_the_oldest_are_dropped_and_the_numbers_follow(lua: Scripts) -> No
         assert await lua.raw.pexpiretime(lua.key(name)) == EXPIRES_MS
 
 
-async def test_an_append_goes_on_behind_a_prune(lua: Scripts) -> None:
+async def test_an_append_after_a_prune_continues_the_seqs(lua: Scripts) -> None:
     await lua.append("a", "b")
     assert await lua.run("prune", **PRUNE) == 1
     assert await lua.raw.exists(lua.key("messages")) == 0
@@ -44,7 +44,7 @@ async def test_large_sums_of_tokens_stay_exact(lua: Scripts) -> None:
     assert (await lua.counters())["tokens"] == 10**15 + 1
 
 
-async def test_sent_again_it_is_known_and_drops_no_more(lua: Scripts) -> None:
+async def test_a_resent_prune_is_recognised_and_drops_nothing(lua: Scripts) -> None:
     await lua.append("a", "b", "c")
     assert await lua.run("prune", **PRUNE) == 1
     before = await lua.everything()
@@ -59,7 +59,7 @@ async def test_sent_again_it_is_known_and_drops_no_more(lua: Scripts) -> None:
         *({"newest": stored("x")}, {"newest": element("b")}, {"newest": b""}, {"count": 3}, {"count": 4}),
     ],
 )
-async def test_a_window_that_is_not_the_one_seen_is_left(lua: Scripts, changed: dict[str, Any]) -> None:
+async def test_a_window_changed_since_the_read_is_left(lua: Scripts, changed: dict[str, Any]) -> None:
     await lua.append("a", "b", "c")
     before = await lua.everything()
     assert await lua.run("prune", **PRUNE | changed) == 0
@@ -73,7 +73,7 @@ async def test_without_a_session_nothing_is_written(lua: Scripts) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "x", "", "v1 1 3 10 5", "v1 1 3 10 5 6 7", "1 3 10 5 6"])
-async def test_counters_that_are_none_are_refused_before_anything_is_written(lua: Scripts, value: Any) -> None:
+async def test_unreadable_counters_are_refused_before_any_write(lua: Scripts, value: Any) -> None:
     await lua.append("a", "b", "c")
     key = lua.key("state")
     await (lua.raw.hdel(key, "counters") if value is None else lua.raw.hset(key, "counters", value))

@@ -14,7 +14,7 @@ ASIDE: dict[str, Any] = {"epoch": "-", "idle_timeout_ms": 60_000}
 
 
 async def broken(lua: Scripts, commands: list[tuple[Any, ...]]) -> dict[bytes, tuple[Any, int]]:
-    """A session, in all indexes, with originals, and broken by these commands."""
+    """Create a session in all indexes, with originals, and break it with these commands."""
     await lua.append("a", "b")
     await lua.raw.hset(lua.key("originals"), "0", "old")
     for index in INDEXES:
@@ -54,7 +54,7 @@ BROKEN = COMMANDS | {
 @pytest.mark.parametrize(
     ("what", "epoch"), [*((what, "-") for what in BROKEN), *product(["no state", "no epoch"], ["1-ab", "9-ff"])]
 )
-async def test_a_session_that_is_broken_to_see_is_renamed_with_its_time_to_live(
+async def test_a_visibly_broken_session_is_renamed_and_keeps_its_time_to_live(
     lua: Scripts, what: str, epoch: str
 ) -> None:
     before = await broken(lua, BROKEN[what])
@@ -72,7 +72,7 @@ async def test_a_session_that_is_broken_to_see_is_renamed_with_its_time_to_live(
         assert await lua.queue(index) == {b"other": 2}
 
 
-async def test_the_epoch_that_the_caller_could_not_read_is_enough(lua: Scripts) -> None:
+async def test_a_session_of_the_epoch_that_the_caller_saw_is_renamed(lua: Scripts) -> None:
     before = await broken(lua, [])
     assert await lua.run("quarantine", **ASIDE | {"epoch": "1-ab"}) == 3
     after = await lua.everything()
@@ -88,7 +88,7 @@ async def test_a_sound_session_of_another_epoch_is_left(lua: Scripts, epoch: str
 
 
 @pytest.mark.parametrize("epoch", ["-", "1-ab"])
-async def test_the_second_of_two_who_saw_it_spares_the_fresh_session(lua: Scripts, epoch: str) -> None:
+async def test_the_second_of_two_callers_spares_the_fresh_session(lua: Scripts, epoch: str) -> None:
     await broken(lua, BROKEN["state is a string"])
     assert await lua.run("quarantine", **ASIDE | {"epoch": epoch}) == 3
     assert await lua.run("quarantine", **ASIDE | {"epoch": epoch}) == 0
@@ -98,6 +98,6 @@ async def test_the_second_of_two_who_saw_it_spares_the_fresh_session(lua: Script
     assert await lua.everything() == before
 
 
-async def test_no_session_is_nothing_to_quarantine(lua: Scripts) -> None:
+async def test_without_a_session_nothing_is_renamed(lua: Scripts) -> None:
     assert await lua.run("quarantine", **ASIDE) == 0
     assert await lua.everything() == {}

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
 
-BLOCK: dict[str, Any] = {"block": 1, "found": b"foreign", "idle_timeout_ms": 60_000}
+BLOCK: dict[str, Any] = {"block": 1, "seen": b"foreign", "idle_timeout_ms": 60_000}
 
 
 @pytest.fixture
@@ -18,22 +18,22 @@ async def stored(lua: Scripts) -> Scripts:
     return lua
 
 
-async def test_the_block_goes_alone_with_its_signature(stored: Scripts) -> None:
+async def test_only_the_block_and_its_signature_are_moved(stored: Scripts) -> None:
     assert await stored.run("quarantine_block", **BLOCK) == 1
     assert await stored.raw.hgetall(stored.key("originals")) == {b"0": b"fine", b"s0": b"of it"}
     assert await stored.raw.hgetall(stored.key("quarantine_originals")) == {b"1": b"foreign"}
     assert 0 < await stored.raw.pttl(stored.key("quarantine_originals")) <= 60_000
 
 
-async def test_sent_again_it_does_nothing_more(stored: Scripts) -> None:
+async def test_a_resent_call_does_nothing_more(stored: Scripts) -> None:
     assert await stored.run("quarantine_block", **BLOCK) == 1
     before = await stored.everything()
     assert await stored.run("quarantine_block", **BLOCK) == 0
     assert await stored.everything() == before
 
 
-@pytest.mark.parametrize("changed", [{"found": b"another"}, {"block": 7}, {"block": "s1"}])
-async def test_another_block_than_was_read_stays(stored: Scripts, changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changed", [{"seen": b"another"}, {"block": 7}, {"block": "s1"}])
+async def test_a_block_changed_since_the_read_stays(stored: Scripts, changed: dict[str, Any]) -> None:
     before = await stored.everything()
     assert await stored.run("quarantine_block", **BLOCK | changed) == 0
     assert await stored.everything() == before

@@ -11,7 +11,7 @@ from support.raw_scripts import Scripts
 WHOLE: dict[str, Any] = {"first": 0, "last": -1}
 
 
-async def test_it_gives_the_state_and_the_messages_and_changes_nothing(lua: Scripts) -> None:
+async def test_it_returns_state_and_messages_and_writes_nothing(lua: Scripts) -> None:
     await lua.append("1", "2", "3", sets={"param:a": b"\x01"})
     before = await lua.everything()
     state, messages = await lua.run("read", **WHOLE)
@@ -22,13 +22,13 @@ async def test_it_gives_the_state_and_the_messages_and_changes_nothing(lua: Scri
 
 
 @pytest.mark.parametrize(("first", "last", "expected"), [(-2, -1, 2), (-9, -1, 3), (1, 0, 0), (0, 0, 1)])
-async def test_it_gives_as_many_as_are_asked_for(lua: Scripts, first: int, last: int, expected: int) -> None:
+async def test_it_returns_the_requested_range(lua: Scripts, first: int, last: int, expected: int) -> None:
     await lua.append("1", "2", "3")
     _, messages = await lua.run("read", first=first, last=last)
     assert len(messages) == expected
 
 
-async def test_no_session_is_two_times_nothing(lua: Scripts) -> None:
+async def test_without_a_session_both_parts_are_empty(lua: Scripts) -> None:
     assert await lua.run("read", **WHOLE) == [[], []]
 
 

@@ -1,4 +1,4 @@
-"""replace.lua, raw: what has left the window, and its copy among the originals. All else the model check plays."""
+"""replace.lua, raw: messages outside the window, and their originals. The model check covers the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COPY: dict[str, Any] = REPLACE | {
 
 @pytest.fixture
 async def left(lua: Scripts) -> Scripts:
-    """A session whose first message is pinned and has left the window, with a copy among the originals."""
+    """Create a session whose first message is pinned and has left the window, with an original."""
     await lua.append("1", "2", "3")
     await lua.raw.lpop(lua.key("messages"))
     await set_counters(lua.raw, lua.key("state"), first_seq=2)
@@ -30,15 +30,15 @@ async def left(lua: Scripts) -> Scripts:
     return lua
 
 
-async def test_the_copy_changes_with_it(left: Scripts) -> None:
+async def test_the_original_is_replaced_too(left: Scripts) -> None:
     for _ in range(2):
         assert await left.run("replace", **COPY) != 0
         assert await left.raw.hmget(left.key("originals"), "0", "s0") == [b"with the new", b"what that is about"]
         assert (await left.fields())[b"pinned:1"] == b"new"
 
 
-async def test_what_is_back_in_the_window_is_left(lua: Scripts) -> None:
-    """Moved when it was read, with what it is to be in its field; at its place in the window that would be foreign."""
+async def test_a_message_that_is_back_in_the_window_is_left(lua: Scripts) -> None:
+    """The new value has the form of a field, which would be foreign in the window."""
     await lua.append("1", "2", "3")
     before = await lua.everything()
     moved = COPY | {"old": stored("1"), "block": "-"}
@@ -56,6 +56,6 @@ async def test_a_block_that_has_changed_since_is_left(left: Scripts) -> None:
     assert await left.everything() == before
 
 
-async def test_without_a_copy_it_is_replaced_all_the_same(left: Scripts) -> None:
+async def test_a_message_without_an_original_is_replaced(left: Scripts) -> None:
     assert await left.run("replace", **COPY | {"block": "-"}) == 1
     assert await left.raw.hget(left.key("originals"), "0") == b"with the old"

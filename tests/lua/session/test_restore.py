@@ -27,7 +27,7 @@ FIELD = ("plan", "p")
 
 
 async def quarantined(lua: Scripts) -> dict[bytes, tuple[Any, int]]:
-    """A session in quarantine: two messages, originals, a plan."""
+    """Create a session in quarantine, with two messages, originals and a plan."""
     await lua.append("a", "b", sets={"plan": "p"}, tokens=20)
     await lua.raw.hset(lua.key("originals"), "0", "old")
     assert await lua.run("quarantine", **ASIDE) == 3
@@ -39,7 +39,7 @@ def of_session(stored: dict[bytes, Any]) -> set[bytes]:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_it_comes_back_whole_and_is_overdue(lua: Scripts, times: int) -> None:
+async def test_a_sound_session_is_restored_whole_and_overdue(lua: Scripts, times: int) -> None:
     before = await quarantined(lua)
     for _ in range(times):
         assert await lua.run("restore", *FIELD, **RESTORE) == 1
@@ -60,7 +60,7 @@ async def test_it_comes_back_whole_and_is_overdue(lua: Scripts, times: int) -> N
         assert await lua.queue(index) == ({b"s": NOW_MS} if index in ("active", "overdue") else {})
 
 
-async def test_what_is_left_out_stays_in_quarantine_with_all_else(lua: Scripts) -> None:
+async def test_with_messages_left_out_the_quarantine_stays_unchanged(lua: Scripts) -> None:
     before = await quarantined(lua)
     copies = RESTORE | {"moves": 0, "epoch": "-", "first_seq": 5, "field_count": 0, "tokens": 10}
     for _ in range(2):
@@ -75,7 +75,7 @@ async def test_what_is_left_out_stays_in_quarantine_with_all_else(lua: Scripts) 
 
 
 @pytest.mark.parametrize("live", ["session", "messages", "originals"])
-async def test_a_session_that_lives_is_spared(lua: Scripts, live: str) -> None:
+async def test_an_existing_session_is_not_overwritten(lua: Scripts, live: str) -> None:
     await quarantined(lua)
     if live == "session":
         await lua.append("current", nonce="cd")
@@ -87,7 +87,7 @@ async def test_a_session_that_lives_is_spared(lua: Scripts, live: str) -> None:
     assert await lua.everything() == before
 
 
-async def test_what_has_changed_since_it_was_seen_is_left(lua: Scripts) -> None:
+async def test_a_quarantine_changed_since_the_read_is_left(lua: Scripts) -> None:
     await quarantined(lua)
     await lua.raw.rpush(lua.key("quarantine_messages"), "more")
     before = await lua.everything()
@@ -96,12 +96,12 @@ async def test_what_has_changed_since_it_was_seen_is_left(lua: Scripts) -> None:
     assert await lua.everything() == before
 
 
-async def test_nothing_in_quarantine_is_nothing_to_restore(lua: Scripts) -> None:
+async def test_with_an_empty_quarantine_nothing_is_restored(lua: Scripts) -> None:
     assert await lua.run("restore", *FIELD, **RESTORE) == 0
     assert await lua.everything() == {}
 
 
-async def test_messages_of_a_foreign_type_are_none(lua: Scripts) -> None:
+async def test_messages_of_a_foreign_type_count_as_none(lua: Scripts) -> None:
     await quarantined(lua)
     await lua.raw.delete(lua.key("quarantine_messages"))
     await lua.raw.set(lua.key("quarantine_messages"), "x")

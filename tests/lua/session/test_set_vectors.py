@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
 
-VECTORS: dict[str, Any] = {"block": 1, "found": b"that", "vectors": b"meant"}
+VECTORS: dict[str, Any] = {"block": 1, "seen": b"that", "vectors": b"meant"}
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ async def stored(lua: Scripts) -> Scripts:
     return lua
 
 
-async def test_they_stand_beside_their_block_and_live_as_long(stored: Scripts) -> None:
+async def test_vectors_are_stored_beside_their_block_and_expire_with_it(stored: Scripts) -> None:
     for _ in range(2):
         assert await stored.run("set_vectors", **VECTORS) == 1
         fields = {b"0": b"this", b"s0": b"of it", b"1": b"that", b"s1": b"of that", b"v1": b"meant"}
@@ -28,14 +28,14 @@ async def test_they_stand_beside_their_block_and_live_as_long(stored: Scripts) -
         assert 0 < await stored.raw.pttl(stored.key("originals")) <= 5_000_000
 
 
-@pytest.mark.parametrize("changed", [{"found": b"another"}, {"block": 7}, {"block": "s1"}])
-async def test_of_another_block_they_are_not_kept(stored: Scripts, changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changed", [{"seen": b"another"}, {"block": 7}, {"block": "s1"}])
+async def test_vectors_of_a_changed_block_are_not_stored(stored: Scripts, changed: dict[str, Any]) -> None:
     before = await stored.everything()
     assert await stored.run("set_vectors", **VECTORS | changed) == 0
     assert await stored.everything() == before
 
 
-async def test_a_session_that_is_gone_does_not_come_back(lua: Scripts) -> None:
+async def test_a_missing_session_is_not_created(lua: Scripts) -> None:
     before = await lua.everything()
     assert await lua.run("set_vectors", **VECTORS) == 0
     assert await lua.everything() == before

@@ -12,7 +12,7 @@ LATER_MS = NOW_MS + 77
 TOUCH: dict[str, Any] = {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS}
 
 
-async def test_the_time_starts_again_on_every_key(lua: Scripts) -> None:
+async def test_the_time_to_live_of_every_key_is_renewed(lua: Scripts) -> None:
     await lua.append("a")
     before = await lua.fields()
     assert await lua.run("touch", **TOUCH) == 1
@@ -46,7 +46,7 @@ async def test_without_now_ms_the_servers_clock_counts(lua: Scripts) -> None:
     assert abs((await lua.counters())["active_ms"] - seconds * 1000) < 60_000
 
 
-async def test_no_session_is_left_alone(lua: Scripts) -> None:
+async def test_without_a_session_nothing_is_written(lua: Scripts) -> None:
     assert await lua.run("touch", **TOUCH) == 0
     assert await lua.everything() == {}
     await lua.raw.hset(lua.key("state"), "foreign", "1")
@@ -56,7 +56,7 @@ async def test_no_session_is_left_alone(lua: Scripts) -> None:
 
 
 @pytest.mark.parametrize("kept_ms", [1, 15_999, 16_001])
-async def test_a_short_time_has_a_second_more_as_after_an_append(lua: Scripts, kept_ms: int) -> None:
+async def test_a_short_time_to_live_gets_a_second_more_as_after_an_append(lua: Scripts, kept_ms: int) -> None:
     await lua.append("a", kept_ms=kept_ms)
     appended = await lua.counters()
     await lua.run("touch", **TOUCH | {"kept_ms": kept_ms})
@@ -64,7 +64,7 @@ async def test_a_short_time_has_a_second_more_as_after_an_append(lua: Scripts, k
 
 
 @pytest.mark.parametrize("counters", ["", "x", "v1 1 1 10 5", "v1 1 1 10 5 6 7", "v1 1 1 10 5 1e+15", "1 1 10 5 6"])
-async def test_counters_that_are_none_are_refused_and_left(lua: Scripts, counters: str) -> None:
+async def test_unreadable_counters_are_refused_and_left(lua: Scripts, counters: str) -> None:
     await lua.append("a")
     await lua.raw.hset(lua.key("state"), "counters", counters)
     before = await lua.everything()

@@ -1,4 +1,4 @@
-"""The calls of a project: keys and arguments in the places that the heads of the scripts say."""
+"""The calls of a project match the headers of the scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BATCH = Batch(
 )
 
 
-def test_a_change_gives_each_part_in_the_place_that_the_head_says() -> None:
+def test_a_change_has_each_part_at_its_place_in_the_header() -> None:
     call = CALLS.change(BATCH)
     ((word, sha, count, *rest),) = call.commands
     script = scripts.load("change")
@@ -53,7 +53,7 @@ def test_a_change_gives_each_part_in_the_place_that_the_head_says() -> None:
     assert len({key_slot(key) for key in keys if isinstance(key, bytes)}) == 1
 
 
-def test_a_query_gives_each_part_in_the_place_that_the_head_says() -> None:
+def test_a_query_has_each_part_at_its_place_in_the_header() -> None:
     groups = [Group((b"a", b"b")), Group((b"c",), (5, 9))]
     ((_, sha, count, *rest),) = CALLS.find(b"order", groups, 50, ("77", "d-1")).commands
     assert sha == scripts.load("find").sha
@@ -62,7 +62,7 @@ def test_a_query_gives_each_part_in_the_place_that_the_head_says() -> None:
     assert rest[int(count) :] == ["50 250 1500 400", "77", "d-1", 2, "-", "-", 1, 5, 9]
 
 
-def test_the_keys_of_a_project_are_no_keys_of_sessions() -> None:
+def test_project_keys_differ_from_session_keys() -> None:
     assert KEYS.items == b"rm:{shop:@apollo}:items"
     numbered = ProjectKeys(Keys("shop", 8), "07")
     assert not numbered.items.startswith(b"rm:{shop:07")
@@ -79,7 +79,7 @@ def test_the_keys_of_a_project_are_no_keys_of_sessions() -> None:
         ("NAME e-1", "e-1 has this name"),
     ],
 )
-def test_a_refusal_says_what_was_faster(text: str, said: str) -> None:
+def test_a_conflict_names_its_cause(text: str, said: str) -> None:
     refused: Any = refusal(ServerError(text.split(maxsplit=1)[0], text), None)
     assert isinstance(refused, Conflict)
     assert str(refused) == said

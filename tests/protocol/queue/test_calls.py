@@ -1,4 +1,4 @@
-"""The queues' scripts and their callers: each key and argument stands in the place that the header names."""
+"""The calls of the workers match the headers of the scripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redismem.protocol.queue.calls import Job, QueueCalls
 from redismem.protocol.session.edits import View
 from redismem.settings.settings import Settings
 
-# Every value is one that no other argument has.
+# Every value differs from all others, so that swapped arguments fail.
 SETTINGS = Settings(
     threshold=1234,
     threshold_tokens=98_765,
@@ -146,7 +146,7 @@ TAILS = {
 
 
 @pytest.mark.parametrize("name", CALLED)
-def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name: str) -> None:
+def test_each_key_and_argument_is_at_its_place_in_the_header(name: str) -> None:
     head = header(scripts.load(name).source.decode())
     build, expected = CALLED[name]
     call = build()
@@ -166,11 +166,11 @@ def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name:
     assert len(set(values)) == len(values), "or two arguments could change places unseen"
 
 
-def test_a_claim_reads_the_session_behind_it() -> None:
+def test_a_claim_is_followed_by_a_read_of_the_session() -> None:
     assert CALLS.claim().commands[1:] == (("HGETALL", SESSION.state), ("LRANGE", SESSION.messages, 0, -1))
 
 
-def test_what_is_not_given_is_a_dash_and_what_is_not_kept_is_zero() -> None:
+def test_a_missing_argument_is_a_dash_and_a_missing_part_has_length_0() -> None:
     bare = QueueCalls(SESSION, Settings())
     of_one = (bare.claim(), bare.extend("f"), bare.requeue(again=False), bare.claim_eviction())
     for call in (*of_one, queue_calls.sweep(SHARD, [], SETTINGS, None)):

@@ -1,4 +1,4 @@
-"""What is said of a provider that is paused, on the wire and in Redis."""
+"""Pauses of providers: commands and stored values."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ reasons = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_siz
 
 
 @given(since=times, failed=times, until=times, count=st.integers(0, 10**9 - 1), reason=reasons)
-def test_a_pause_comes_back_as_it_was(since: int, failed: int, until: int, count: int, reason: str) -> None:
+def test_a_pause_survives_encoding(since: int, failed: int, until: int, count: int, reason: str) -> None:
     pause = Pause(since, failed, until, count, reason)
     assert Pause.decode(pause.encode(b"ab12")) == pause
 
 
 @given(noted=st.binary(max_size=60) | st.text("0123456789 abz\n", max_size=60).map(str.encode))
-def test_whatever_is_noted_is_a_pause_or_none(noted: bytes) -> None:
+def test_any_bytes_decode_to_a_pause_or_none(noted: bytes) -> None:
     pause = Pause.decode(noted)
     assert pause is None or " ".join(map(str, (pause.since_ms, pause.until_ms))).isascii()
 
 
 @pytest.mark.parametrize("noted", [b"", b"paused", b"1 2 3 4 ab", b"1 2 3 4 ab \n", b"1 2 3 -4 ab x", b"9" * 5_000])
-def test_what_is_no_pause_is_none(noted: bytes) -> None:
+def test_a_foreign_value_decodes_to_none(noted: bytes) -> None:
     assert Pause.decode(noted) is None
 
 
-def test_the_call_gives_each_key_and_argument_in_the_place_the_header_says() -> None:
+def test_each_key_and_argument_is_at_its_place_in_the_header() -> None:
     call = provider_pauses.write_pause(KEYS, "openai/m\u00fc", b"seen", b"value")
     head = header(scripts.load("pause").source.decode())
     assert (head.keys, head.arguments) == (["providers"], ["provider", "seen", "value", "keep_ms"])
@@ -54,13 +54,13 @@ def test_the_call_gives_each_key_and_argument_in_the_place_the_header_says() -> 
     assert call.again() == call
 
 
-def test_a_look_is_one_command_on_one_key() -> None:
+def test_reading_a_pause_is_one_command_on_one_key() -> None:
     assert provider_pauses.read_pause(KEYS, "p").commands == (("HGET", KEYS.providers, b"p"),)
     assert provider_pauses.read_pause(KEYS, "p").decode(None) == b""
     assert KEYS.providers == b"rm:{shop}:providers"
 
 
-def test_all_that_are_paused_by_name() -> None:
+def test_pauses_are_listed_by_provider() -> None:
     pause = Pause(1, 2, 3, 4, "x answered 503")
     answer = [b"q", pause.encode(b"ab"), b"none", b"x", b"a", pause.encode(b"cd")]
     assert provider_pauses.list_pauses(KEYS).decode(answer) == {"a": pause, "q": pause}

@@ -1,4 +1,4 @@
-"""The command of an append taken apart, and as it is replayed."""
+"""Parsing and replay of the command of an append."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALLS = SessionCalls(Keys("test", 64).session("user-42"), Settings())
 USER = {"role": "user", "content": "hello"}
 
 
-def test_it_is_taken_apart_as_it_was_put_together() -> None:
+def test_a_parsed_append_has_the_parts_of_its_command() -> None:
     call = CALLS.append_and_read(
         [USER, USER], {"merge": {"a": 1, "b": UNSET}, "waiting": "size", "plan": None, "id": "x"}
     )

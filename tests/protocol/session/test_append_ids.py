@@ -1,4 +1,4 @@
-"""The ring of append ids, as a process keeps it itself."""
+"""The ring of append ids in Python, as the fallback uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_IDS = (None,) * 4
 
 @settings(max_examples=100)
 @given(message_counts=st.lists(st.integers(0, 1_000), max_size=60))
-def test_property_the_last_ones_are_remembered_in_order(message_counts: list[int]) -> None:
+def test_property_the_last_appends_are_remembered_in_order(message_counts: list[int]) -> None:
     fields: dict[bytes, bytes] = {}
     for number, count in enumerate(message_counts):
         remember(fields, b"%07d" % number, count)
@@ -27,7 +27,7 @@ def test_property_the_last_ones_are_remembered_in_order(message_counts: list[int
 
 @settings(max_examples=100)
 @given(message_counts=st.lists(st.integers(0, 1_000), max_size=60))
-def test_property_what_is_forgotten_ends_where_what_is_remembered_begins(message_counts: list[int]) -> None:
+def test_property_remembered_seqs_begin_after_the_forgotten_ones(message_counts: list[int]) -> None:
     fields: dict[bytes, bytes] = {}
     for number, count in enumerate(message_counts):
         remember(fields, b"%07d" % number, count)
@@ -44,7 +44,7 @@ def test_property_what_is_forgotten_ends_where_what_is_remembered_begins(message
         assert list(place) == (list(range(first_seq, first_seq + count)) if is_remembered else [])
 
 
-def test_of_a_session_that_is_not_as_it_should_be_nothing_is_made_up() -> None:
+def test_an_unreadable_ring_counts_as_empty_and_unreadable_counters_are_corrupt() -> None:
     assert LAST_APPENDS.decode([None, None, *NO_IDS], -2, -2) is None
     known = LAST_APPENDS.decode([b"1-ab", b"v1 1 7 0 0 0", b"b" + bytes(5), *NO_IDS[1:]], -1, -1)
     assert known is not None

@@ -1,4 +1,4 @@
-"""What is said to Redis: commands in, values out. No I/O."""
+"""Commands and decoders of session calls. No I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def calls_of(**settings: Any) -> SessionCalls:
 
 
 def keys_in(call: Call[Any]) -> list[bytes]:
-    """The keys of a call's commands."""
+    """Return the keys of a call's commands."""
     found: list[Any] = []
     for command in call.commands:
         found += command[3 : 3 + int(command[2])] if command[0] == "EVALSHA" else [command[1]]
@@ -41,7 +41,7 @@ def keys_in(call: Call[Any]) -> list[bytes]:
 
 
 def context_of(*payloads: dict[str, Any]) -> Context:
-    """The context of a session whose window has these messages, from seq 5 on."""
+    """Return the context of a session whose window has these messages, from seq 5 on."""
     messages = [Message.from_openai(payload) for payload in payloads]
     for seq, message in enumerate(messages, 5):
         message.seq, message.epoch = seq, "1-a"
@@ -84,25 +84,25 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         assert call.session_id == "user-42"
 
 
-def test_a_turn_is_the_append_and_the_reads_together() -> None:
+def test_a_turn_is_the_append_and_the_reads_in_one_call() -> None:
     call = calls_of().append_and_read([USER])
     assert [command[0] for command in call.commands] == ["EVALSHA", "HGETALL", "LRANGE"]
 
 
-def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_again() -> None:
+def test_a_resent_call_is_equal_and_a_new_call_differs() -> None:
     made = calls_of()
     call = made.append([USER])
     assert call.commands is call.commands
     assert made.append([USER]).commands != call.commands
     named = [made.append([USER], {"id": "my-id"}).commands[0] for _ in range(2)]
     different = [place for place, (one, other) in enumerate(zip(*named, strict=True)) if one != other]
-    assert different == [16]  # what makes an epoch unique
+    assert different == [16]  # the token, whose nonce makes an epoch unique
     for token in (one[16] for one in named):
         assert isinstance(token, bytes)
         assert token[:7] == append_token("my-id")[:7]
 
 
-def test_an_append_says_whether_it_has_an_id_and_whether_it_is_sent_again() -> None:
+def test_fresh_tells_appends_with_an_id_and_resent_ones_apart() -> None:
     made = calls_of()
     calls: tuple[tuple[Call[Any], str, str], ...] = (
         (made.append([USER], {"expect": 3}), "1 ", "2 "),
@@ -128,14 +128,14 @@ def test_an_append_says_whether_it_has_an_id_and_whether_it_is_sent_again() -> N
         assert other.again() is other
 
 
-def test_the_first_failure_among_the_answers_is_raised() -> None:
+def test_the_first_error_among_the_answers_is_raised() -> None:
     call: Call[tuple[Any, ...]] = Call("s", (), lambda *answers: answers)
     assert call.finish([1, 2]) == (1, 2)
     with pytest.raises(ServerError, match="second"):
         call.finish([1, ServerError("B", "second"), ConnectionLost("third")])
 
 
-def test_a_call_brings_the_script_that_it_runs() -> None:
+def test_a_call_carries_its_script() -> None:
     made = calls_of()
     assert made.append([USER]).script is scripts.load("append")
     assert made.read().script is None
@@ -162,7 +162,7 @@ def test_a_message_that_cannot_be_stored_is_named_by_its_place() -> None:
     assert refused.value.__cause__ is None
 
 
-def test_limits_are_met_exactly() -> None:
+def test_limits_are_inclusive() -> None:
     message = {"role": "user", "content": "x" * 100}
     size = len(encode_message(message)[0])
     calls_of(max_message_bytes=size).append([message])
@@ -189,7 +189,7 @@ def test_a_change_sets_and_drops() -> None:
 
 
 @pytest.mark.parametrize("name", ["", None, 5, b"a", ("a",), "x" * 257, "é" * 129, True])
-def test_a_name_that_is_none_is_refused(name: Any) -> None:
+def test_an_invalid_param_name_is_refused(name: Any) -> None:
     with pytest.raises(InvalidState, match="param name"):
         calls_of().change(merge={name: 1})
     with pytest.raises(InvalidState, match="param name"):
@@ -200,13 +200,13 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "x" * 256, "é" * 128, "\ud800", "with space: and \x00", "param:a"])
-def test_any_other_text_is_a_name(name: str) -> None:
+def test_any_other_text_is_a_valid_param_name(name: str) -> None:
     encoded = name.encode("utf-8", "surrogatepass")
     assert calls_of().change(merge={name: 1}).sets == (b"param:" + encoded, b"\x01")
 
 
 def test_more_params_at_once_than_a_script_can_take_are_refused() -> None:
-    """Lua's unpack ends at 7,999 values; behind it a half of the append would be written."""
+    """Lua's unpack takes 7,999 values: with more, half of the append would be written."""
     wide = calls_of(max_params_count=10_000)
     for value in (1, UNSET):
         wide.change(merge={f"p{number}": value for number in range(1_000)})
@@ -214,7 +214,7 @@ def test_more_params_at_once_than_a_script_can_take_are_refused() -> None:
             wide.change(merge={f"p{number}": value for number in range(1_001)})
 
 
-def test_a_read_asks_for_as_many_as_it_wants() -> None:
+def test_a_read_requests_its_limit() -> None:
     def asked(limit: int | None) -> tuple[Any, ...]:
         return calls_of().read(limit).commands[1][2:]
 
@@ -224,7 +224,7 @@ def test_a_read_asks_for_as_many_as_it_wants() -> None:
     assert -(2**63) < asked(10**30)[0] < -(10**6)
 
 
-def test_a_prune_keeps_what_belongs_together() -> None:
+def test_a_prune_keeps_tool_calls_and_results_together() -> None:
     made = calls_of()
     call = {"role": "assistant", "tool_calls": [{"id": "c"}]}
     view = view_of(USER, call, {"role": "tool", "tool_call_id": "c"}, USER)
@@ -245,7 +245,7 @@ def test_state_alone_of_a_foreign_field_is_corrupt() -> None:
             calls_of().state().decode(stored)
 
 
-def test_the_number_of_shards_must_be_the_recorded_one() -> None:
+def test_a_namespace_with_another_shard_count_is_refused() -> None:
     assert namespace_calls.record(KEYS, 0).decode(1, 1, [b"1", b"8", None]) == 0
     assert namespace_calls.read_record(KEYS).decode([None, None, b"5"]) is None
     assert namespace_calls.read_record(KEYS).decode([b"1", b"8", b"5"]) == 5
@@ -253,7 +253,7 @@ def test_the_number_of_shards_must_be_the_recorded_one() -> None:
         namespace_calls.record(KEYS, 0).decode(0, 0, [b"1", b"16", None])
 
 
-def test_a_namespace_of_another_layout_is_refused() -> None:
+def test_a_namespace_with_another_layout_version_is_refused() -> None:
     with pytest.raises(UnsupportedFormat, match="layout version 2, this release knows 1"):
         namespace_calls.record(KEYS, 0).decode(0, 0, [b"2", b"8", None])
 
@@ -262,7 +262,7 @@ def test_the_servers_time_is_milliseconds() -> None:
     assert namespace_calls.server_time_ms().decode([b"1700000000", b"123999"]) == 1_700_000_000_123
 
 
-def test_a_context_has_the_receipt_of_its_append() -> None:
+def test_append_and_read_returns_a_context_with_a_receipt() -> None:
     element = encode_message(USER)[0] + b"\xcf" + bytes(8)
     stored = {b"epoch": b"1-a", b"counters": b"v1 1 1 9 5 6"}
     context = calls_of().append_and_read([USER]).decode([b"v1 1 1 9 5 6", 1, 1, 1, 0], stored, [element])
@@ -271,7 +271,7 @@ def test_a_context_has_the_receipt_of_its_append() -> None:
     assert (context.receipt.last_seq, context.receipt.created) == (1, True)
 
 
-def test_what_an_append_is_told_follows_the_settings() -> None:
+def test_the_limits_of_an_append_follow_the_settings() -> None:
     first = Settings(threshold=20, recent_limit=7, idle_timeout_s=1.5, threshold_tokens=99, max_window_count=30)
     assert append_limits(first) == b"81500 20 99 7 30 256"
     other = first.model_copy(update={"idle_timeout_s": 2, "threshold_tokens": 0, "max_window_count": 12})

@@ -1,4 +1,4 @@
-"""Pages: what page.lua answers into messages, and what of it cannot be read."""
+"""Decoding of pages, readable and unreadable."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_page_has_its_epoch_and_its_messages() -> None:
     assert read(6, 6, 0, 0) == []
 
 
-def test_of_blocks_only_what_was_asked_for() -> None:
+def test_only_the_requested_messages_of_blocks_are_returned() -> None:
     assert read(5, 12, 0, 1, block(1, 16)) == list(range(5, 12))
     assert read(14, 35, 0, 3, block(1, 16), block(17, 32), block(33, 40), *ELEMENTS[35:38]) == list(range(14, 38))
     assert read(3, 20, 0, 2, block(7, 16), block(17, 19), *ELEMENTS[20:22]) == list(range(7, 22)), "nothing before 7"
@@ -55,20 +55,20 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN)
-def test_a_block_that_cannot_be_read_is_named_and_the_others_are_read(foreign: bytes) -> None:
+def test_an_unreadable_block_is_listed_and_the_others_are_read(foreign: bytes) -> None:
     found = page("s", [b"1-ab", 1, 35, 0, 3, block(1, 16), foreign, block(33, 34), *ELEMENTS[35:37]])
     assert found is not None
     assert [message.seq for message in found.messages()] == [*range(1, 17), *range(33, 37)]
     assert found.unreadable == ([Block(1, foreign)] if foreign else [])
 
 
-def test_a_window_that_cannot_be_read_is_corrupt() -> None:
+def test_an_unreadable_window_is_corrupt() -> None:
     for answer in ([b"1-ab", 4, 4, 0, 0, b"foreign"], [b"\xff", 4, 4, 0, 0]):
         with pytest.raises(CorruptSession):
             _ = (found := page("s", answer)) and found.messages()
 
 
-def test_messages_of_a_newer_release_are_none_of_ours() -> None:
+def test_messages_of_a_newer_release_are_refused() -> None:
     newer = encode_block(1, [b"\x95\x03" + ELEMENTS[1][2:]])
     with pytest.raises(UnsupportedFormat) as refused:
         read(1, 2, 0, 1, newer)
