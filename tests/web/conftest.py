@@ -1,4 +1,4 @@
-"""What the tests of the service share."""
+"""Fixtures for the tests of the service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redismem import Memory
 
 @pytest.fixture(scope="session", autouse=True)
 def one_document() -> Iterator[None]:
-    """Build the OpenAPI document once: it is the same for every service, and takes longer than most of these tests."""
+    """Build the OpenAPI document once: all services share it, and building it takes longer than most tests."""
     built: list[str] = []
 
     def document(**given: Any) -> Any:
@@ -32,7 +32,7 @@ def one_document() -> Iterator[None]:
 
 @pytest.fixture
 async def http(memory: Memory) -> AsyncIterator[Served]:
-    """The service on the store, for everybody on this machine."""
+    """A service without keys on the store."""
     async with served(memory) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""Keys: who may do what, in which namespace, how often. Without one nobody may do anything."""
+"""Access keys: scopes, namespaces, rate limits, and refusals without a key."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load"
 
 
 def routes() -> list[tuple[str, str]]:
-    """Method and path of every route that there is."""
+    """Return method and path of every route."""
     edge = create_app(Service({}, Access([])))
     document = edge.openapi()
     return sorted((method.upper(), path) for path, methods in document["paths"].items() for method in methods)
 
 
 def key_for(name: str, namespace: str, *scopes: str) -> tuple[dict[str, str], str]:
-    """The header of a new key, and its line."""
+    """Return the header of a new key and its line for the list."""
     key, line = new_key(name, namespace, scopes)
     return {"Authorization": f"Bearer {key}"}, line
 
@@ -60,8 +60,8 @@ class Keyed:
         self.access = Access.of("# keys\n\n" + "\n".join(lines))
         self.http: Served
 
-    async def ask(self, who: str | None, method: str, path: str, **options: Any) -> Any:
-        headers = {} if who is None else self.headers[who]
+    async def ask(self, key_name: str | None, method: str, path: str, **options: Any) -> Any:
+        headers = {} if key_name is None else self.headers[key_name]
         return await self.http.ask(method, path, headers=headers, **options)
 
 
@@ -80,12 +80,12 @@ async def keyed(store: Any, namespace: str) -> AsyncIterator[Keyed]:
         yield found
 
 
-def test_the_routes_are_all_there() -> None:
+def test_every_route_is_covered_here() -> None:
     assert ("POST", "/v1/sessions/{session_id}/messages") in routes()
     assert {path for _, path in routes()} >= OPEN | set(BODY)
 
 
-async def test_each_route_refuses_without_a_key_with_a_foreign_one_and_with_too_small_a_scope(keyed: Keyed) -> None:
+async def test_each_route_needs_a_known_key_with_the_right_scope(keyed: Keyed) -> None:
     foreign, _ = key_for("other", "other", *SCOPES)
     for method, path in routes():
         if path in OPEN:
@@ -103,11 +103,11 @@ async def test_each_route_refuses_without_a_key_with_a_foreign_one_and_with_too_
             answer = await keyed.ask(f"shop-{scope}", method, at, json=body)
             assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), (method, path, scope)
         headers = keyed.headers[f"shop-{needed}"]
-        async with keyed.http.client.stream(method, at, headers=headers, json=body) as allowed:  # some have no end
+        async with keyed.http.client.stream(method, at, headers=headers, json=body) as allowed:  # streams have no end
             assert allowed.status_code in (200, 201, 204, 404), (method, path)
 
 
-async def test_a_key_is_sent_as_the_page_says(keyed: Keyed) -> None:
+async def test_the_curl_command_of_the_docs_works(keyed: Keyed) -> None:
     (line,) = re.findall(r"^curl .*$", (Path(__file__).parents[2] / "docs" / "http.md").read_text(), re.MULTILINE)
     curl, option, header, data, body, url = shlex.split(line)
     assert (curl, option, data) == ("curl", "-H", "-d")
@@ -118,12 +118,12 @@ async def test_a_key_is_sent_as_the_page_says(keyed: Keyed) -> None:
     assert (answer.status_code, answer.json()["session_id"]) == (201, "s-1")
 
 
-async def test_open_routes_want_no_key(keyed: Keyed) -> None:
+async def test_open_routes_need_no_key(keyed: Keyed) -> None:
     for path in (*OPEN, "/openapi.json"):
         assert (await keyed.ask(None, "GET", path)).status_code == 200
 
 
-async def test_a_key_sees_its_own_namespace_alone(keyed: Keyed) -> None:
+async def test_a_key_sees_only_its_own_namespace(keyed: Keyed) -> None:
     assert (await keyed.ask("shop-write", "POST", "/v1/sessions/s/messages", json=said(1))).status_code == 201
     assert (await keyed.ask("shop-read", "GET", "/v1/sessions/s")).json()["total_messages"] == 1
     assert (await keyed.ask("bank-read", "GET", "/v1/sessions/s")).status_code == 404
@@ -133,7 +133,7 @@ async def test_a_key_sees_its_own_namespace_alone(keyed: Keyed) -> None:
     assert (await keyed.ask("shop-read", "GET", "/v1/sessions/s")).status_code == 200
 
 
-async def test_a_rate_holds_for_all_servers_together(store: Any, namespace: str) -> None:
+async def test_a_rate_limit_counts_over_all_servers(store: Any, namespace: str) -> None:
     limits = Limits(request_s=60, rate_per_s=0.001, rate_burst_count=6)
     async with keyed_service(store, namespace, limits) as one, keyed_service(store, namespace, limits) as other:
         other.headers = one.headers
@@ -177,20 +177,20 @@ def test_only_hashes_are_kept() -> None:
     "line",
     ["a b read", "a b read xyz", "a b every " + "0" * 64, "a/b b read " + "0" * 64, "a b, read " + "0" * 64, "x " * 5],
 )
-def test_a_line_that_is_none_is_named_and_not_quoted(line: str) -> None:
+def test_a_malformed_line_is_named_by_number_and_not_quoted(line: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         Access.of(f"# first\n{line}")
     assert "line 2" in str(refused.value)
     assert line not in str(refused.value)
 
 
-def test_two_keys_have_two_names() -> None:
+def test_two_keys_with_one_name_are_refused() -> None:
     lines = [new_key("a", "b", ["read"])[1] for _ in range(2)]
     with pytest.raises(InvalidSettings, match="same name"):
         Access.of(";".join(lines))
 
 
-def test_without_keys_everybody_is_in_one_namespace() -> None:
+def test_without_keys_all_requests_share_one_namespace() -> None:
     access = Access.of("# none\n", "shop")
     assert (access.is_open, access.namespaces) == (True, ("shop",))
     assert access.caller(None).scopes == set(SCOPES)

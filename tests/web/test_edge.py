@@ -1,4 +1,4 @@
-"""What every request passes: sizes, deadlines, headers, origins, and problems that tell nothing of a text."""
+"""The edge: size limits, deadlines, headers, origins, and problems that quote no text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_refusals_are_problems_with_codes(http: Served) -> None:
         assert (problem["type"], problem["status"]) == (f"urn:redismem:problem:{code}", answer.status_code)
 
 
-async def test_a_refusal_holds_nothing_of_what_was_sent(http: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_quotes_nothing_from_the_request(http: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "redismem")
     deep: Any = CANARY
     for _ in range(150):
@@ -89,13 +89,13 @@ async def test_a_message_over_the_limit_of_the_memory_is_too_large(memory: Memor
 
 @pytest.fixture
 async def behind(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
-    """A memory whose server can be cut off."""
+    """A memory whose connection to Redis can be cut."""
     settings = Settings(deadline_s=2, reply_timeout_s=1)
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
         yield memory
 
 
-async def test_a_store_that_does_not_answer_is_503_and_comes_back(behind: Memory, proxy: Proxy, near: Memory) -> None:
+async def test_a_store_that_does_not_answer_is_503_until_it_is_back(behind: Memory, proxy: Proxy, near: Memory) -> None:
     async with served(behind) as http:
         assert (await http.ask("POST", "/v1/sessions/s/messages", json=said(1))).status_code == 201
         proxy.break_next("swallow", count=float("inf"))
@@ -120,7 +120,7 @@ async def test_a_store_that_does_not_answer_is_503_and_comes_back(behind: Memory
         assert (await http.ask("POST", "/v1/sessions/s/messages", json=said(3))).status_code == 201
 
 
-async def test_a_store_that_takes_no_writes_is_readable_alone(tmp_path: Any, namespace: str) -> None:
+async def test_a_store_that_refuses_writes_is_readable_and_not_writable(tmp_path: Any, namespace: str) -> None:
     server = RedisServer(tmp_path).start()
     try:
         settings = Settings(deadline_s=5)
@@ -138,7 +138,7 @@ async def test_a_store_that_takes_no_writes_is_readable_alone(tmp_path: Any, nam
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
-async def test_a_store_that_would_drop_keys_is_not_ready(tmp_path: Any, namespace: str, policy: str) -> None:
+async def test_a_store_that_evicts_keys_is_not_ready(tmp_path: Any, namespace: str, policy: str) -> None:
     server = RedisServer(tmp_path).start()
     try:
         async with Memory.connect(server.url, namespace=namespace) as memory, served(memory) as http:
@@ -154,8 +154,8 @@ async def test_a_store_that_would_drop_keys_is_not_ready(tmp_path: Any, namespac
         server.stop()
 
 
-async def test_a_store_that_does_not_tell_its_policy_is_ready(redis_server: RedisServer, namespace: str) -> None:
-    """The ACL that pods need has no INFO in it."""
+async def test_a_store_that_hides_its_policy_is_ready(redis_server: RedisServer, namespace: str) -> None:
+    """The ACL for pods does not include INFO."""
     with redis.Redis(port=redis_server.port) as admin:
         admin.execute_command(*f"ACL SETUSER untold reset on >pw {permissions.acl(namespace)}".split())
         try:
@@ -180,7 +180,7 @@ async def test_a_request_has_a_deadline(proxy: Proxy, namespace: str) -> None:
             assert (answer.status_code, answer.json()["code"]) == (503, "too_late")
 
 
-async def test_a_stopping_service_takes_nothing_more(memory: Memory) -> None:
+async def test_a_stopping_service_refuses_requests(memory: Memory) -> None:
     async with served(memory) as http:
         http.service.stopping.set()
         answer = await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
@@ -189,7 +189,7 @@ async def test_a_stopping_service_takes_nothing_more(memory: Memory) -> None:
         assert (await http.ask("GET", "/livez")).json() == {"live": True, "stopping": True}
 
 
-async def test_what_is_in_hand_is_ended_before_it_stops(proxy: Proxy, near: Memory, namespace: str) -> None:
+async def test_running_requests_finish_before_the_server_stops(proxy: Proxy, near: Memory, namespace: str) -> None:
     settings = Settings(deadline_s=30, reply_timeout_s=20)
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
         async with served(memory, stop_s=30) as http:
@@ -203,8 +203,8 @@ async def test_what_is_in_hand_is_ended_before_it_stops(proxy: Proxy, near: Memo
 
 
 @pytest.mark.parametrize("host", ["shop.example", "127.0.0.1.example", "", "[::2]", "[x"])
-async def test_without_keys_only_localhost_is_answered(http: Served, host: str) -> None:
-    """Else a page that leads its own name to this address could read all there is."""
+async def test_without_keys_only_requests_to_localhost_are_answered(http: Served, host: str) -> None:
+    """Otherwise a page could point its own host name to this address and read everything (DNS rebinding)."""
     answer = await http.ask("GET", "/v1/sessions", headers={"Host": host})
     assert answer.status_code in (400, 403)
 
@@ -217,7 +217,7 @@ async def test_without_keys_pages_of_other_origins_are_refused(http: Served) -> 
     assert (await http.ask("POST", "/v1/sessions", headers={"Origin": own})).status_code == 201
 
 
-async def test_an_origin_that_is_set_may_ask(memory: Memory) -> None:
+async def test_a_configured_origin_is_allowed(memory: Memory) -> None:
     origin = "https://shop.example"
     async with served(memory, cors_origins=(origin,)) as http:
         asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
@@ -230,7 +230,7 @@ async def test_an_origin_that_is_set_may_ask(memory: Memory) -> None:
         assert "access-control-allow-origin" not in other.headers
 
 
-async def test_a_client_that_leaves_in_the_middle_disturbs_nobody(http: Served) -> None:
+async def test_a_client_that_disconnects_midway_does_not_affect_others(http: Served) -> None:
     url = http.client.base_url
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(b"POST /v1/sessions/s/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
@@ -250,15 +250,13 @@ async def test_a_client_that_leaves_in_the_middle_disturbs_nobody(http: Served) 
         (InvalidTime(f"a clock gave {CANARY}"), "internal"),
     ],
 )
-def test_an_error_of_ours_has_a_code_and_names_no_session(error: RedismemError, code: str) -> None:
+def test_a_redismem_error_has_a_code_and_names_no_session(error: RedismemError, code: str) -> None:
     problem = problem_of(error)
     assert problem.code == code
     assert CANARY.encode() not in problem.document()
 
 
-async def test_a_command_that_the_user_of_redis_may_not_run_is_said_to_be_the_stores(
-    redis_server: RedisServer, namespace: str
-) -> None:
+async def test_a_command_that_the_acl_forbids_is_store_not_allowed(redis_server: RedisServer, namespace: str) -> None:
     with redis.Redis(port=redis_server.port) as admin:
         admin.execute_command(*f"ACL SETUSER unrated reset on >pw {permissions.acl(namespace)} -set".split())
         try:
@@ -273,13 +271,13 @@ async def test_a_command_that_the_user_of_redis_may_not_run_is_said_to_be_the_st
             admin.execute_command("ACL", "DELUSER", "unrated")
 
 
-def test_an_error_that_is_not_ours_says_nothing() -> None:
+def test_a_foreign_error_is_500_without_its_text() -> None:
     problem = problem_of(RuntimeError(CANARY))
     assert problem.status == 500
     assert CANARY.encode() not in problem.document()
 
 
-async def test_a_defect_is_500_and_its_text_goes_nowhere(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_is_500_and_its_text_is_not_logged(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Service):
         def memory(self, caller: Any) -> Any:
             raise RuntimeError(CANARY)
@@ -294,7 +292,7 @@ async def test_a_defect_is_500_and_its_text_goes_nowhere(memory: Memory, caplog:
     assert CANARY not in caplog.text
 
 
-def test_a_pause_is_said_in_whole_seconds() -> None:
+def test_retry_after_is_in_whole_seconds() -> None:
     assert (b"retry-after", b"3") in Problem("too_many_requests", retry_after_s=2.1).headers()
     assert (b"retry-after", b"1") in Problem("store_unavailable").headers()
     assert isinstance(httpx.Headers(Problem("no_key").headers())["www-authenticate"], str)

@@ -1,4 +1,4 @@
-"""What Redis refuses for a while is 503 with its word and a Retry-After, over HTTP too, and never 500."""
+"""Temporary errors of Redis are 503 with their word and Retry-After over HTTP, never 500."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HASTY = Settings(deadline_s=3, reply_timeout_s=1)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """It says for a while what a test makes it say."""
+    """A Redis that a test can make answer with an error."""
     server = RedisServer(tmp_path_factory.mktemp("words"), options=("--busy-reply-threshold", "20")).start()
     yield server
     server.stop()
 
 
 async def check_refused(http: Served, word: str) -> None:
-    headers = {"Idempotency-Key": "turn-2"}  # a call may have been sent that was not answered in time
+    headers = {"Idempotency-Key": "turn-2"}  # without a key, an unanswered append has no Retry-After
     answer = await http.ask("POST", "/v1/sessions/s/messages?read=true", json=said(2), headers=headers)
     found: dict[str, Any] = answer.json()
     assert (answer.status_code, found["code"], found["reason"]) == (503, "store_unavailable", word)
@@ -39,7 +39,7 @@ async def check_refused(http: Served, word: str) -> None:
 @pytest.mark.parametrize(
     "word", ["READONLY", *(pytest.param(word, marks=pytest.mark.nightly) for word in PASSING if word != "READONLY")]
 )
-async def test_a_word_that_passes_is_told_as_503(server: RedisServer, namespace: str, word: str) -> None:
+async def test_a_temporary_error_of_redis_is_503_with_its_word(server: RedisServer, namespace: str, word: str) -> None:
     async with (
         redis.asyncio.Redis(port=server.port) as raw,
         Memory.connect(server.url, namespace=namespace, settings=HASTY) as memory,
@@ -50,7 +50,7 @@ async def test_a_word_that_passes_is_told_as_503(server: RedisServer, namespace:
             await check_refused(http, word)
 
 
-async def test_a_store_that_loads_is_503(tmp_path: Path, namespace: str) -> None:
+async def test_a_store_that_loads_its_data_is_503(tmp_path: Path, namespace: str) -> None:
     async with (
         loading(tmp_path) as (server, _),
         contextlib.aclosing(Memory.connect(server.url, namespace=namespace, settings=HASTY)) as memory,

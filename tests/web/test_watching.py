@@ -1,4 +1,4 @@
-"""Streams of what changes: seen whichever server changes it; slow readers are cut off; many cost others little."""
+"""Streams of changes: they show changes by any server, cut off slow clients, and scale to hundreds."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching.Watch.__init__, "__defaults__", (0.02,))
 
 
-async def next_with(events: Any, **wanted: Any) -> Any:
-    """The next event whose document holds all this; the same change may be seen in two looks."""
+async def next_with(events: Any, **members: Any) -> Any:
+    """Return the next event whose document has these members. Two polls may report one change."""
     async for seen in events:
-        if wanted.items() <= seen.document.items():
+        if members.items() <= seen.document.items():
             return seen
-    raise AssertionError(f"the stream ended before {wanted}")
+    raise AssertionError(f"the stream ended before {members}")
 
 
-async def test_what_another_server_changes_is_seen(store: Any, namespace: str) -> None:
+async def test_a_stream_shows_changes_by_another_server(store: Any, namespace: str) -> None:
     async with (
         store.memory(namespace) as here,
         store.memory(namespace) as there,
@@ -56,7 +56,7 @@ async def test_what_another_server_changes_is_seen(store: Any, namespace: str) -
         await next_with(events, exists=False)
 
 
-async def test_a_summary_that_swaps_in_is_seen(store: Any, namespace: str) -> None:
+async def test_a_stream_shows_a_summary_that_swaps_in(store: Any, namespace: str) -> None:
     settings = Settings(threshold=4, recent_limit=2, tick_s=0.05)
     async with (
         store.memory(namespace, settings, workers=True) as memory,
@@ -68,7 +68,7 @@ async def test_a_summary_that_swaps_in_is_seen(store: Any, namespace: str) -> No
         assert seen.document["summary_version"] != ""
 
 
-async def test_only_what_changed_is_told(memory: Memory) -> None:
+async def test_only_changed_sessions_are_returned(memory: Memory) -> None:
     session = memory.session("s")
     await session.append(said(1))
     seen = await changes_of(memory.store, {"s": None, "none": None})
@@ -82,7 +82,7 @@ async def test_only_what_changed_is_told(memory: Memory) -> None:
     assert await changes_of(memory.store, {}) == {}
 
 
-async def test_a_store_that_is_away_is_said_and_so_is_its_return(proxy: Proxy, namespace: str) -> None:
+async def test_a_stream_reports_an_outage_and_the_recovery(proxy: Proxy, namespace: str) -> None:
     settings = Settings(deadline_s=4, reply_timeout_s=2)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
@@ -98,7 +98,7 @@ async def test_a_store_that_is_away_is_said_and_so_is_its_return(proxy: Proxy, n
             pass
 
 
-async def test_it_ends_when_the_server_stops_and_frees_its_place(memory: Memory) -> None:
+async def test_a_stream_ends_with_the_server_and_frees_its_place(memory: Memory) -> None:
     async with served(memory) as http:
         async with listening(http.client, "GET", EVENTS) as events:
             await anext(events)
@@ -109,7 +109,7 @@ async def test_it_ends_when_the_server_stops_and_frees_its_place(memory: Memory)
             assert [seen async for seen in events][-1].event == "end"
 
 
-async def test_there_are_only_so_many(memory: Memory) -> None:
+async def test_the_number_of_streams_is_limited(memory: Memory) -> None:
     limits = Limits(request_s=60, streams_count=1)
     async with served(memory, limits=limits) as http, listening(http.client, "GET", EVENTS) as events:
         await anext(events)
@@ -119,7 +119,7 @@ async def test_there_are_only_so_many(memory: Memory) -> None:
         assert (chat.status_code, chat.json()["code"]) == (503, "overloaded")
 
 
-async def test_a_quiet_stream_says_that_it_is_there(http: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quiet_stream_sends_heartbeats(http: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "HEARTBEAT_S", 0.05)
     async with http.client.stream("GET", EVENTS) as answer:
         async for line in answer.aiter_lines():
@@ -127,8 +127,8 @@ async def test_a_quiet_stream_says_that_it_is_there(http: Served, monkeypatch: p
                 break
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept for it is what the connection holds, and the newest look."""
+async def test_a_client_that_reads_nothing_is_cut_off(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server buffers only the newest look and what fits in the connection."""
 
     async def flood() -> Any:
         while True:
@@ -144,13 +144,13 @@ async def test_a_reader_that_takes_nothing_is_cut_off(memory: Memory, monkeypatc
         await until(lambda: http.service.streams_count == 0)
         with contextlib.suppress(ConnectionError):
             while await reader.read(100_000):
-                pass  # what was on the way when it was cut off
+                pass  # the data sent before the cut
         writer.close()
         assert (await http.ask("GET", "/livez")).status_code == 200
 
 
-async def test_500_streams_each_see_their_change(memory: Memory) -> None:
-    """All of them are looked at together, and others are answered meanwhile."""
+async def test_500_streams_each_show_their_change(memory: Memory) -> None:
+    """One poll covers all of them, and other requests are answered meanwhile."""
     async with served(memory) as http, contextlib.AsyncExitStack() as stack:
         url = http.client.base_url
         readers = []
@@ -167,7 +167,7 @@ async def test_500_streams_each_see_their_change(memory: Memory) -> None:
             await readers[number].readuntil(b'"exists":true')
 
 
-async def test_frames_that_fail_end_their_stream_alone(http: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_in_a_stream_ends_only_that_stream(http: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken() -> Any:
         yield b": begun\n\n"
         raise RuntimeError("canary")

@@ -1,4 +1,4 @@
-"""Appends over HTTP: keys that are given to another message, and what is told while Redis is away."""
+"""Appends over HTTP: idempotency keys that belong to another message, and answers while Redis is down."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OTHERS: list[Any] = [
 
 
 @pytest.mark.parametrize("query", ["", "?read=true"])
-async def test_a_key_that_is_given_to_another_message_is_refused(http: Served, query: str) -> None:
+async def test_an_idempotency_key_of_another_message_is_refused(http: Served, query: str) -> None:
     messages = f"{URL}/messages{query}"
     system = {"role": "system", "content": "Be brief."}
     await http.ask("POST", messages, json=system, headers={"Idempotency-Key": "system"})
@@ -51,7 +51,9 @@ async def test_a_key_that_is_given_to_another_message_is_refused(http: Served, q
 
 
 @pytest.mark.parametrize("change", ["replaced", "pruned"])
-async def test_what_was_changed_since_may_be_what_was_sent(http: Served, memory: Memory, change: str) -> None:
+async def test_a_retry_of_a_message_that_was_changed_since_is_accepted(
+    http: Served, memory: Memory, change: str
+) -> None:
     await http.ask("POST", f"{URL}/messages", json=said(1), headers=KEY)
     session = memory.session("s")
     if change == "replaced":
@@ -64,7 +66,7 @@ async def test_what_was_changed_since_may_be_what_was_sent(http: Served, memory:
         assert again.status_code == 200
 
 
-async def test_what_is_served_while_redis_is_away_is_marked(proxy: Proxy, namespace: str) -> None:
+async def test_answers_during_an_outage_are_marked_as_degraded(proxy: Proxy, namespace: str) -> None:
     options: Any = {"namespace": namespace, "settings": HASTY, "fallback": True}
     async with Memory.connect(proxy.url, **options) as memory, served(memory) as http:
         sound = await http.ask("POST", f"{URL}/messages?read=true", json=said(1))

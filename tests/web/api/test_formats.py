@@ -1,4 +1,4 @@
-"""What `/context` gives in each format is what that provider's API takes: its SDK's published types, and its rules."""
+"""Each format of `/context` follows the types of the provider's SDK and the rules of its API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHECKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", CHECKS)
-async def test_a_provider_takes_it(http: Served, form: str) -> None:
+async def test_a_context_follows_the_rules_of_its_provider(http: Served, form: str) -> None:
     for number, told in enumerate(CONVERSATIONS.values()):
         if told:
             answer = await http.ask("POST", f"/v1/sessions/{number}/messages", json=told)

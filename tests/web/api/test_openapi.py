@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: whatever it allows is answered as it says, and never with an unexpected 5xx."""
+"""The OpenAPI document is true: valid requests get the documented answers and no unexpected 5xx."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from redismem.web.service import Service
 
 DOCUMENT = create_app(Service({}, Access([]))).openapi()
 schema = schemathesis.openapi.from_dict(DOCUMENT)
-# A stream has no end of its own.
+# A stream has no end.
 STREAMS = ("/v1/sessions/{session_id}/events", "/api/chat")
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 
@@ -54,13 +54,13 @@ def url() -> Iterator[str]:
 
 @schema.exclude(path=list(STREAMS)).parametrize()
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-def test_every_route_does_as_the_document_says(case: Any, url: str) -> None:
+def test_every_route_conforms_to_the_document(case: Any, url: str) -> None:
     response = case.call(base_url=url, timeout=60)
     case.validate_response(response, checks=CHECKS)
     assert response.status_code < 500 or response.json()["code"] in ("store_unavailable", "overloaded")
 
 
-async def test_the_document_is_served_and_names_every_refusal(http: Served) -> None:
+async def test_the_document_is_served_and_lists_every_refusal(http: Served) -> None:
     document = (await http.ask("GET", "/openapi.json")).json()
     assert document == DOCUMENT
     for path, operations in document["paths"].items():

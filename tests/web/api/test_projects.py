@@ -36,7 +36,7 @@ async def ids(http: Served, path: str, **params: Any) -> list[str]:
     return [each["id"] for each in answer.json()["items"]]
 
 
-async def test_lists_are_those_of_the_store_now_and_then(http: Served, apollo: Project, clock: ProjectClock) -> None:
+async def test_lists_show_the_items_now_and_at_a_moment(http: Served, apollo: Project, clock: ProjectClock) -> None:
     old = await apollo.decisions.create("Use Postgres", tags=["db"], status="accepted")
     then = clock.now
     clock.tick()
@@ -73,7 +73,7 @@ async def test_pages_follow_each_other(http: Served, apollo: Project, clock: Pro
     assert titles == ["t4", "t3", "t2", "t1", "t0"]
 
 
-async def test_a_task_is_led_over_the_board(http: Served, apollo: Project) -> None:
+async def test_a_task_moves_over_the_board(http: Served, apollo: Project) -> None:
     task = await apollo.tasks.create("Move")
 
     async def to(status: str, **more: Any) -> Any:
@@ -102,7 +102,9 @@ async def test_a_task_is_led_over_the_board(http: Served, apollo: Project) -> No
     assert (await to("unblocked")).json()["before"] == "planned"
 
 
-async def test_a_board_has_a_column_a_status_now_and_then(http: Served, apollo: Project, clock: ProjectClock) -> None:
+async def test_a_board_has_one_column_per_status_now_and_at_a_moment(
+    http: Served, apollo: Project, clock: ProjectClock
+) -> None:
     ids = [(await apollo.tasks.create(f"t{number}", status="in_progress")).id for number in range(3)]
     then = clock.now.isoformat()
     clock.tick()
@@ -122,7 +124,7 @@ async def test_a_board_has_a_column_a_status_now_and_then(http: Served, apollo: 
     assert (len(past["in_progress"][0]), past["in_progress"][1], past["completed"]) == (2, True, empty)
 
 
-async def test_a_project_says_when_it_lived_and_an_item_what_changed_it(
+async def test_a_project_shows_its_life_and_an_item_its_changes(
     http: Served, apollo: Project, clock: ProjectClock
 ) -> None:
     assert (await http.ask("GET", "/v1/projects/apollo")).json() == {
@@ -155,7 +157,7 @@ async def test_a_project_says_when_it_lived_and_an_item_what_changed_it(
     assert (await http.ask("GET", f"/v1/projects/apollo/tasks/{task.id}/versions")).status_code == 200
 
 
-async def test_what_the_chat_hides_is_hidden_in_a_project(memory: Memory, apollo: Project) -> None:
+async def test_a_project_hides_properties_named_like_sensitive_params(memory: Memory, apollo: Project) -> None:
     ada = await apollo.entities.create("Ada", "person", properties={"card": "4111", "desk": 12})
     async with served(memory, chat=Chat(slots=Slots.from_toml(SLOTS))) as http:
         for path in (f"entities/{ada.id}", "entities"):
@@ -187,11 +189,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("path", WRONG)
-async def test_what_is_not_there_or_cannot_be_asked_is_refused(http: Served, path: str) -> None:
+async def test_missing_items_and_wrong_filters_are_refused(http: Served, path: str) -> None:
     assert (await http.ask("GET", f"/v1/projects/apollo/{path}")).status_code == WRONG[path]
 
 
-async def test_a_key_reads_or_writes_its_own_namespace(memory: Memory, apollo: Project) -> None:
+async def test_a_key_with_the_scope_read_cannot_move_a_task(memory: Memory, apollo: Project) -> None:
     task = await apollo.tasks.create("Move")
     key, line = new_key("reader", memory.store.keys.namespace, ["read"])
     async with served(memory, access=Access.of(line)) as http:

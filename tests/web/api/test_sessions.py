@@ -33,7 +33,7 @@ IDS = [
 
 
 def path(session_id: str, rest: str = "") -> str:
-    # Two dots would be taken as a step upward by clients, be they encoded or not.
+    # Clients take ".." as a step upward, so dots are encoded too.
     segment = quote(session_id, safe="")
     return f"/v1/sessions/{segment.replace('.', '%2E')}{rest}"
 
@@ -71,7 +71,7 @@ async def test_any_id_works_in_a_path(http: Served, session_id: str) -> None:
     assert (await http.ask("DELETE", path(session_id))).status_code == 404
 
 
-async def test_every_id_that_is_one_comes_back(memory: Memory) -> None:
+async def test_every_valid_id_works_in_a_path(memory: Memory) -> None:
     async with served(memory) as http:
 
         @settings(max_examples=100, suppress_health_check=list(HealthCheck))
@@ -88,13 +88,13 @@ async def test_every_id_that_is_one_comes_back(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("segment", ["%00", "%0A", "%ff", "%20", "x" * 257, "%C3%BC" * 129])
-async def test_an_id_that_is_none_is_refused(http: Served, segment: str) -> None:
+async def test_an_invalid_id_is_refused(http: Served, segment: str) -> None:
     for method, rest in (("GET", ""), ("POST", "/messages"), ("GET", "/messages"), ("GET", "/context")):
         refused = await http.ask(method, f"/v1/sessions/{segment}{rest}", content=b'{"role":"user"}')
         assert (refused.status_code, refused.json()["code"]) == (400, "bad_session_id")
 
 
-async def test_an_append_that_reads_answers_with_the_context(http: Served) -> None:
+async def test_an_append_with_read_answers_with_the_context(http: Served) -> None:
     await http.ask("POST", path("s", "/messages"), json=[said(1), said(2, "assistant")])
     read = await http.ask("POST", path("s", "/messages?read=true"), json=said(3))
     found = read.json()
@@ -115,7 +115,7 @@ async def test_an_append_with_a_key_is_made_once(http: Served) -> None:
     assert (read.status_code, read.json()["total_messages"]) == (200, 1)
 
 
-async def test_if_match_refuses_who_has_not_seen_the_last_message(http: Served) -> None:
+async def test_if_match_refuses_a_stale_seq(http: Served) -> None:
     assert (
         await http.ask("POST", path("s", "/messages"), json=said(1), headers={"If-Match": '"0"'})
     ).status_code == 201
@@ -147,7 +147,7 @@ async def test_messages_are_read_page_by_page(http: Served) -> None:
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
 
 
-async def test_originals_are_given_to_who_asks(memory: Memory, store: Any) -> None:
+async def test_originals_are_listed_on_request(memory: Memory, store: Any) -> None:
     kept = Settings(keep_originals=True, strategy="summarize", threshold=4, recent_limit=2)
     async with store.memory(memory.store.keys.namespace, kept, workers=True) as working, served(working) as http:
         await http.ask("POST", path("s", "/messages"), json=[said(number) for number in range(1, 9)])
@@ -164,7 +164,7 @@ async def test_originals_are_given_to_who_asks(memory: Memory, store: Any) -> No
         assert [row["seq"] for row in everything] == list(range(1, 9))
 
 
-async def test_a_context_fits_the_tokens_and_names_its_format(http: Served) -> None:
+async def test_a_context_fits_max_tokens_and_names_its_format(http: Served) -> None:
     await http.ask("POST", path("s", "/messages"), json=[said(number) for number in range(1, 8)])
     small = (await http.ask("GET", path("s", "/context?max_tokens=25"))).json()
     assert 0 < len(small["request"]["messages"]) < 7
@@ -238,8 +238,8 @@ async def test_sessions_are_listed_page_by_page(http: Served) -> None:
     assert (await http.ask("GET", "/v1/sessions?limit=0")).status_code == 422
 
 
-async def test_json_that_few_can_write_comes_back(http: Served) -> None:
-    """Halves of surrogate pairs, integers beyond 64 bits, no finite numbers."""
+async def test_unusual_json_comes_back_unchanged(http: Served) -> None:
+    """Halves of surrogate pairs and integers beyond 64 bits are stored; numbers that are not finite are refused."""
     body = b'{"role":"user","content":"\\ud800","number":123456789012345678901234567890}'
     assert (await http.ask("POST", path("s", "/messages?read=true"), content=body)).status_code == 201
     (row,) = (await http.ask("GET", path("s", "/messages"))).json()["messages"]
@@ -249,7 +249,7 @@ async def test_json_that_few_can_write_comes_back(http: Served) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?read=true"])
-async def test_a_body_that_is_no_append_is_refused_in_words_of_http(http: Served, query: str) -> None:
+async def test_a_refused_body_is_explained_in_terms_of_http(http: Served, query: str) -> None:
     said_of = {
         "the array in the body is empty": [],
         "not an object with `messages`": {"messages": [said(1)]},
@@ -264,7 +264,7 @@ async def test_a_body_that_is_no_append_is_refused_in_words_of_http(http: Served
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b'"x"', b"[[]]", b"[" * 10_000, b"\xff", b"[{}, 7]"])
-async def test_what_is_no_message_is_refused_and_nothing_is_written(http: Served, body: bytes) -> None:
+async def test_a_malformed_message_is_refused_and_not_stored(http: Served, body: bytes) -> None:
     refused = await http.ask("POST", path("s", "/messages"), content=body)
     assert refused.status_code in (400, 422)
     assert (await http.ask("GET", path("s"))).status_code == 404

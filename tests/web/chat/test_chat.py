@@ -1,4 +1,4 @@
-"""The chat over HTTP: it remembers, goes on when something fails, and loses nothing that was said."""
+"""The chat over HTTP: it remembers, survives failures, and loses no message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redismem import Memory
 from redismem.slots import Slots
 
 
-async def test_both_turns_are_kept_and_the_model_is_given_the_memory(memory: Memory, provider: Provider) -> None:
+async def test_both_messages_are_stored_and_the_model_gets_the_memory(memory: Memory, provider: Provider) -> None:
     async with chatting(memory, provider) as http:
         events = await heard(http.client, "/api/chat", json=ASKED)
         assert [events[0].event, events[-1].event] == ["start", "end"]
@@ -47,7 +47,7 @@ async def test_without_a_session_a_new_one_begins(memory: Memory) -> None:
         assert (await http.ask("GET", f"/v1/sessions/{session_id}")).json()["total_messages"] == 2
 
 
-async def test_without_a_model_it_answers_from_its_memory_and_says_so(memory: Memory) -> None:
+async def test_without_a_model_the_chat_answers_from_memory_and_says_so(memory: Memory) -> None:
     async with chatting(memory, None) as http:
         first = text_of(await heard(http.client, "/api/chat", json={"session_id": "s", "message": "My dog is Rex"}))
         assert "No model is set up" in first
@@ -68,7 +68,7 @@ async def test_without_a_model_it_answers_from_its_memory_and_says_so(memory: Me
         ("limit", TEXT, "stopped at the limit of 4096 tokens"),
     ],
 )
-async def test_a_model_that_fails_is_said_in_words_and_what_it_said_is_kept(
+async def test_a_notice_explains_a_failed_model_and_its_text_is_stored(
     memory: Memory, provider: Provider, mode: str, said: str, why: str
 ) -> None:
     provider.mode = mode
@@ -93,7 +93,7 @@ async def test_a_model_that_fails_is_said_in_words_and_what_it_said_is_kept(
         assert text_of(await heard(http.client, "/api/chat", json=ASKED)) == TEXT
 
 
-async def test_a_stopped_answer_is_kept_as_incomplete(memory: Memory, provider: Provider) -> None:
+async def test_a_stopped_answer_is_stored_as_incomplete(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
     async with chatting(memory, provider) as http:
         async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
@@ -106,7 +106,7 @@ async def test_a_stopped_answer_is_kept_as_incomplete(memory: Memory, provider: 
         assert stored(await memory.session("s").messages())[1] == ("assistant", said, "stopped")
 
 
-async def test_a_listener_that_comes_back_hears_the_rest(memory: Memory, provider: Provider) -> None:
+async def test_a_client_that_reconnects_gets_the_rest(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
     async with chatting(memory, provider) as http:
         said, last_id = "", ""
@@ -122,7 +122,9 @@ async def test_a_listener_that_comes_back_hears_the_rest(memory: Memory, provide
         assert len(await memory.session("s").messages()) == 2
 
 
-async def test_another_server_tells_the_rest_of_a_stored_answer(store: Any, namespace: str, provider: Provider) -> None:
+async def test_another_server_streams_the_rest_of_a_stored_answer(
+    store: Any, namespace: str, provider: Provider
+) -> None:
     async with (
         store.memory(namespace) as one,
         store.memory(namespace) as two,
@@ -137,9 +139,7 @@ async def test_another_server_tells_the_rest_of_a_stored_answer(store: Any, name
         assert (lost.status_code, lost.json()["code"]) == (404, "not_found")
 
 
-async def test_another_server_waits_for_an_answer_that_is_on_its_way(
-    store: Any, namespace: str, provider: Provider
-) -> None:
+async def test_another_server_waits_for_an_answer_in_progress(store: Any, namespace: str, provider: Provider) -> None:
     provider.mode = "hang"
     async with (
         store.memory(namespace) as one,
@@ -158,7 +158,7 @@ async def test_another_server_waits_for_an_answer_that_is_on_its_way(
             assert TEXT in "".join([line async for line in lines])
 
 
-async def test_a_message_that_is_sent_again_is_answered_once(memory: Memory, provider: Provider) -> None:
+async def test_a_retried_message_is_answered_once(memory: Memory, provider: Provider) -> None:
     headers = {"Idempotency-Key": "turn-1"}
     async with chatting(memory, provider) as http:
         first = await heard(http.client, "/api/chat", json=ASKED, headers=headers)
@@ -168,7 +168,7 @@ async def test_a_message_that_is_sent_again_is_answered_once(memory: Memory, pro
     assert len(await memory.session("s").messages()) == 2
 
 
-async def test_an_answer_that_is_told_again_says_what_is_waited_for(memory: Memory) -> None:
+async def test_a_repeated_answer_names_the_awaited_param(memory: Memory) -> None:
     pay = {"session_id": "s", "message": "I want to pay"}
     headers = {"Idempotency-Key": "turn-1"}
     async with chatting(memory, None, chat={"slots": Slots.from_toml(SLOTS)}) as http:
@@ -177,8 +177,8 @@ async def test_an_answer_that_is_told_again_says_what_is_waited_for(memory: Memo
             assert (text_of(events), events[-1].document["waiting_for"]) == ("Which card?", "card")
 
 
-async def test_a_key_is_one_messages(memory: Memory, provider: Provider) -> None:
-    """While it is answered, when it was, and when its answer failed: the second message would be lost in silence."""
+async def test_an_idempotency_key_belongs_to_one_message(memory: Memory, provider: Provider) -> None:
+    """A second message under the key is refused during and after the answer: otherwise it would be lost silently."""
     headers = {"Idempotency-Key": "turn-1"}
     other = {"session_id": "s", "message": "And the invoice?"}
 
@@ -203,7 +203,7 @@ async def test_a_key_is_one_messages(memory: Memory, provider: Provider) -> None
     assert len(await memory.session("s").messages()) == 3
 
 
-async def test_one_that_nobody_listens_to_any_more_is_ended_and_kept(memory: Memory, provider: Provider) -> None:
+async def test_an_answer_without_listeners_ends_and_is_stored(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
     async with chatting(memory, provider, chat={"grace_s": 0.05}) as http:
         async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:

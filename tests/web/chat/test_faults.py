@@ -1,4 +1,4 @@
-"""The chat when something goes wrong, when it is cleared or stopped, and what it must not tell."""
+"""Failures of the chat, clear and stop, and sensitive values that it must not show."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from redismem.web.chat.chat import Chat
 from redismem.workers.scheduler import Scheduler
 
 
-class OfOnesOwn:
-    """A model that breaks off in a way of its own."""
+class RaisingModel:
+    """A model that raises a foreign error in the middle of an answer."""
 
     provider, name = "own", "m"
 
@@ -44,10 +44,10 @@ class OfOnesOwn:
 
 
 @pytest.mark.parametrize("kind", [KeyError, asyncio.CancelledError, Panic])
-async def test_a_model_that_breaks_off_in_any_way_is_said_and_what_it_said_is_kept(
+async def test_a_notice_reports_a_model_that_raises_and_its_text_is_stored(
     memory: Memory, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
-    model = OfOnesOwn(kind("canary-text"))
+    model = RaisingModel(kind("canary-text"))
     async with served(memory, chat=Chat(model)) as http:
         events = await heard(http.client, "/api/chat", json=ASKED)
         (notice,) = [each.document for each in events if each.event == "notice"]
@@ -63,7 +63,7 @@ async def test_a_model_that_breaks_off_in_any_way_is_said_and_what_it_said_is_ke
     assert "canary-text" not in caplog.text
 
 
-async def test_a_server_that_stops_keeps_what_was_said(memory: Memory, provider: Provider) -> None:
+async def test_a_server_that_stops_stores_the_text_so_far(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
     async with (
         chatting(memory, provider, stop_s=0.2) as http,
@@ -77,7 +77,9 @@ async def test_a_server_that_stops_keeps_what_was_said(memory: Memory, provider:
     assert stored(await memory.session("s").messages())[1][2] == "the server stopped"
 
 
-async def test_a_session_that_is_cleared_meanwhile_does_not_come_back(memory: Memory, provider: Provider) -> None:
+async def test_an_answer_does_not_revive_a_session_that_was_cleared_meanwhile(
+    memory: Memory, provider: Provider
+) -> None:
     provider.mode = "hang"
     async with chatting(memory, provider) as http:
         async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
@@ -94,7 +96,7 @@ async def test_a_session_that_is_cleared_meanwhile_does_not_come_back(memory: Me
         assert not await memory.session("s").exists()
 
 
-async def test_other_turns_meanwhile_do_not_lose_the_answer(memory: Memory, provider: Provider) -> None:
+async def test_an_answer_is_stored_after_other_messages(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
     async with (
         chatting(memory, provider) as http,
@@ -107,7 +109,9 @@ async def test_other_turns_meanwhile_do_not_lose_the_answer(memory: Memory, prov
         assert [each async for each in events][-1].document["seq"] == 3
 
 
-async def test_without_its_store_it_goes_on_and_says_so(proxy: Proxy, namespace: str, provider: Provider) -> None:
+async def test_without_its_store_the_chat_continues_with_a_notice(
+    proxy: Proxy, namespace: str, provider: Provider
+) -> None:
     settings = Settings(deadline_s=2, reply_timeout_s=1)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
@@ -123,7 +127,7 @@ async def test_without_its_store_it_goes_on_and_says_so(proxy: Proxy, namespace:
         assert notices_of(await heard(http.client, "/api/chat", json=ASKED)) in ([], ["memory_unavailable"])
 
 
-async def test_a_window_that_may_not_grow_is_said_in_words(store: Any, namespace: str) -> None:
+async def test_a_notice_reports_a_full_window(store: Any, namespace: str) -> None:
     full = Settings(max_window_count=10, strategy="none")
     async with store.memory(namespace, full) as memory, chatting(memory, None) as http:
         await memory.session("s").append(*({"role": "user", "content": "x"} for _ in range(10)))
@@ -131,7 +135,7 @@ async def test_a_window_that_may_not_grow_is_said_in_words(store: Any, namespace
         assert "memory_full" in notices_of(events)
 
 
-async def test_a_summary_that_failed_for_good_is_said_in_words(store: Any, namespace: str) -> None:
+async def test_a_notice_reports_a_dead_summary(store: Any, namespace: str) -> None:
     class Fails:
         async def compact(self, messages: Any, previous: Any) -> Any:
             raise ModelFailed("it does not want to", permanent=True)
@@ -142,16 +146,16 @@ async def test_a_summary_that_failed_for_good_is_said_in_words(store: Any, names
         session = memory.session("s")
         await session.append(*({"role": "user", "content": f"{number}"} for number in range(8)))
 
-        async def given_up() -> bool:
+        async def is_dead() -> bool:
             return (await session.info()).queued == "dead"
 
-        await until(given_up)
+        await until(is_dead)
         events = await heard(http.client, "/api/chat", json=ASKED)
         assert notices_of(events) == ["summary_failed"]
         assert events[-1].document["complete"] is True
 
 
-async def test_slots_are_asked_and_sensitive_answers_are_nowhere(
+async def test_the_chat_asks_for_slots_and_shows_sensitive_answers_nowhere(
     memory: Memory, provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "redismem")
@@ -161,7 +165,7 @@ async def test_slots_are_asked_and_sensitive_answers_are_nowhere(
         again = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "87 65 43 21"})
         assert text_of(again) == "Which card? For example: 12345678"
         headers = {"Idempotency-Key": "the-card"}
-        for text in ("87654321", "87654321", "[card]"):  # a page that was loaded anew knows no more than the last
+        for text in ("87654321", "87654321", "[card]"):  # after a reload, the page knows only the placeholder
             message = {"session_id": "s", "message": text}
             resumed = await heard(http.client, "/api/chat", json=message, headers=headers)
         assert (text_of(resumed), resumed[-1].document["waiting_for"]) == (TEXT, None)
@@ -184,10 +188,10 @@ CARD = {"session_id": "s", "message": "87654321"}
 
 
 @pytest.mark.parametrize("fallback", [False, True])
-async def test_without_its_store_a_sensitive_answer_goes_nowhere(
+async def test_during_an_outage_a_sensitive_answer_is_not_sent_to_the_model(
     proxy: Proxy, near: Memory, namespace: str, provider: Provider, fallback: bool
 ) -> None:
-    """Not even by a process that goes on without Redis: what another has asked for, it does not know."""
+    """The fallback does not answer either: it cannot know which slot another process has asked for."""
     hasty = Settings(deadline_s=2, reply_timeout_s=1)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=hasty, fallback=fallback) as memory,
@@ -207,8 +211,8 @@ async def test_without_its_store_a_sensitive_answer_goes_nowhere(
     assert "87654321" not in str([each.to_openai() for each in await near.session("s").messages()])
 
 
-async def test_what_could_not_be_kept_is_not_asked(store: Any, namespace: str, provider: Provider) -> None:
-    """Its answer would be a message like any other."""
+async def test_a_slot_that_could_not_be_stored_is_not_asked_for(store: Any, namespace: str, provider: Provider) -> None:
+    """Otherwise the answer to the slot would be stored as an ordinary message."""
     full = Settings(max_window_count=10, strategy="none")
     slots = Slots.from_toml(SLOTS)
     async with store.memory(namespace, full) as memory, chatting(memory, provider, chat={"slots": slots}) as http:
@@ -223,7 +227,7 @@ async def test_what_could_not_be_kept_is_not_asked(store: Any, namespace: str, p
 @pytest.mark.parametrize(
     "body", [{}, {"message": ""}, {"message": "x", "other": 1}, {"message": "x", "session_id": "\n"}]
 )
-async def test_what_is_no_message_is_refused(memory: Memory, body: Any) -> None:
+async def test_a_malformed_chat_message_is_refused(memory: Memory, body: Any) -> None:
     async with chatting(memory, None) as http:
         assert (await http.ask("POST", "/api/chat", json=body)).status_code in (400, 422)
         for wrong in ("x", "a.b", ".5", "é.5".encode()):
@@ -231,6 +235,6 @@ async def test_what_is_no_message_is_refused(memory: Memory, body: Any) -> None:
             assert answer.status_code in (400, 404)
 
 
-def test_the_place_in_a_stream_is_turn_and_offset() -> None:
+def test_an_event_id_is_turn_and_offset() -> None:
     assert parse_event_id("turn-1.17") == ("turn-1", 17)
     assert [parse_event_id(wrong) for wrong in ("", "x", ".1", "a.", "a.-1", "a.x", "a." + "9" * 50)] == [None] * 7

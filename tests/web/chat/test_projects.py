@@ -1,4 +1,4 @@
-"""The chat knows about a project: what a message names, or the server does, stands before the summaries."""
+"""The background of a project in the chat: the project of the message or of the server precedes the summaries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redismem.slots import Slots
 
 
 @pytest.mark.parametrize(("server", "named", "expected"), [(None, "apollo", "apollo"), ("apollo", None, "apollo")])
-async def test_the_model_is_told_of_the_project(
+async def test_the_model_gets_the_project_as_background(
     memory: Memory, provider: ProviderServer, server: str | None, named: str | None, expected: str
 ) -> None:
     await memory.project("apollo").decisions.create("Parcels go by rail", status="accepted")
@@ -29,7 +29,9 @@ async def test_the_model_is_told_of_the_project(
     assert kept.content == ASKED["message"], "the project is not kept"
 
 
-async def test_a_message_names_another_project_than_the_server(memory: Memory, provider: ProviderServer) -> None:
+async def test_the_project_of_a_message_overrides_the_one_of_the_server(
+    memory: Memory, provider: ProviderServer
+) -> None:
     await memory.project("gemini").decisions.create("Parcels go by rail", status="accepted")
     async with chatting(memory, provider, chat={"project": "apollo"}) as http:
         await heard(http.client, "/api/chat", json=ASKED | {"project": "gemini"})
@@ -38,7 +40,7 @@ async def test_a_message_names_another_project_than_the_server(memory: Memory, p
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
 
 
-async def test_what_nobody_is_shown_the_model_is_not_told(memory: Memory, provider: ProviderServer) -> None:
+async def test_the_model_does_not_get_hidden_properties(memory: Memory, provider: ProviderServer) -> None:
     properties = {"card": "4111", "parcel": "P-7"}
     await memory.project("apollo").entities.create("Parcel", properties=properties)
     async with chatting(memory, provider, chat={"project": "apollo", "slots": Slots.from_toml(SLOTS)}) as http:
@@ -48,7 +50,7 @@ async def test_what_nobody_is_shown_the_model_is_not_told(memory: Memory, provid
     assert "4111" not in str(provider.bodies)
 
 
-async def test_without_a_project_nothing_is_asked_of_one(memory: Memory, provider: ProviderServer) -> None:
+async def test_without_a_project_the_prompt_has_no_background(memory: Memory, provider: ProviderServer) -> None:
     async with chatting(memory, provider) as http:
         await heard(http.client, "/api/chat", json=ASKED)
     assert [each["role"] for each in provider.bodies[0]["messages"]] == ["system", "user"]

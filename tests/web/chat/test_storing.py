@@ -1,4 +1,4 @@
-"""What a chat keeps when too few replicas have it, when a process takes it for Redis, and when only a look fails."""
+"""Storage of a chat with too few replicas, during outages, and when only a check fails."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]
 
 
 @pytest.mark.parametrize("with_project", [False, True])
-async def test_what_too_few_replicas_have_is_answered_and_said(
+async def test_an_unconfirmed_message_is_answered_with_a_notice(
     replicated: Replicated, namespace: str, provider: Provider, with_project: bool
 ) -> None:
     await replicated.ready()
@@ -52,7 +52,7 @@ async def test_what_too_few_replicas_have_is_answered_and_said(
         assert ("parcels by train" in str(provider.bodies[0])) is with_project
 
 
-async def test_what_this_process_takes_while_redis_is_away_is_kept_with_its_answer(
+async def test_turns_during_an_outage_are_replayed(
     proxy: Proxy, near: Memory, namespace: str, provider: Provider
 ) -> None:
     async with (
@@ -66,15 +66,15 @@ async def test_what_this_process_takes_while_redis_is_away_is_kept_with_its_answ
             assert (text_of(events), notices_of(events)) == (TEXT, ["degraded"])
         proxy.heal()
 
-        async def replayed() -> bool:
+        async def is_replayed() -> bool:
             return len(await near.session("s").messages()) == 6
 
-        await until(replayed)
+        await until(is_replayed)
     again = [("user", AGAIN["message"], None), ("assistant", TEXT, None)]
     assert stored(await near.session("s").messages()) == BOTH + again + again
 
 
-async def test_an_answer_that_is_longer_than_a_message_may_be_is_not_kept_and_said_why(
+async def test_an_answer_above_the_message_limit_is_not_stored_and_a_notice_says_why(
     store: Store, namespace: str, provider: Provider
 ) -> None:
     provider.pieces = ["Your ", "parcel " * 1_000]
@@ -88,7 +88,7 @@ async def test_an_answer_that_is_longer_than_a_message_may_be_is_not_kept_and_sa
         assert stored(await memory.session("s").messages()) == BOTH[:1]
 
 
-async def test_a_look_at_its_summaries_that_fails_costs_the_answer_nothing(namespace: str, provider: Provider) -> None:
+async def test_a_failed_check_of_summaries_does_not_affect_the_answer(namespace: str, provider: Provider) -> None:
     faulty = Faulty(fakeredis.FakeServer())
     settings = Settings(threshold=4, recent_limit=2, deadline_s=0.1, reply_timeout_s=0.05)
     async with (

@@ -1,4 +1,4 @@
-"""One browser, and one service for most tests of the page."""
+"""One browser and one service for most tests of the page."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def somebody(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """A person with a browser of their own."""
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """A separate profile of the browser."""
     context = await person(browser)
     yield context
     await context.close()
 
 
 @pytest.fixture(scope="module")
-def here(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The options of a server on the real Redis, in a namespace of this file's own."""
+def server_options(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The options of a server on the real Redis, with a namespace for each test file."""
     folder = tmp_path_factory.mktemp("page")
     slots: Path = folder / "slots.toml"
     slots.write_text(SLOTS)
@@ -59,7 +59,7 @@ def here(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def url(here: list[Any]) -> Iterator[str]:
-    """Where the service is: without a model, with workers."""
-    with serving("--workers", *here) as address:
+def url(server_options: list[Any]) -> Iterator[str]:
+    """The address of a service without a model, with workers."""
+    with serving("--workers", *server_options) as address:
         yield address

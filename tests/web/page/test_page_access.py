@@ -1,4 +1,4 @@
-"""For everybody: keyboard alone, a phone, dark and light, screen readers; and with keys."""
+"""Accessibility: keyboard, phone, dark and light colours, screen readers; and access keys."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)
 
 
-async def focused(page: Page) -> str:
-    """What has the focus, as a screen reader would name it."""
+async def focused_name(page: Page) -> str:
+    """Return the accessible name of the focused element."""
     return str(
         await page.evaluate(
             "(() => { const it = document.activeElement;"
@@ -26,11 +26,11 @@ async def focused(page: Page) -> str:
 
 
 async def tab_to(page: Page, name: str, key: str = "Tab") -> None:
-    """Steps on until it has the focus, and sees that the focus can be seen."""
+    """Press the key until this element has the focus. Checks that each focus is visible."""
     seen = []
     for _ in range(40):
         await page.keyboard.press(key)
-        seen.append(await focused(page))
+        seen.append(await focused_name(page))
         outline = "getComputedStyle(document.activeElement).outlineStyle + ' ' + document.activeElement.id"
         assert await page.evaluate(outline) not in ("none ",), seen[-1]
         if seen[-1] == name:
@@ -38,31 +38,31 @@ async def tab_to(page: Page, name: str, key: str = "Tab") -> None:
     raise AssertionError(f"{name} is not among {seen}")
 
 
-async def test_the_keyboard_alone_is_enough(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url)
+async def test_the_keyboard_alone_is_enough(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url)
     await page.keyboard.press("Tab")
-    assert await focused(page) == "Skip to the message field"
+    assert await focused_name(page) == "Skip to the message field"
     await page.keyboard.press("Enter")
-    assert await focused(page) == "Message"
+    assert await focused_name(page) == "Message"
     await page.keyboard.type("Written with keys alone")
     await page.keyboard.press("Shift+Enter")
     await page.keyboard.type("on two lines")
     await page.keyboard.press("Enter")
     await expect(page.locator(".entry.stored")).to_have_count(2)
     assert await page.locator(".mine .text").inner_text() == "Written with keys alone\non two lines"
-    assert await focused(page) == "Message"
+    assert await focused_name(page) == "Message"
     await tab_to(page, "Clear…", "Shift+Tab")
     await page.keyboard.press("Enter")
-    assert await focused(page) == "Keep it"
-    # The focus stays in the dialog, and goes back to where it was.
+    assert await focused_name(page) == "Keep it"
+    # The dialog keeps the focus and returns it afterwards.
     await page.keyboard.press("Escape")
-    assert await focused(page) == "Clear…"
+    assert await focused_name(page) == "Clear…"
     await page.keyboard.press("Enter")
     await tab_to(page, "Clear it")
     await page.keyboard.press("Enter")
     await expect(page.locator("#welcome")).to_be_visible()
-    assert await focused(page) == "Message"
-    await expect(page.locator(".conversation[aria-current]")).to_have_count(0)  # it would take the focus with it
+    assert await focused_name(page) == "Message"
+    await expect(page.locator(".conversation[aria-current]")).to_have_count(0)  # a late redraw would move the focus
     await tab_to(page, "New", "Shift+Tab")
     await page.keyboard.press("Space")
     await expect(page.locator("#message")).to_be_focused()
@@ -72,8 +72,8 @@ async def test_the_keyboard_alone_is_enough(somebody: BrowserContext, url: str) 
     assert faults_of(page) == []
 
 
-async def check_both(page: Page, name: str) -> None:
-    """Every rule in light, and in dark what colours decide."""
+async def check_light_and_dark(page: Page, name: str) -> None:
+    """Check all axe rules in light, and the rules about colours in dark."""
     await page.emulate_media(color_scheme="light")
     await picture(page, f"{name}-light")
     assert await violations(page) == []
@@ -82,24 +82,24 @@ async def check_both(page: Page, name: str) -> None:
     assert await violations(page, "color-contrast", "link-in-text-block") == []
 
 
-async def test_axe_finds_nothing(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url)
-    await check_both(page, "new")
+async def test_axe_finds_nothing(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url)
+    await check_light_and_dark(page, "new")
     await summarised(page)
     await say(page, "I want to pay")
     await expect(page.locator("#waiting")).to_be_visible()
-    await check_both(page, "chat")
+    await check_light_and_dark(page, "chat")
     await page.get_by_role("button", name="Clear…").click()
-    await check_both(page, "clear")
+    await check_light_and_dark(page, "clear")
     await page.keyboard.press("Escape")
     await page.get_by_role("link", name="Operations").click()
     await expect(page.locator(".tile")).to_have_count(6)
-    await check_both(page, "operations")
+    await check_light_and_dark(page, "operations")
     assert faults_of(page) == []
 
 
-async def test_the_colours_are_chosen_and_stay(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url)
+async def test_the_chosen_colours_survive_a_reload(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url)
     ground = "getComputedStyle(document.body).backgroundColor"
     light = await page.evaluate(ground)
     await page.get_by_role("button", name="Colours: system").click()
@@ -139,14 +139,14 @@ async def test_a_phone_shows_one_panel_at_a_time(browser: Browser, url: str) -> 
     await context.close()
 
 
-async def test_with_keys_it_asks_for_one_and_keeps_it_in_the_tab(somebody: BrowserContext, tmp_path: Path) -> None:
+async def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(context: BrowserContext, tmp_path: Path) -> None:
     keys = {
         name: new_key(name, "shop", scopes)
         for name, scopes in (("all", ("read", "write", "admin")), ("reader", ("read",)))
     }
     (tmp_path / "keys").write_text("\n".join(line for _, line in keys.values()))
     with serving("--url", "memory://", "--keys-file", tmp_path / "keys") as own_url:
-        page = await somebody.new_page()
+        page = await context.new_page()
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         await page.goto(f"{own_url}/#/s/kept")

@@ -1,4 +1,4 @@
-"""The page as people use it: a real browser, the real service, a real Redis."""
+"""The chat view in a real browser, with the real service and a real Redis."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)
 
 
-async def test_a_reload_goes_on_where_it_was(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url)
+async def test_a_reload_shows_the_same_conversation(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url)
     await expect(page.locator("#welcome")).to_be_visible()
     await say(page, "Where is my blue kettle?")
     await expect(page.locator(".theirs .text")).to_contain_text("No model is set up")
@@ -29,9 +29,9 @@ async def test_a_reload_goes_on_where_it_was(somebody: BrowserContext, url: str)
     assert faults_of(page) == []
 
 
-async def test_over_the_threshold_a_summary_is_seen_to_swap_in(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url)
-    # What is told to those who do not look, as it is told.
+async def test_a_summary_that_swaps_in_is_highlighted_and_announced(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url)
+    # Record all announcements to screen readers.
     await page.evaluate(
         "window.told = []; new MutationObserver(() => told.push(announcer.textContent))"
         ".observe(announcer, {childList: true, characterData: true, subtree: true})"
@@ -48,7 +48,7 @@ async def test_over_the_threshold_a_summary_is_seen_to_swap_in(somebody: Browser
     await expect(page.locator(".summary-head")).to_contain_text("Messages 1 to")
     await expect(page.locator(".summary-more")).to_contain_text(re.compile(r"by extractive · \d+ tokens · version \S+"))
     await expect(page.locator(".summary-text")).to_contain_text("Parcel 1")
-    # What it stands for stays on the page, and is told apart.
+    # The summarised messages stay on the page, above a divider.
     await expect(page.locator(".divider")).to_contain_text("a summary of messages 1 to")
     await expect(page.locator(".entry.covered").first).to_contain_text("Parcel 1 goes to house 1.")
     await expect(page.locator("#recent li")).to_have_count(6)
@@ -59,8 +59,8 @@ async def test_over_the_threshold_a_summary_is_seen_to_swap_in(somebody: Browser
     assert faults_of(page) == []
 
 
-async def test_cleared_it_is_empty_as_new(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url)
+async def test_a_cleared_conversation_is_empty(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url)
     await summarised(page)
     at = id_of(page)
     await expect(page.locator(f".conversation[title='{at}']")).to_have_count(1)
@@ -83,14 +83,14 @@ async def test_cleared_it_is_empty_as_new(somebody: BrowserContext, url: str) ->
 
 
 async def test_two_people_on_two_servers_see_each_others_turns(
-    somebody: BrowserContext, url: str, here: list[Any]
+    context: BrowserContext, url: str, server_options: list[Any]
 ) -> None:
-    with serving("--no-workers", *here) as other_url:
-        mine = await opened(somebody, url)
+    with serving("--no-workers", *server_options) as other_url:
+        mine = await opened(context, url)
         await say(mine, "Hello from the first server")
         at = id_of(mine)
-        same = await opened(somebody, url, at)
-        other = await opened(somebody, other_url, at)
+        same = await opened(context, url, at)
+        other = await opened(context, other_url, at)
         for page in (same, other):
             await expect(page.locator(".entry.stored")).to_have_count(2)
         await say(other, "And hello from the second")
@@ -108,8 +108,8 @@ async def test_two_people_on_two_servers_see_each_others_turns(
             await page.close()
 
 
-async def test_what_people_write_is_text_and_breaks_nothing(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url)
+async def test_text_from_users_never_becomes_markup(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url)
     hostile = "<img src=x onerror=document.title='taken'><script>document.title='taken'</script>"
     await say(page, hostile)
     await say(page, "x" * 3_000)
@@ -126,8 +126,8 @@ async def test_what_people_write_is_text_and_breaks_nothing(somebody: BrowserCon
     assert faults_of(page) == []
 
 
-async def test_conversations_are_found_paged_and_begun(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url, "shelf/one two-№7")
+async def test_conversations_are_searched_paged_and_begun(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url, "shelf/one two-№7")
     await say(page, "A book about lakes")
     for number in range(31):
         body = {"role": "user", "content": f"number {number}"}
@@ -151,9 +151,9 @@ async def test_conversations_are_found_paged_and_begun(somebody: BrowserContext,
     assert faults_of(page) == []
 
 
-async def test_a_message_is_copied(somebody: BrowserContext, url: str) -> None:
-    await somebody.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = await opened(somebody, url)
+async def test_a_message_is_copied(context: BrowserContext, url: str) -> None:
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = await opened(context, url)
     await say(page, "Copy this, please")
     await page.locator(".entry.mine .copy").click()
     await expect(page.locator("#announcer")).to_have_text("The message is copied.")
@@ -161,8 +161,8 @@ async def test_a_message_is_copied(somebody: BrowserContext, url: str) -> None:
     await expect(page.locator(".mine time")).to_have_text(re.compile(r"^\d\d:\d\d"))
 
 
-async def test_slots_are_asked_answered_and_sensitive_values_are_nowhere(somebody: BrowserContext, url: str) -> None:
-    page = await opened(somebody, url)
+async def test_the_page_shows_and_stores_sensitive_values_nowhere(context: BrowserContext, url: str) -> None:
+    page = await opened(context, url)
     heard: list[str] = []
     page.on("response", lambda answer: heard.append(answer.url))
     await say(page, "I want to pay")

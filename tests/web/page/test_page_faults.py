@@ -1,4 +1,4 @@
-"""What people see when something fails: the model, Redis, the server. Nothing they have said is lost."""
+"""The page when the model, Redis or the server fails. It loses no message."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ expect.set_options(timeout=60_000)
 
 @pytest.fixture(scope="module")
 def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis that may be killed: it comes back with its data."""
-    # `everysec` may put a write off while the disk is slow.
+    """A Redis that keeps its data when it is killed and restarted."""
+    # `everysec` may delay a write while the disk is slow.
     server = RedisServer(tmp_path_factory.mktemp("redis"), aof=True, options=("--appendfsync", "no")).start()
     yield server
     server.stop()
@@ -34,8 +34,8 @@ def model() -> Iterator[ProviderServer]:
 
 
 @pytest.fixture
-def well(model: ProviderServer) -> ProviderServer:
-    """The model's provider, which answers until it is told otherwise."""
+def healthy_model(model: ProviderServer) -> ProviderServer:
+    """The provider of the model, set to answer."""
     model.mode = "ok"
     return model
 
@@ -59,22 +59,22 @@ def url(own_redis: RedisServer, environment: dict[str, str]) -> Iterator[str]:
 
 
 def stored(server: RedisServer, page: Page) -> list[tuple[str | None, object]]:
-    """What the memory has of the page's session."""
+    """Return the stored messages of the page's session."""
     with redismem.blocking.Memory.connect(server.url) as memory:
         return [(message.role, message.content) for message in memory.session(id_of(page)).messages()]
 
 
-async def test_a_model_that_fails_is_told_and_asked_again(
-    somebody: BrowserContext, url: str, well: ProviderServer, own_redis: RedisServer
+async def test_a_failed_answer_can_be_requested_again(
+    context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
 ) -> None:
-    page = await opened(somebody, url)
+    page = await opened(context, url)
     await expect(page.locator("#identity")).to_contain_text("some-model")
-    well.mode = "500"
+    healthy_model.mode = "500"
     await say(page, "Where is my parcel?")
     await expect(page.locator(".theirs .notices")).to_contain_text("The model did not answer")
     await expect(page.locator(".theirs .notices")).to_contain_text("Your message is stored.")
     await picture(page, "model-failed")
-    well.mode = "ok"
+    healthy_model.mode = "ok"
     await page.get_by_role("button", name="Send again").click()
     await expect(page.locator(".theirs.stored .text")).to_have_text(TEXT)
     await expect(page.get_by_role("button", name="Send again")).to_have_count(0)
@@ -82,25 +82,27 @@ async def test_a_model_that_fails_is_told_and_asked_again(
     assert faults_of(page) == []
 
 
-async def test_a_model_that_breaks_off_leaves_what_it_said(
-    somebody: BrowserContext, url: str, well: ProviderServer
+async def test_a_model_that_breaks_off_leaves_its_text(
+    context: BrowserContext, url: str, healthy_model: ProviderServer
 ) -> None:
-    page = await opened(somebody, url)
-    well.mode = "break"
+    page = await opened(context, url)
+    healthy_model.mode = "break"
     await say(page, "Where is my parcel?")
     await expect(page.locator(".theirs.stored .text")).to_have_text("Your parcel ")
     await expect(page.locator(".theirs .fault")).to_have_text("Incomplete: the model failed.")
     await expect(page.locator(".theirs .notices")).to_contain_text("The model broke off")
-    well.mode = "ok"
+    healthy_model.mode = "ok"
     await page.get_by_role("button", name="Ask again").click()
     await expect(page.locator(".theirs.stored .text").last).to_have_text(TEXT)
     assert faults_of(page) == []
 
 
-async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str, well: ProviderServer) -> None:
-    page = await opened(somebody, url)
-    well.mode = "hang"
-    well.hold()
+async def test_the_stop_button_stops_a_model_that_hangs(
+    context: BrowserContext, url: str, healthy_model: ProviderServer
+) -> None:
+    page = await opened(context, url)
+    healthy_model.mode = "hang"
+    healthy_model.hold()
     await say(page, "Where is my parcel?", wait=False)
     await expect(page.locator(".theirs .text")).to_have_text("".join(PIECES[:2]))
     await expect(page.locator(".theirs .dots")).to_be_visible()
@@ -112,10 +114,8 @@ async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str,
     assert faults_of(page) == []
 
 
-async def test_what_could_not_be_read_once_is_read_again(
-    somebody: BrowserContext, url: str, well: ProviderServer
-) -> None:
-    page = await opened(somebody, url)
+async def test_a_failed_read_is_retried(context: BrowserContext, url: str, healthy_model: ProviderServer) -> None:
+    page = await opened(context, url)
     await say(page, "Where is my parcel?")
     session_id = id_of(page)
     await page.close()
@@ -125,40 +125,40 @@ async def test_what_could_not_be_read_once_is_read_again(
         refused.append(route.request.url)
         await route.fulfill(status=503, json={"code": "too_late", "title": "The request took too long"})
 
-    await somebody.route("**/context", refuse, times=1)
-    page = await opened(somebody, url, session_id)
+    await context.route("**/context", refuse, times=1)
+    page = await opened(context, url, session_id)
     await expect(page.locator(".mine.stored .text")).to_have_text("Where is my parcel?")
     await expect(page.locator("body")).to_have_attribute("data-health", "well")
     assert len(refused) == 1
     assert faults_of(page) == []
 
 
-async def test_a_reload_and_another_tab_hear_the_rest_of_an_answer(
-    somebody: BrowserContext, url: str, well: ProviderServer
+async def test_a_reload_and_another_tab_get_the_rest_of_an_answer(
+    context: BrowserContext, url: str, healthy_model: ProviderServer
 ) -> None:
-    well.mode = "hang"
-    well.hold()
-    asked_count = len(well.bodies)
-    page = await opened(somebody, url)
+    healthy_model.mode = "hang"
+    healthy_model.hold()
+    asked_count = len(healthy_model.bodies)
+    page = await opened(context, url)
     await say(page, "Where is my parcel?", wait=False)
     await expect(page.locator(".theirs .text")).to_have_text("Your parcel ")
     await page.reload()
-    other = await opened(somebody, url, id_of(page))
+    other = await opened(context, url, id_of(page))
     for each in (page, other):
         await expect(each.locator(".theirs.streaming .text")).to_have_text("Your parcel ")
         await expect(each.get_by_role("button", name="Stop")).to_be_visible()
-    well.release()
+    healthy_model.release()
     for each in (page, other):
         await expect(each.locator(".theirs.stored .text")).to_have_text(TEXT)
         await expect(each.locator(".entry")).to_have_count(2)
-    assert len(well.bodies) == asked_count + 1
+    assert len(healthy_model.bodies) == asked_count + 1
     assert faults_of(page) + faults_of(other) == []
 
 
-async def test_redis_goes_and_comes_and_nothing_is_lost(
-    somebody: BrowserContext, url: str, well: ProviderServer, own_redis: RedisServer
+async def test_an_outage_of_redis_loses_no_message(
+    context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
 ) -> None:
-    page = await opened(somebody, url)
+    page = await opened(context, url)
     await say(page, "First, before the outage")
     await expect(page.locator(".entry.stored")).to_have_count(2)
     own_redis.kill()
@@ -181,10 +181,10 @@ async def test_redis_goes_and_comes_and_nothing_is_lost(
     assert faults_of(page) == []
 
 
-async def test_what_was_not_kept_outlives_a_reload(
-    somebody: BrowserContext, url: str, well: ProviderServer, own_redis: RedisServer
+async def test_an_unstored_message_survives_a_reload(
+    context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
 ) -> None:
-    page = await opened(somebody, url)
+    page = await opened(context, url)
     own_redis.kill()
     await expect(page.locator("#health")).to_contain_text("Memory unreachable")
     await say(page, "Said into the dark")
@@ -197,12 +197,12 @@ async def test_what_was_not_kept_outlives_a_reload(
     assert stored(own_redis, page)[0] == ("user", "Said into the dark")
 
 
-async def test_a_server_that_stops_and_comes_back_is_found_again(
-    somebody: BrowserContext, well: ProviderServer, own_redis: RedisServer, environment: dict[str, str]
+async def test_the_page_reconnects_after_a_restart_of_the_server(
+    context: BrowserContext, healthy_model: ProviderServer, own_redis: RedisServer, environment: dict[str, str]
 ) -> None:
     words = ("--url", own_redis.url, "--port", free_port())
     with serving(*words, **environment) as own_url:
-        page = await opened(somebody, own_url)
+        page = await opened(context, own_url)
         await say(page, "Before the restart")
         await expect(page.locator(".entry.stored")).to_have_count(2)
     await expect(page.locator("#health")).to_contain_text("No connection")

@@ -1,4 +1,4 @@
-"""The operations view: numbers that are true, plots, and dead sessions that are tried again."""
+"""The operations view: its numbers, its plots, and the retry of dead sessions."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ REASON = "openai answered 400 context_length_exceeded"
 
 
 class Refusing:
-    """Nothing pleases it."""
+    """A strategy that refuses every summary for good."""
 
     async def compact(self, messages: Any, previous: str | None) -> Any:
         raise ModelFailed("400", reason=REASON, permanent=True)
 
 
 @pytest.fixture(scope="module")
-def url(here: list[Any]) -> Iterator[str]:
-    """A service without workers: what waits stays where it is."""
-    with serving("--no-workers", *here) as address:
+def url(server_options: list[Any]) -> Iterator[str]:
+    """A service without workers, so queues do not drain."""
+    with serving("--no-workers", *server_options) as address:
         yield address
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(here: list[Any], redis_server: RedisServer) -> Iterator[None]:
-    """Each test counts the sessions of its own alone, whichever comes first."""
+def remove_sessions(server_options: list[Any], redis_server: RedisServer) -> Iterator[None]:
+    """Remove all sessions after each test, because the tests count them."""
     yield
     with redis.Redis(port=redis_server.port) as client:
-        client.delete(*client.scan_iter(f"rm:{{{here[3]}:*"))
+        client.delete(*client.scan_iter(f"rm:{{{server_options[3]}:*"))
 
 
 async def kill_sessions(redis_server: RedisServer, namespace: str, *names: str) -> None:
-    """Sessions whose summary the model refuses for good."""
+    """Create dead sessions: the model refuses their summaries for good."""
     settings = Settings(extractive_after_s=0, deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
         for name in names:
@@ -56,12 +56,12 @@ async def kill_sessions(redis_server: RedisServer, namespace: str, *names: str) 
         assert worker.outcomes[SummaryOutcome.DEAD] >= len(names)
 
 
-async def test_it_shows_what_happens_and_retries_what_is_dead(
-    somebody: BrowserContext, url: str, here: list[Any], redis_server: RedisServer
+async def test_operations_show_numbers_and_retry_dead_sessions(
+    context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
 ) -> None:
-    page = await opened(somebody, url)
+    page = await opened(context, url)
     await say(page, "A turn to be counted")
-    await kill_sessions(redis_server, here[3], "dead/1", "dead/2", "dead/3")
+    await kill_sessions(redis_server, server_options[3], "dead/1", "dead/2", "dead/3")
     await page.get_by_role("link", name="Operations").click()
     tile = page.locator(".tile")
     await expect(tile.filter(has_text="Sessions")).to_contain_text("4of 1,000")
@@ -90,11 +90,11 @@ async def test_it_shows_what_happens_and_retries_what_is_dead(
     assert faults_of(page) == []
 
 
-async def test_in_the_chat_a_dead_session_is_told_and_its_messages_are_there(
-    somebody: BrowserContext, url: str, here: list[Any], redis_server: RedisServer
+async def test_the_chat_shows_a_notice_and_all_messages_of_a_dead_session(
+    context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
 ) -> None:
-    await kill_sessions(redis_server, here[3], "dead/4")
-    page = await opened(somebody, url, "dead/4")
+    await kill_sessions(redis_server, server_options[3], "dead/4")
+    page = await opened(context, url, "dead/4")
     await expect(page.locator(".entry.stored")).to_have_count(12)
     for number in range(4):
         await say(page, f"more {number}")

@@ -1,4 +1,4 @@
-"""The project view: a board to drag on and to move over with keys, chains, mentions, and the past of all that."""
+"""The project view: the board with mouse and keys, chains, mentions, and the past."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from redismem.project.project import Project
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)
-TOLD = (
+RECORD_ANNOUNCEMENTS = (
     "window.told = []; new MutationObserver(() => told.push(announcer.textContent))"
     ".observe(announcer, {childList: true, characterData: true, subtree: true})"
 )
 
 
 @pytest.fixture(scope="module")
-def url(here: list[Any]) -> Iterator[str]:
-    """A service whose chat knows a project."""
-    with serving("--no-workers", "--project", "apollo", *here) as address:
+def url(server_options: list[Any]) -> Iterator[str]:
+    """A service whose chat has a project."""
+    with serving("--no-workers", "--project", "apollo", *server_options) as address:
         yield address
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def apollo(here: list[Any], redis_server: RedisServer) -> AsyncIterator[Project]:
-    """Three weeks of a project, which end now."""
+async def apollo(server_options: list[Any], redis_server: RedisServer) -> AsyncIterator[Project]:
+    """A project with three weeks of changes up to now."""
     settings = Settings(deadline_s=60, reply_timeout_s=20)
-    async with Memory.connect(redis_server.url, namespace=here[3], settings=settings) as memory:
+    async with Memory.connect(redis_server.url, namespace=server_options[3], settings=settings) as memory:
         project = memory.project("apollo")
         await three_weeks(project)
         yield project
@@ -83,11 +83,11 @@ async def three_weeks(apollo: Project) -> None:
     await apollo.tasks.complete(done.id, at=day(8))
 
 
-SWALLOWING = """() => {
+DROP_IMMEDIATE_TIMERS = """() => {
   const later = window.setTimeout;
   window.setTimeout = (done, ms, ...more) => (ms === 0 ? 0 : later(done, ms, ...more));
 }"""
-"""What is to be done at once is never done."""
+"""Drops timers of 0 ms, as if the page were too busy to run them."""
 
 
 def card(page: Page, title: str) -> Locator:
@@ -99,7 +99,7 @@ def column(page: Page, status: str) -> Locator:
 
 
 async def drag(page: Page, title: str, status: str) -> None:
-    """Drags a card with the mouse, as a person does it."""
+    """Drag a card to a column with the mouse."""
     task, place = await card(page, title).bounding_box(), await column(page, status).bounding_box()
     assert task
     assert place
@@ -109,21 +109,21 @@ async def drag(page: Page, title: str, status: str) -> None:
     await page.mouse.up()
 
 
-async def view_of(somebody: BrowserContext, url: str, part: str = "tasks") -> Page:
-    page = await opened(somebody, f"{url}/#/p/apollo/{part}")
+async def view_of(context: BrowserContext, url: str, part: str = "tasks") -> Page:
+    page = await opened(context, f"{url}/#/p/apollo/{part}")
     await expect(page.locator(".task, .row").first).to_be_visible()
-    await page.evaluate(TOLD)
+    await page.evaluate(RECORD_ANNOUNCEMENTS)
     return page
 
 
-async def was_told(page: Page, text: str) -> None:
-    """Sees that those who listen instead of looking have heard it."""
+async def wait_for_announcement(page: Page, text: str) -> None:
+    """Wait until this text was announced to screen readers."""
     await page.wait_for_function("(text) => told.some((each) => each.includes(text))", arg=text)
 
 
-async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: str, apollo: Project) -> None:
-    page = await opened(somebody, url)
-    # From the chat to what it knows of.
+async def test_a_task_is_dragged_to_other_columns(context: BrowserContext, url: str, apollo: Project) -> None:
+    page = await opened(context, url)
+    # Follow the link from the chat to its project.
     await page.locator("#chat-project-link").click()
     await expect(page.get_by_role("heading", name="apollo")).to_be_visible()
     await expect(page.locator(".task")).to_have_count(7)
@@ -134,7 +134,7 @@ async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: s
     await expect(page.locator(".going")).to_have_count(0)
     (planned,) = await apollo.tasks.list(text="runbook")
     assert planned.status == "planned"
-    # What a column needs to be told is asked for; who does not say it leaves the task where it was.
+    # The column Blocked asks for a reason; cancelling leaves the task in its place.
     await drag(page, "Write the runbook", "blocked")
     await page.get_by_role("button", name="Put it back").click()
     await expect(column(page, "planned").locator(".task", has_text="Write the runbook")).to_be_visible()
@@ -143,7 +143,7 @@ async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: s
     await page.keyboard.press("Enter")
     await expect(column(page, "blocked").locator(".task", has_text="Waits for the owner")).to_be_visible()
     await expect(page.locator(".going")).to_have_count(0)
-    # A way that there is not is told with both of its ends.
+    # A refused move names both statuses.
     await drag(page, "Write the runbook", "completed")
     await expect(page.locator("#project-fault")).to_contain_text(
         "is blocked. A task cannot go from blocked to completed"
@@ -154,28 +154,28 @@ async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: s
     assert faults_of(page) == []
 
 
-async def test_the_key_that_answers_a_question_is_not_taken_for_the_end_of_a_drag(
-    somebody: BrowserContext, url: str, apollo: Project
+async def test_a_click_by_keyboard_after_a_drag_is_not_swallowed(
+    context: BrowserContext, url: str, apollo: Project
 ) -> None:
-    """A page that is busy hears of the key before it has done with the drag. The board stays as it is, for others."""
-    page = await view_of(somebody, url)
+    """A busy page handles the key before it has cleaned up the drag. The board does not change."""
+    page = await view_of(context, url)
     await expect(page.locator(".task")).to_have_count(7)
-    await page.evaluate(SWALLOWING)
+    await page.evaluate(DROP_IMMEDIATE_TIMERS)
     await drag(page, "Name an owner for backups", "blocked")
     await page.get_by_role("button", name="Put it back").press("Enter")
     await expect(page.locator("#ask")).to_be_hidden()
     await expect(column(page, "backlog").locator(".task", has_text="Name an owner for backups")).to_be_visible()
 
 
-async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: str, apollo: Project) -> None:
-    page = await view_of(somebody, url)
+async def test_arrow_keys_move_a_task_and_announce_it(context: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(context, url)
     task = card(page, "Translate the notices")
     await task.focus()
     await page.keyboard.press("ArrowLeft")
-    await was_told(page, "is over the column Planned. Press Enter to drop it, Escape to put it back.")
+    await wait_for_announcement(page, "is over the column Planned. Press Enter to drop it, Escape to put it back.")
     await expect(column(page, "planned").locator(".held")).to_have_count(1)
     await page.keyboard.press("Escape")
-    await was_told(page, "“Translate the notices” is back in the column In progress.")
+    await wait_for_announcement(page, "“Translate the notices” is back in the column In progress.")
     await expect(task).to_be_focused()
     await page.keyboard.press("ArrowUp")
     await expect(card(page, "Try two replicas")).to_be_focused()
@@ -183,9 +183,9 @@ async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: 
     await page.keyboard.press("ArrowRight")
     await expect(column(page, "completed").locator(".held")).to_have_count(1)
     await page.keyboard.press("Enter")
-    await was_told(page, "“Try two replicas” is now in the column Completed.")
+    await wait_for_announcement(page, "“Try two replicas” is now in the column Completed.")
     await expect(card(page, "Try two replicas")).to_be_focused()
-    # Cancelled is asked why, and the answer stands in its history.
+    # Cancelling asks for a reason, which the task's history shows.
     await task.focus()
     for _ in range(3):
         await page.keyboard.press("ArrowRight")
@@ -193,7 +193,7 @@ async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: 
     await expect(page.get_by_label("Reason")).to_be_focused()
     await page.keyboard.type("the notices are gone")
     await page.keyboard.press("Enter")
-    await was_told(page, "“Translate the notices” is now in the column Cancelled.")
+    await wait_for_announcement(page, "“Translate the notices” is now in the column Cancelled.")
     await page.keyboard.press("Enter")
     await expect(page.locator("#item h2")).to_be_focused()
     await expect(page.locator("#item")).to_contain_text("the notices are gone")
@@ -204,8 +204,10 @@ async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: 
     assert faults_of(page) == []
 
 
-async def test_who_is_late_is_told_and_sees_the_newest(somebody: BrowserContext, url: str, apollo: Project) -> None:
-    page = await view_of(somebody, url)
+async def test_a_conflicting_move_is_refused_and_shows_the_present_state(
+    context: BrowserContext, url: str, apollo: Project
+) -> None:
+    page = await view_of(context, url)
     (task,) = await apollo.tasks.list(text="load test")
 
     async def overtaken(route: Route) -> None:
@@ -223,10 +225,10 @@ async def test_who_is_late_is_told_and_sees_the_newest(somebody: BrowserContext,
     assert faults_of(page) == []
 
 
-async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext, url: str, apollo: Project) -> None:
-    page = await view_of(somebody, url, "decisions")
+async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(context, url, "decisions")
     heads = page.locator("#rows > li > .row strong")
-    # What is written down within one millisecond has no order.
+    # Items written within one millisecond have no order.
     now = ["Answer in the customer's language", "Keep transcripts for 30 days", "Use Redis Cluster"]
     assert sorted(await heads.all_inner_texts()) == now
     assert await page.locator(".chain strong").all_inner_texts() == ["Use Redis", "Use Postgres"]
@@ -236,23 +238,23 @@ async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext,
     )
     await picture(page, "project-decisions")
     assert await violations(page) == []
-    # A third of its life: Postgres, and nobody knows better yet.
+    # At a third of the project's life, Postgres is not replaced yet.
     await page.get_by_label("As of").fill("333")
     await expect(page.locator("#timeline-word")).to_have_text("This is the past: you can read it but not change it.")
     await expect(heads).to_have_count(2)
     assert sorted(await heads.all_inner_texts()) == ["Answer in the customer's language", "Use Postgres"]
     await expect(page.locator("#item")).to_contain_text("This item does not exist, or did not exist at that time.")
-    await was_told(page, "The past cannot be changed.")
+    await wait_for_announcement(page, "The past cannot be changed.")
     await page.get_by_role("link", name="Tasks").click()
     await expect(column(page, "backlog").locator(".task")).to_have_text([re.compile("Move the data")])
     await page.reload()
     await expect(column(page, "backlog").locator(".task")).to_have_text([re.compile("Move the data")])
-    await page.evaluate(TOLD)
+    await page.evaluate(RECORD_ANNOUNCEMENTS)
     await picture(page, "project-past")
     await drag(page, "Move the data", "planned")
     await card(page, "Move the data").focus()
     await page.keyboard.press("ArrowRight")
-    await was_told(page, "The past cannot be changed. Press Escape to return to the present.")
+    await wait_for_announcement(page, "The past cannot be changed. Press Escape to return to the present.")
     assert await page.locator(".held, .going, .ghost").count() == 0
     await page.keyboard.press("Escape")
     await expect(page.locator("#moment-word")).to_have_text("now")
@@ -265,7 +267,9 @@ async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext,
     assert faults_of(page) == []
 
 
-async def test_on_a_phone_in_the_dark_for_everybody(browser: Browser, url: str, apollo: Project) -> None:
+async def test_the_project_view_is_accessible_on_a_phone_and_in_the_dark(
+    browser: Browser, url: str, apollo: Project
+) -> None:
     context = await person(browser, viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
     page = await view_of(context, url, "entities")
     await expect(page.locator(".row", has_text="Ada")).to_contain_text("2 mentions")
@@ -273,7 +277,7 @@ async def test_on_a_phone_in_the_dark_for_everybody(browser: Browser, url: str, 
     await page.locator(".row", has_text="Ada").tap()
     item = page.locator("#item")
     await expect(item).to_contain_text("is away until Mondayin standup")
-    # What the chat hides of a person is hidden here.
+    # Properties named like sensitive params are hidden.
     await expect(item.locator(".item-properties")).to_have_text("cardhiddendesk12")
     assert "4111" not in await page.content()
     await picture(page, "project-phone-entity")

@@ -1,4 +1,4 @@
-"""The picture that the README begins with, of a conversation as it might be. `make picture` takes it."""
+"""The screenshot at the top of the README. `make picture` takes it."""
 
 from __future__ import annotations
 
