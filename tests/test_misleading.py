@@ -187,14 +187,14 @@ async def test_arguments_are_named_as_the_caller_knows_them(
     deep, far = ("[" * 200_000, json.dumps([1, "a", 10**30]))
     crafted = [base64.urlsafe_b64encode(each.encode()).decode() for each in (deep, far)]
     for wrong in (3, b"x", "x", *crafted):
-        with pytest.raises(ValueError, match="this cursor was not given"):
+        with pytest.raises(ValueError, match="this cursor was not returned"):
             await memory.sessions(cursor=wrong)
     for wrong in (["a"], "a", [], 0, ("a", 1)):
         with pytest.raises(InvalidState, match="merge takes a mapping"):
             await session.merge(wrong)
         with pytest.raises(InvalidState, match="merge takes a mapping"):
             await session.append(said("b"), merge=wrong)
-    with pytest.raises(InvalidState, match="to wait for none, set None"):
+    with pytest.raises(InvalidState, match="pass None to wait for no param"):
         await session.set_waiting("")
     with pytest.raises(InvalidState, match="a param name is a string, not a int"):
         await session.merge({1: 1})  # type: ignore[dict-item]
