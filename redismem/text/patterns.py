@@ -32,7 +32,7 @@ class Pattern:
     """A compiled pattern."""
 
     def __init__(self, text: str) -> None:
-        """Raises InvalidSettings if the text is not a pattern, is too large or is beyond the common syntax."""
+        """Compile a pattern. Raises InvalidSettings if it is invalid, too large or beyond the common syntax."""
         if _COMMON_SYNTAX.fullmatch(text) is None:
             raise InvalidSettings("the pattern is invalid, or looks back or ahead, has flags or possessive repeats")
         try:

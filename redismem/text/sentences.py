@@ -45,7 +45,7 @@ _FIELDS = re.compile(r"[,;{}\[\]\n]+")
 _LOOKS = re.compile(r"(?:get|search|list|find|read|look|fetch|check|show|calc|think)", re.IGNORECASE)
 _DAY = re.compile(rf"\[(\d{{1,2}} (?:{'|'.join(MONTHS)}) \d{{1,4}})\]")
 _SPEAKER = re.compile(r"([^:\s][^:]{0,39}): ")
-# Names that would pass for somebody else, or for the list of ids.
+# Names that could be mistaken for another speaker or for the list of ids.
 _TAKEN = {"user", "assistant", "tool", "function", "system", "developer", "message", "also mentioned"}
 
 
@@ -202,20 +202,20 @@ def lines_of(messages: Sequence[Message]) -> Work[list[Line]]:
     last_said: dict[int, int] = {}
     for at, message in enumerate(messages):
         yield
-        who, day = speaker_of(message), day_of(message)
+        speaker, day = speaker_of(message), day_of(message)
         for kind, text in pieces(message, share):
             if kind == "text":
                 for sentence in keep_ends(list(split_sentences(shorten(text, share))), lines_share):
-                    line = yield from _line(who, day, sentence, is_open=at == last_asked or message.seq == 1)
+                    line = yield from _line(speaker, day, sentence, is_open=at == last_asked or message.seq == 1)
                     lines.append(line)
                     last_said.update(dict.fromkeys(line.words, at))
             elif kind == "result":
                 results.append((len(lines), at, " ".join(shorten(text, _RESULT_BYTES).split())))
-                lines.append((yield from _line(who, day, results[-1][2], "answered")))
+                lines.append((yield from _line(speaker, day, results[-1][2], "answered")))
             elif kind == "call":
-                lines.append((yield from _line(who, day, f"called {text}", _kind_of(f"called {text}"))))
+                lines.append((yield from _line(speaker, day, f"called {text}", _kind_of(f"called {text}"))))
             else:
-                lines.append((yield from _line(who, day, text, "answered")))
+                lines.append((yield from _line(speaker, day, text, "answered")))
     for place, at, text in results:
         lines[place] = yield from _keep_used(lines[place], at, text, last_said)
     return lines
