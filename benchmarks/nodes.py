@@ -27,14 +27,8 @@ from benchmarks.running import collect_garbage, load, options, ratio, run, show_
 from benchmarks.turns import Redismem, drive, measured
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from support.cluster_servers import (
-    SLOTS_COUNT,
-    ClusterNode,
-    ClusterServers,
-    say,
-    until,
-)  # they lie beside the tests' own
-from support.redis_server import RedisServer
+from support.cluster_servers import SLOTS_COUNT, ClusterNode, ClusterServers
+from support.redis_server import RedisServer, say, wait_until
 
 CONCURRENCY, NODES = 64, 3
 NO_LOG = ("--appendonly", "no")
@@ -96,7 +90,7 @@ def cluster_of_one(folder: Path) -> Iterator[str]:
     try:
         node.start()
         node.say("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS_COUNT - 1)
-        until(lambda: node.facts()["cluster_state"] == "ok", "that it serves all slots")
+        wait_until(lambda: node.facts()["cluster_state"] == "ok", "that it serves all slots")
         yield node.place
     finally:
         node.stop()
@@ -118,7 +112,7 @@ def with_replica(folder: Path) -> Iterator[tuple[str, str]]:
     replica = RedisServer(folder / "replica", options=("--replicaof", f"127.0.0.1 {primary.port}"))
     try:
         replica.start()
-        until(lambda: say(replica.port, "ROLE")[3] == b"connected", "that the replica has all")
+        wait_until(lambda: say(replica.port, "ROLE")[3] == b"connected", "that the replica has all")
         yield primary.url, replica.url
     finally:
         replica.stop()

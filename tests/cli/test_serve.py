@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.cluster_servers import until
 from support.commands import finished, spawn, started, wait_for_line
+from support.redis_server import wait_until
 
 import redismem.blocking
 from redismem import Settings
@@ -53,7 +53,7 @@ def test_a_server_with_workers_advises_no_worker(here: Any, redis_server: Any, n
     settings = Settings(tick_s=60)
     with connect(redis_server.url, namespace=namespace, settings=settings, workers=by == "another") as memory:
         if by == "another":
-            until(lambda: memory.health().holds, "somebody ticks")
+            wait_until(lambda: memory.health().holds, "somebody ticks")
         with started("serve", "--port", "0", *(["--workers"] if by == "itself" else []), *here) as running:
             address(running)
             running.send_signal(signal.SIGTERM)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.callers import Awaiting
 from support.checks import Panic
 from support.redis_server import RedisServer
-from support.watched import CANARY, NAME, Awaiting, Events, Place, user
+from support.watched import CANARY, NAME, Events, Place, user
 
 import redismem
 from redismem import Conflict, SessionNotFound, Settings, TooLarge

@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.callers import Awaiting
 from support.checks import until
 from support.clock import T0, Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
-from support.watched import CANARY, NAME, PATIENT, Awaiting, Events, Place, user
+from support.watched import CANARY, NAME, PATIENT, Events, Place, user
 from support.worked import drained
 from support.writers import Echo, called, fill
 
@@ -61,7 +62,7 @@ async def test_an_outage_sends_events(tmp_path: Any, namespace: str, events: Eve
     given: dict[str, Any] = {"namespace": namespace, "settings": settings, "on_event": events.append}
     memory: Any = redismem.Memory.connect(server.url, **given)
     if not is_async:
-        memory = Awaiting(blocking.Memory.connect(server.url, **given))
+        memory = Awaiting(blocking.Memory.connect(server.url, **given), redismem.Memory)
     with contextlib.suppress(StoreUnavailable):  # a busy machine may not answer in time
         await memory.ping()
     server.kill()

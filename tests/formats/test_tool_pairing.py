@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.call_rules import complaints, ids_of
 from support.clock import Clock
+from support.provider_rules import complaints, ids_of
 from support.stores import Store
 
 from redismem import Session, Settings

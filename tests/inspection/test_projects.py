@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from support.clock import ProjectClock
 from support.commands import spawn
-from support.project_clock import ProjectClock
 
 from redismem import Memory
 from redismem.inspection.projects import check_projects

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from support.script_header import header
-from support.script_text import Text, text
+from support.script_text import Text, header, text
 
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.keys import Keys, ShardKeys

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem import Memory
 

@@ -5,16 +5,32 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, RootModel, model_serializer
-from support.later import Later
 from support.provider_rules import check_anthropic, check_gemini, check_openai
 from support.provider_server import ProviderServer
 
 from redismem import InvalidMessage, Message, Session
 from redismem.messages.encoding import encode_message
+
+
+class Later:
+    """A package that is imported when it is first asked for something.
+
+    Every process collects all tests, and runs some of them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, what: str) -> Any:
+        if what.startswith("_"):  # pytest asks every name of a module for attributes of its own
+            raise AttributeError(what)
+        return getattr(import_module(self._name), what)
+
 
 anthropic, openai, genai = map(Later, ("anthropic", "openai", "google.genai"))
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": null}'}}

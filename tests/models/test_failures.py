@@ -15,8 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.checks import until
-from support.provider_server import HUGE_BYTES, ProviderServer
-from support.refused import MESSAGES, failure
+from support.provider_server import HUGE_BYTES, MESSAGES, ProviderServer, catch_failure
 
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.messages.message import Message
@@ -48,7 +47,7 @@ async def test_what_a_transcript_causes_is_one_failed_attempt(
     server: Any, model: Any, provider: Any, mode: Any, permanent: Any, reason: Any
 ) -> None:
     server.mode = mode
-    failed = await failure(model)
+    failed = await catch_failure(model)
     assert type(failed) is ModelFailed
     assert failed.permanent == permanent
     assert reason.format(provider) in failed.reason
@@ -82,7 +81,7 @@ async def test_what_no_transcript_causes_is_the_providers(
     server: Any, model: Any, provider: Any, mode: Any, perhaps_request: Any, reason: Any
 ) -> None:
     server.mode = mode
-    failed = await failure(model)
+    failed = await catch_failure(model)
     assert isinstance(failed, ProviderUnavailable)
     assert (failed.perhaps_request, failed.permanent, failed.retry_after_s) == (perhaps_request, False, None)
     assert failed.reason == failed.text == reason.format(provider)
@@ -95,7 +94,7 @@ async def test_what_no_transcript_causes_is_the_providers(
 async def test_the_whole_request_has_a_deadline(server: Any, opened: Any, mode: Any) -> None:
     server.mode = mode
     async with opened(timeout_s=1.5) as model:
-        failed = await failure(model)
+        failed = await catch_failure(model)
         assert "did not answer within 1.5 s" in str(failed)
         assert isinstance(failed, ProviderUnavailable)
         assert failed.perhaps_request, "it may have been this text that it could not bear"
@@ -130,7 +129,7 @@ async def test_a_cancelled_attempt_leaves_the_model_usable(server: Any, model: A
 
 async def test_nobody_listens(provider: Any, opened: Any) -> None:
     async with opened(base_url="http://127.0.0.1:1/v1") as model:
-        failed = await failure(model)
+        failed = await catch_failure(model)
         assert isinstance(failed, ProviderUnavailable)
         assert failed.reason == f"{provider} did not answer (ConnectError)"
         assert not failed.perhaps_request
@@ -140,10 +139,10 @@ async def test_nobody_listens(provider: Any, opened: Any) -> None:
 async def test_a_reply_of_10_mb_is_not_taken_into_memory(server: Any, model: Any) -> None:
     server.modes.extend(["500", "half"])  # whoever wants to have all of it waits for ever
     server.raw = b'{"choices": "' + b"x" * HUGE_BYTES + b'"}'
-    await failure(model)
+    await catch_failure(model)
     tracemalloc.start()
     try:
-        assert "more than" in str(await failure(model))
+        assert "more than" in str(await catch_failure(model))
         # The server, in this process too, holds a copy with headers.
         assert tracemalloc.get_traced_memory()[1] < HUGE_BYTES * 1.5
     finally:
@@ -163,7 +162,7 @@ async def test_control_characters_are_removed(server: Any, model: Any) -> None:
 async def test_a_summary_over_its_cap_is_refused_but_a_reply_is_not(server: Any, opened: Any) -> None:
     server.text = "é" * 200
     async with opened(max_summary_bytes=399) as model:
-        assert "400 bytes, 399 are allowed" in str(await failure(model))
+        assert "400 bytes, 399 are allowed" in str(await catch_failure(model))
         assert await model.reply([{"role": "user", "content": "hi"}], max_tokens=9) == server.text
     async with opened(max_summary_bytes=400) as model:
         assert (await model.summarize(MESSAGES, None, 300)).text == server.text
@@ -190,7 +189,7 @@ async def test_a_client_of_the_callers_own_neither_follows_redirects_nor_changes
     server.mode = "redirect"
     own = httpx.AsyncClient(follow_redirects=True, trust_env=False, auth=("someone", "else"))
     async with own as client, opened(client=client) as model:
-        assert "307" in str(await failure(model))
+        assert "307" in str(await catch_failure(model))
         assert len(server.asked) == 1
         await model.aclose()
         assert not client.is_closed, "it belongs to the caller"
@@ -202,7 +201,7 @@ async def test_neither_key_nor_text_shows(server: Any, model: Any, provider: Any
     seen = [repr(model), str(model), repr(await model.summarize([Message("user", "canary-text")], None, 300))]
     for mode in ("400", "401", "echo", "garbage", "reset", "refused", "redirect", "drop"):
         server.mode = mode
-        failed = await failure(model)
+        failed = await catch_failure(model)
         seen += [str(failed), repr(failed), repr(failed.__cause__)]
         # As tools that report errors do: every frame with its variables. The texts are the caller's own variables.
         report = traceback.TracebackException.from_exception(failed, capture_locals=True)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.provider_server import in_s
-from support.refused import failure
+from support.provider_server import catch_failure, in_s
 
 from redismem.errors import ProviderUnavailable
 from redismem.models.http import MAX_WAIT_S, retry_after_s
@@ -36,7 +35,7 @@ async def test_the_pause_that_a_provider_asks_for_is_handed_on(
     server: Any, model: Any, mode: Any, headers: Any, wait_s: Any
 ) -> None:
     server.mode, server.headers = mode, headers
-    failed = await failure(model)
+    failed = await catch_failure(model)
     assert isinstance(failed, ProviderUnavailable)
     assert failed.retry_after_s == wait_s
 
@@ -46,12 +45,12 @@ async def test_a_refused_request_may_be_repeated_if_the_provider_says_so(
     server: Any, model: Any, word: Any, permanent: Any
 ) -> None:
     server.mode, server.headers = "400", {"x-should-retry": word}
-    assert (await failure(model)).permanent == permanent
+    assert (await catch_failure(model)).permanent == permanent
 
 
 async def test_retry_after_as_a_date(server: Any, model: Any) -> None:
     server.mode, server.headers = "429", {"retry-after": in_s(60)}
-    failed = await failure(model)
+    failed = await catch_failure(model)
     assert failed.retry_after_s is not None
     assert 0 < failed.retry_after_s <= 60
     assert isinstance(failed, ProviderUnavailable)

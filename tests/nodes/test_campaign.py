@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from support.campaign import EVERYTHING, ROUNDS, campaign_on, slot
+from support.campaign import EVERYTHING, ROUNDS, campaign_on, show, slot
 from support.cluster_servers import ClusterNode, ClusterServers
-from support.fault_rows import show
 from support.pods import own_sessions
 from support.sentinel_servers import SentinelServers
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from support.callers import Caller, calling, on_each
+from support.callers import Caller, Writers, calling, check_texts, on_each
 from support.checks import unavailable, until
 from support.cluster_servers import ON_DEMAND, ClusterNode, ClusterServers
-from support.failing_over import Writers, check_texts
 
 from redismem import Settings, StoreUnavailable, WrongShards
 from redismem.concurrency.finished import run_without_loop
@@ -260,7 +259,7 @@ async def test_calls_that_any_node_can_take_go_to_one_that_answers(
         first.stop_process()
         await unavailable(caller.append(hit, "a"))
         for _ in range(20):
-            assert await (asyncio.to_thread(caller.memory.ping) if kind == "blocking" else caller.memory.ping())
+            assert await caller.memory.ping()
         # The sessions due on other nodes are found without it.
         await unavailable(caller.count())
         oldest = queue_calls.due_sessions(caller.store.keys.shards(), 0, 1)

@@ -15,10 +15,9 @@ import pytest
 from support.callers import calling, on_each
 from support.checks import unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
-from support.cluster_servers import until as until_so
 from support.outages import NAMESPACE, PATIENT_S, SECONDS, Pods, outage
 from support.pods import CHATS
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, wait_until
 from support.sentinel_servers import SentinelServers
 
 from redismem import Settings, StoreUnavailable
@@ -57,7 +56,7 @@ class OnCluster:
         self.lost.kill()
         others = [node for node in self.servers.nodes if node is not self.lost]
         await asyncio.to_thread(
-            until_so, lambda: all(node.facts()["cluster_state"] == "fail" for node in others), "that it is down"
+            wait_until, lambda: all(node.facts()["cluster_state"] == "fail" for node in others), "that it is down"
         )
 
     async def end(self) -> None:

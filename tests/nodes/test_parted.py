@@ -16,14 +16,12 @@ from pathlib import Path
 
 import pytest
 from support.callers import Caller, calling
-from support.campaign import EVERYTHING, ROUNDS, campaign_on
+from support.campaign import EVERYTHING, ROUNDS, Row, campaign_on, show, writing
 from support.checks import until
 from support.cluster_servers import ClusterServers
-from support.cluster_servers import until as until_so
-from support.fault_rows import Row, show
-from support.ledger import writing
 from support.network import Network, hosts
-from support.sentinel_servers import SERVICE, SentinelNode, SentinelServers
+from support.redis_server import RedisServer, wait_until
+from support.sentinel_servers import SERVICE, SentinelServers
 
 from redismem import Settings, StoreUnavailable, Unconfirmed
 from redismem.protocol.keys import Keys
@@ -117,7 +115,7 @@ def names_on_each(servers: ClusterServers, keys: Keys) -> dict[str, set[str]]:
     return found
 
 
-def until_promoted(servers: SentinelServers, lost: SentinelNode) -> None:
+def until_promoted(servers: SentinelServers, lost: RedisServer) -> None:
     """Wait until the other sentinels name another primary, which says so itself."""
     others = [sentinel for sentinel in servers.sentinels if sentinel.host != lost.host]
 
@@ -125,10 +123,10 @@ def until_promoted(servers: SentinelServers, lost: SentinelNode) -> None:
         ports = {int(servers.seen_by(sentinel)[b"port"]) for sentinel in others}
         return any(node.is_primary for node in servers.nodes if node is not lost and ports == {node.port})
 
-    until_so(is_over, "the promotion", 180)
+    wait_until(is_over, "the promotion", 180)
 
 
-def heal(network: Network, servers: SentinelServers, lost: SentinelNode) -> None:
+def heal(network: Network, servers: SentinelServers, lost: RedisServer) -> None:
     network.heal()
     servers.until_failed_over(lost)
     servers.mend()
@@ -230,7 +228,7 @@ async def test_a_cluster_with_partitions(tmp_path: Path) -> None:
             await asyncio.to_thread(servers.bring_back, lost)
             # It gets its place back: no host ever runs two primaries.
             lost.say("CLUSTER", "FAILOVER")
-            await asyncio.to_thread(until_so, lambda: lost in servers.primaries(), "that it is primary again")
+            await asyncio.to_thread(wait_until, lambda: lost in servers.primaries(), "that it is primary again")
             await asyncio.to_thread(servers.until_well)
             return {slot for slot, owner in enumerate(owners) if owner == lost.place}
 

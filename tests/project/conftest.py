@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem import Memory
 from redismem.project.project import Project

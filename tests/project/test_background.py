@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 from support.redis_server import RedisServer
 from support.stores import Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem import InvalidItem
 from redismem.project.project import Project

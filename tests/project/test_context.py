@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.project_clock import BEGIN, ProjectClock
+from support.clock import BEGIN, ProjectClock
 
 from redismem import InvalidItem, Memory
 from redismem.project.background import ProjectContext, Summary

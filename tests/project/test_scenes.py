@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support import import_scenes
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 from support.project_scenes import SCENES, Scene
 
 from redismem.project.project import Project

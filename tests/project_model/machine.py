@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
-from support.project_clock import BEGIN, ProjectClock
+from support.clock import BEGIN, ProjectClock
 
 from project_model.model import Fields, Modelled, alive
 from redismem import InvalidItem, ItemNotFound

@@ -15,8 +15,8 @@ import redis.asyncio
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import run_state_machine_as_test
 from support import import_scenes, project_scenes
+from support.clock import ProjectClock
 from support.mutants import Mutant, keen_first, noticed, seed
-from support.project_clock import ProjectClock
 from support.project_scenes import Scene
 
 from project_model.decisions_machine import DecisionsMachine

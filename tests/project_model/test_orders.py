@@ -12,7 +12,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.project_clock import BEGIN, ProjectClock
+from support.clock import BEGIN, ProjectClock
 
 from project_model import decisions_machine, tasks_machine
 from project_model.machine import ProjectMachine

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
-from support.session_ids import session_ids
+from support.json_values import session_ids
 
 from redismem.errors import InvalidMessage, InvalidSessionId
 from redismem.protocol import ids

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.script_header import header
+from support.script_text import header
 
 from redismem.protocol import scripts
 

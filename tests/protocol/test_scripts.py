@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.edited import VIEW
-from support.script_header import header
+from support.script_text import header
 
 from redismem.messages.decoding import GAP
 from redismem.messages.encoding import encode_message

@@ -12,9 +12,9 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from recall.test_recall import remembered, seqs, trips_of
+from support.dictionaries import tell
 from support.redis_server import RedisServer
 from support.stores import Store
-from support.trained import tell
 from support.worked import open_with
 from support.writers import Echo, fill
 

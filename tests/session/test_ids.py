@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from support.clock import Clock
 from support.conversations import said
-from support.session_ids import session_ids
+from support.json_values import session_ids
 from support.stores import Store
 
 from redismem import Settings

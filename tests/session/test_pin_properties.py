@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.call_rules import complaints
 from support.conversations import Conversation, conversations
 from support.edited import SMALL, SYSTEM, seqs, sound
+from support.provider_rules import complaints
 from support.stores import Store
 
 from redismem import Session, Settings

@@ -1,9 +1,13 @@
-"""Real people's way in: headless Chromium, the page in it, and what somebody does there."""
+"""Headless Chromium for `redismem serve`, and what a person does on its page."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
+import signal
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,8 @@ from urllib.parse import quote, unquote
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request
 from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from support.commands import finished, started, wait_for_line
 
 PATIENCE_MS = 60_000
 PICTURES = Path(__file__).parents[2] / ".screenshots"
@@ -147,3 +153,20 @@ async def violations(page: Page, *rules: str) -> list[str]:
         for each in found["violations"]
         for node in each["nodes"]
     ]
+
+
+# A worker looks often, so that nobody waits for a summary.
+QUICK = {"REDISMEM_TICK_S": "0.1", "REDISMEM_DEADLINE_S": "60", "REDISMEM_REPLY_TIMEOUT_S": "20"}
+
+
+@contextlib.contextmanager
+def serving(*words: object, **environment: str) -> Iterator[str]:
+    """Its address. It is told to stop at the end."""
+    port = () if "--port" in words else ("--port", 0)
+    with started("serve", *port, *words, **QUICK | environment) as running:
+        found = re.search(r"http://\S+", wait_for_line(running.stdout, "listens on"))
+        assert found
+        yield found[0]
+        running.send_signal(signal.SIGTERM)
+        ran = finished(running)
+        assert ran.code == 0, ran.err

@@ -1,14 +1,16 @@
-"""One way to call a memory for asyncio and a blocking one, with what it told of each call."""
+"""Callers of both memories, and writers that append while a primary fails over."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import inspect
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
-from redismem import Context, Memory, Receipt, Settings, StoreUnavailable, Unconfirmed
+from redismem import Context, Memory, Receipt, Session, Settings, StoreUnavailable, Unconfirmed
 from redismem.blocking import memory as blocking_memory
 from redismem.events import Event
 from redismem.store.store import Store
@@ -18,26 +20,36 @@ from support.checks import until
 PATIENT = Settings(shards=16, deadline_s=120, reply_timeout_s=1)  # sentinels on a busy machine take their time
 
 
+class Awaiting:
+    """A blocking memory or session, each call of which runs in a thread and is awaited, as on its asyncio `twin`."""
+
+    def __init__(self, inner: Any, twin: type) -> None:
+        self._inner = inner
+        self._twin = twin
+
+    def session(self, session_id: str) -> Awaiting:
+        return Awaiting(self._inner.session(session_id), Session)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        return partial(asyncio.to_thread, value) if inspect.iscoroutinefunction(getattr(self._twin, name)) else value
+
+
 class Caller:
     """The memory of one pod."""
 
-    def __init__(self, memory: Any, events: list[Event], *, blocks: bool) -> None:
+    def __init__(self, memory: Any, events: list[Event]) -> None:
         self.memory = memory
         self.events = events
-        self._blocks = blocks
 
     @property
     def store(self) -> Store:
         store: Store = self.memory.store
         return store
 
-    async def _call(self, session_id: str, name: str, *given: Any, **more: Any) -> Any:
-        call = partial(getattr(self.memory.session(session_id), name), *given, **more)
-        return await (asyncio.to_thread(call) if self._blocks else call())
-
     async def append(self, session_id: str, text: str, id: str | None = None) -> Receipt:
         message = {"role": "user", "content": text}
-        receipt: Receipt = await self._call(session_id, "append", message, id=id)
+        receipt: Receipt = await self.memory.session(session_id).append(message, id=id)
         return receipt
 
     async def append_confirmed(self, session_id: str, text: str) -> None:
@@ -45,7 +57,8 @@ class Caller:
 
         async def is_confirmed() -> bool:
             try:
-                await self._call(session_id, "append", {"role": "user", "content": text}, id=text, confirm=1)
+                message = {"role": "user", "content": text}
+                await self.memory.session(session_id).append(message, id=text, confirm=1)
             except (StoreUnavailable, Unconfirmed):
                 return False
             return True
@@ -53,16 +66,16 @@ class Caller:
         await until(is_confirmed)
 
     async def turn(self, session_id: str, text: str) -> Context:
-        context: Context = await self._call(session_id, "append_and_read", {"role": "user", "content": text})
+        message = {"role": "user", "content": text}
+        context: Context = await self.memory.session(session_id).append_and_read(message)
         return context
 
     async def texts(self, session_id: str) -> list[Any]:
-        messages = await self._call(session_id, "messages")
+        messages = await self.memory.session(session_id).messages()
         return [message.content for message in messages]
 
     async def count(self) -> int:
-        counted = await (asyncio.to_thread(self.memory.count) if self._blocks else self.memory.count())
-        return int(counted)
+        return int(await self.memory.count())
 
     def slot(self, session_id: str) -> int:
         """The cluster slot of a session's shard."""
@@ -86,12 +99,12 @@ async def calling(
     given: Any = {"namespace": namespace, "settings": settings, "on_event": events.append, "fallback": fallback}
     if kind == "asyncio":
         async with Memory.connect(url, **given) as memory:
-            yield Caller(memory, events, blocks=False)
+            yield Caller(memory, events)
     else:
         blocking = blocking_memory.Memory.connect(url, **given)
         await asyncio.to_thread(blocking.__enter__)
         try:
-            yield Caller(blocking, events, blocks=True)
+            yield Caller(Awaiting(blocking, Memory), events)
         finally:
             await asyncio.to_thread(blocking.close)
 
@@ -106,3 +119,67 @@ def on_each(caller: Caller, owners: list[str], count: int = 1) -> dict[str, list
         if len(names) < count:
             names.append(name)
     return found
+
+
+AHEAD_COUNT = 3
+"""How many appends a writer may be ahead of the slowest and still make one more.
+
+So of three writers two make at most 14 appends behind the third's own: a session remembers the last 16.
+"""
+
+
+async def append_until_acked(caller: Caller, name: str, text: str) -> None:
+    """Whose call was given up sends it again with its id, as the error says."""
+    while True:
+        try:
+            await caller.append(name, text, id=text)
+            return
+        except StoreUnavailable:
+            continue
+
+
+class Writers:
+    """Each appends to these sessions in turn, until it is told to stop."""
+
+    def __init__(self, callers: Sequence[Caller], names: list[str]) -> None:
+        self.acked: list[Counter[str]] = [Counter() for _ in callers]
+        self._callers = callers
+        self._names = names
+        self._stopping = False
+        self._changed = asyncio.Condition()
+
+    def begin(self) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self._write(number)) for number in range(len(self._callers))]
+
+    async def _write(self, number: int) -> None:
+        own = self.acked[number]
+        while not self._stopping:
+            for name in self._names:
+                async with self._changed:
+                    await self._changed.wait_for(partial(self._may_go_on, own, name))
+                await append_until_acked(self._callers[number], name, f"{number}.{own[name]}")
+                own[name] += 1
+                async with self._changed:
+                    self._changed.notify_all()
+
+    def _may_go_on(self, own: Counter[str], name: str) -> bool:
+        """Nobody gets so far ahead that an id is forgotten while another's call waits for the failover."""
+        return self._stopping or own[name] <= min(each[name] for each in self.acked) + AHEAD_COUNT
+
+    def least(self) -> int:
+        return min(own[name] for own in self.acked for name in self._names)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def check_texts(texts: list[str], acked: list[int] | None) -> None:
+    """Each once, those of a writer in their order. `acked`: how many of each writer's must be there."""
+    assert max(Counter(texts).values()) == 1, "doubled"
+    for number in range(3):
+        own = [int(text.partition(".")[2]) for text in texts if text.startswith(f"{number}.")]
+        assert own == sorted(own), "overtaken"
+        if acked is not None:
+            assert own == list(range(acked[number])), "lost on a node that nothing happened to"

@@ -6,20 +6,21 @@ import asyncio
 import contextlib
 import os
 import subprocess
+import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from redismem import Memory
+from redismem import Memory, Settings, StoreUnavailable, Unconfirmed
 from redismem.inspection.check import check
 from redismem.protocol.keys import Keys
 from redismem.transport.nodes.slots import slot_of
 from support import pods
 from support.checks import until
 from support.cluster_servers import ClusterServers
-from support.fault_rows import Fault, Row
 from support.sentinel_servers import SentinelServers
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "0"))
@@ -144,3 +145,119 @@ async def campaign_on(servers: ClusterServers | SentinelServers, folder: Path) -
             pod.kill()
             await asyncio.to_thread(pod.communicate)
         servers.stop()
+
+
+@dataclass(slots=True)
+class Row:
+    """What a kind of fault came to."""
+
+    injected: int = 0
+    acked: int = 0
+    hit_s: float = 0.0
+    healthy_s: float = 0.0
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class Fault:
+    """One that was injected. `slots`: of the node that was hit."""
+
+    kind: str
+    begun_s: float
+    ended_s: float
+    slots: set[int] = field(repr=False)
+
+
+def show(title: str, rows: dict[str, Row]) -> None:
+    """Prints a row a kind."""
+    head = "injected, acknowledged, lost, doubled, torn, longest stall of the hit shards, of the healthy ones"
+    lines = [f"\n{title}: {head}"]
+    for kind, row in rows.items():
+        stalls = f"{row.hit_s:.1f} s | {row.healthy_s:.1f} s"
+        lines.append(f"| {kind} | {row.injected} | {row.acked} | {row.lost} | 0 | 0 | {stalls} |")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+_PACE_S = 0.05
+
+
+class Append(NamedTuple):
+    """One that was acknowledged."""
+
+    session_id: str
+    number: int
+    begun_s: float
+    ended_s: float
+
+
+class Ledger:
+    """What is not acknowledged is sent again with its id, until it is."""
+
+    def __init__(self, memory: Memory, names: Sequence[str]) -> None:
+        self._memory = memory
+        self._names = names
+        self._is_over = False
+        self.acked: list[Append] = []
+
+    async def write(self, name: str) -> None:
+        session, number, begun_s = self._memory.session(name), 0, time.monotonic()
+        while not self._is_over:
+            try:
+                receipt = await session.append({"role": "user", "content": str(number)}, id=str(number))
+            except (StoreUnavailable, Unconfirmed):
+                await asyncio.sleep(_PACE_S)  # whoever is refused at once tries again soon
+                continue
+            assert receipt.replicas, "acknowledged, and no replica has it"
+            self.acked.append(Append(name, number, begun_s, time.monotonic()))
+            await asyncio.sleep(_PACE_S)
+            number, begun_s = number + 1, time.monotonic()
+
+    def since(self, begun_s: float, names: Collection[str]) -> list[Append]:
+        """Appends to these sessions that began after that."""
+        return [append for append in self.acked if append.begun_s > begun_s and append.session_id in names]
+
+    async def until_more(self, names: Collection[str], count: int = 10) -> None:
+        """Until so many more are acknowledged in each of these sessions that begin from now on."""
+        begun_s = time.monotonic()
+
+        async def reached() -> bool:
+            found = [append.session_id for append in self.since(begun_s, names)]
+            return all(found.count(name) >= count for name in names)
+
+        await until(reached, 120, every_s=0.05)
+
+    def end(self) -> None:
+        """Each writer makes its last append."""
+        self._is_over = True
+
+    async def check(self) -> None:
+        """All that was acknowledged is there, once and in order; nothing is torn."""
+        for name in self._names:
+            messages = await self._memory.session(name).messages(include_originals=True)
+            there = [int(str(message.content)) for message in messages]
+            acked = [append.number for append in self.acked if append.session_id == name]
+            # The last one may have been made without anybody having been told.
+            assert there in (acked, [*acked, len(acked)]), f"{name}: lost, doubled or overtaken"
+        assert [violation async for violation in check(self._memory.store)] == [], "torn"
+
+    def row(self, begun_s: float, ended_s: float, hit: Collection[str]) -> Row:
+        """What a fault came to for those that were acknowledged meanwhile."""
+        during = [append for append in self.acked if append.begun_s < ended_s and append.ended_s > begun_s]
+        waited_s = {True: 0.0, False: 0.0}
+        for append in during:
+            is_hit = append.session_id in hit
+            waited_s[is_hit] = max(waited_s[is_hit], append.ended_s - append.begun_s)
+        return Row(1, len(during), waited_s[True], waited_s[False])
+
+
+@contextlib.asynccontextmanager
+async def writing(url: str, namespace: str, settings: Settings, names: Sequence[str]) -> AsyncIterator[Ledger]:
+    """A writer for each of the names, over one memory; in the end all is checked."""
+    async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
+        ledger = Ledger(memory, names)
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(ledger.write(name))
+            yield ledger
+            ledger.end()
+        await ledger.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
@@ -48,10 +49,18 @@ def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert CANARY not in formatted
 
 
-async def until(true: Callable[[], Awaitable[bool]], deadline_s: float = 60, every_s: float = 0.005) -> None:
-    """Looks again and again until it is so."""
+async def until(condition: Callable[[], Any], deadline_s: float = 60, every_s: float = 0.005) -> Any:
+    """Poll the condition until it is true, and return its value. The condition may return an awaitable.
+
+    Raises:
+        TimeoutError: It was false until the deadline.
+    """
     async with asyncio.timeout(deadline_s):
-        while not await true():  # noqa: ASYNC110 (nobody here could set an event)
+        while True:
+            value = condition()
+            value = await value if inspect.isawaitable(value) else value
+            if value:
+                return value
             await asyncio.sleep(every_s)
 
 

@@ -3,47 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from redismem.transport.nodes.slots import Topology
-from support.redis_server import LOOPBACK, Host, RedisServer, free_port
+from support.redis_server import LOOPBACK, Host, RedisServer, free_port, wait_until
 
 PRIMARIES_COUNT = 3
 SLOTS_COUNT = 16_384
-_STEP_S = 0.01
 _MEETING_TIMEOUT_MS = 1_000
 _HANDING_OVER_S = 6  # a planned failover that is not done after 5 s is given up by the nodes themselves
 _VOTING_TIMEOUT_MS = 5_000  # nodes vote again for a replica after twice the node timeout, it asks after four times that
 ON_DEMAND = ("--cluster-replica-no-failover", "yes")
 """No replica takes over because this machine is busy; one that is told to does."""
-
-
-def until(condition: Callable[[], object], what: str, deadline_s: float = 60) -> None:
-    """Until the condition holds; a node that does not answer is no answer."""
-    end = time.monotonic() + deadline_s
-    while True:
-        try:
-            if condition():
-                return
-        except (redis.RedisError, OSError):
-            pass
-        assert time.monotonic() < end, f"{what} did not come to be in time"
-        time.sleep(_STEP_S)  # between two looks at a condition that has a deadline
-
-
-def say(port: int, *words: Any, password: str = "", host: str = "127.0.0.1", **more: Any) -> Any:
-    """The reply as it is. Raises redis.RedisError."""
-    with redis.Redis(host, port, socket_timeout=10, protocol=2, password=password or None, **more) as client:
-        connection = client.connection_pool.get_connection()
-        try:
-            connection.send_command(*words)
-            return connection.read_response()
-        finally:
-            connection.disconnect()
 
 
 class ClusterNode(RedisServer):
@@ -64,9 +37,6 @@ class ClusterNode(RedisServer):
         words = (word for pair in options.items() for word in pair)
         super().__init__(folder, aof=True, options=(*words, *more), host=host)
 
-    def say(self, *words: Any) -> Any:
-        return say(self.port, *words, host=self.host.address, **self.tls)
-
     def meet(self, other: ClusterNode) -> None:
         self.say("CLUSTER", "MEET", other.host.address, other.port, other._bus_port)
 
@@ -78,10 +48,6 @@ class ClusterNode(RedisServer):
     def facts(self) -> dict[str, str]:
         lines = self.say("CLUSTER", "INFO").decode().split()
         return dict(line.split(":", 1) for line in lines)
-
-    @property
-    def is_primary(self) -> bool:
-        return bool(self.say("ROLE")[0] == b"master")
 
 
 class ClusterServers:
@@ -141,7 +107,7 @@ class ClusterServers:
                     self.nodes[0].meet(node)
             return False
 
-        until(is_known, "that each knows each")
+        wait_until(is_known, "that each knows each")
 
     def set_timeout(self, node_timeout_ms: int) -> None:
         """After so long without a word a node counts as away; half of it is how fast they get to know each other."""
@@ -149,7 +115,7 @@ class ClusterServers:
             node.say("CONFIG", "SET", "cluster-node-timeout", node_timeout_ms)
 
     def until_known(self, nodes: Iterable[ClusterNode]) -> None:
-        until(lambda: self._is_known(nodes), "that each knows each")
+        wait_until(lambda: self._is_known(nodes), "that each knows each")
 
     def _is_known(self, nodes: Iterable[ClusterNode]) -> bool:
         count = str(len(self.nodes))
@@ -157,7 +123,7 @@ class ClusterServers:
 
     def until_well(self) -> None:
         """Until all say so: every slot served, and every replica in step."""
-        until(lambda: all(map(self._is_well, self.nodes)) and self._all_agree(), "that all are well")
+        wait_until(lambda: all(map(self._is_well, self.nodes)) and self._all_agree(), "that all are well")
 
     def _all_agree(self) -> bool:
         """Whether every slot has one owner, whoever is asked."""
@@ -237,7 +203,7 @@ class ClusterServers:
         self.begin_move(slot, source, target)
         self.move_keys(slot, source, target)
         self.end_move(slot, target)
-        until(lambda: self.owner(slot) is target, "that the slot has moved")  # a replica hears of it from others
+        wait_until(lambda: self.owner(slot) is target, "that the slot has moved")  # a replica hears of it from others
 
     def fail_over(self, lost: ClusterNode) -> None:
         """Has a replica of one that is away take its place; nobody has to find out, or to vote, in any time."""
@@ -263,7 +229,7 @@ class ClusterServers:
                 replica.say("CLUSTER", "FAILOVER")
             return False
 
-        until(is_over, "the planned failover", 180)
+        wait_until(is_over, "the planned failover", 180)
         self.set_timeout(self._node_timeout_ms)
         return replica
 
@@ -282,7 +248,7 @@ class ClusterServers:
             topology = self.topology()
             return lost.place not in topology.primaries and "" not in topology.owners
 
-        until(is_over, "the failover", 180)
+        wait_until(is_over, "the failover", 180)
 
     def bring_back(self, node: ClusterNode) -> None:
         """Starts, or wakes, one that was away, and waits till all are well."""

@@ -1,22 +1,24 @@
-"""The service as it runs: uvicorn on loopback, over a memory of the test's own."""
+"""The service on loopback, over a memory of the test, with its streams and its chat."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+import json
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
 import httpx
 
 from redismem import Memory
+from redismem.models.streaming import open_streaming
 from redismem.models.tls import default_ssl_context
 from redismem.web.access import Access
+from redismem.web.chat.chat import Chat
 from redismem.web.metrics.prometheus import Meters
 from redismem.web.server import listen, serve
 from redismem.web.service import Limits, Service
+from support.provider_server import ProviderServer
 
 SLOTS = """
 [[intents]]
@@ -76,18 +78,67 @@ async def serving(service: Service, stop_s: float = 5) -> AsyncIterator[Served]:
             await running
 
 
-async def until(true: Callable[[], Any], deadline_s: float = 60) -> Any:
-    """Looks again and again until it is so, and gives what was seen."""
-    end_s = time.monotonic() + deadline_s
-    while True:
-        found = true()
-        found = await found if inspect.isawaitable(found) else found
-        if found:
-            return found
-        assert time.monotonic() < end_s
-        await asyncio.sleep(0.005)  # between two looks at a condition that has a deadline
-
-
 def said(number: int | str, role: str = "user") -> dict[str, Any]:
     """A message."""
     return {"role": role, "content": f"message {number}"}
+
+
+class Seen(NamedTuple):
+    event: str
+    document: Any
+    id: str
+
+
+@contextlib.asynccontextmanager
+async def listening(client: httpx.AsyncClient, method: str, path: str, **options: Any) -> AsyncIterator[Any]:
+    """The events of a stream, one after another; leaving ends it."""
+    async with client.stream(method, path, **options) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield _events(answer)
+
+
+async def _events(answer: httpx.Response) -> AsyncIterator[Seen]:
+    found = {"event": "message", "data": "", "id": ""}
+    async for line in answer.aiter_lines():
+        if not line:
+            if found["data"]:
+                yield Seen(found["event"], json.loads(found["data"]), found["id"])
+            found = {"event": "message", "data": "", "id": ""}
+            continue
+        name, _, value = line.partition(": ")
+        if name:
+            found[name] = value
+
+
+async def heard(client: httpx.AsyncClient, path: str, **options: Any) -> list[Seen]:
+    """All events of a POST, to the end."""
+    async with listening(client, "POST", path, **options) as events:
+        return [seen async for seen in events]
+
+
+def text_of(events: list[Seen]) -> str:
+    return "".join(seen.document["text"] for seen in events if seen.event == "text")
+
+
+def notices_of(events: list[Seen]) -> list[str]:
+    return [seen.document["code"] for seen in events if seen.event == "notice"]
+
+
+ASKED = {"session_id": "s", "message": "Where is my parcel?"}
+
+
+@contextlib.asynccontextmanager
+async def chatting(memory: Memory, provider: ProviderServer | None, **given: Any) -> AsyncIterator[Served]:
+    """A service whose chat asks this provider; None: without a model. `chat`: more of a Chat."""
+    options = given.pop("chat", {})
+    model: Any = None
+    if provider is not None:
+        model = open_streaming("openai", "m", base_url=provider.base_url, allow_http=True)
+    async with served(memory, chat=Chat(model, **options), **given) as http:
+        yield http
+
+
+def stored(messages: Any) -> list[tuple[str, str, Any]]:
+    """Role, text, and why it is incomplete."""
+    return [(each.role, each.content, each.metadata.get("incomplete")) for each in messages]

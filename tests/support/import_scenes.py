@@ -13,10 +13,9 @@ from redismem.project.project import Project
 from redismem.protocol.project import imports
 from redismem.protocol.project.calls import Unfinished
 from redismem.protocol.project.imports import Pieces
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 Scene = Callable[[Project, ProjectClock, Any], Awaitable[None]]
-INDEX = "x:one"
 
 
 def piece(items: Items, *writes: tuple[Any, ...]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from typing import Any
 
 from hypothesis import strategies as st
@@ -72,3 +73,12 @@ def same(left: Any, right: Any) -> bool:
             else math.copysign(1, left) == math.copysign(1, right)
         )
     return bool(left == right)
+
+
+def _fits(text: str) -> bool:
+    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in text):
+        return False
+    return text == text.strip() and len(text.encode()) <= 256
+
+
+session_ids = st.text(min_size=1, max_size=64).filter(_fits)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from redismem.transport.lane.lane import Lane
@@ -20,14 +19,6 @@ async def lane_to(port: int, **options: Any) -> AsyncIterator[Lane]:
         yield lane
     finally:
         await lane.aclose()
-
-
-async def until(condition: Callable[[], object], deadline_s: float = 60) -> None:
-    """Turns of the loop until the condition holds."""
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come to be in time"
-        await asyncio.sleep(0.001)  # between two looks at a condition that has a deadline
 
 
 async def connection_number(lane: Lane) -> int:

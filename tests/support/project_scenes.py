@@ -17,7 +17,7 @@ from redismem.project.items.schema import ENTITY, TASK
 from redismem.project.project import Project
 from redismem.protocol.project.calls import LATEST, Batch, Group, Write
 from redismem.protocol.server_errors import ServerError
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 Scene = Callable[[Project, ProjectClock, Any], Awaitable[None]]
 

@@ -26,6 +26,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import pytest
+
+from redismem import Message
+from redismem.errors import ModelFailed
 from support.listening import Listening
 from support.provider_answers import (
     ANSWERS,
@@ -277,3 +281,13 @@ async def _request(reader: asyncio.StreamReader) -> Asked:
     pairs = (line.split(": ", 1) for line in head[1:] if line)
     headers = {name.lower(): value for name, value in pairs}
     return Asked(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
+
+
+MESSAGES = [Message("user", "Where is my order?"), Message("assistant", "On its way: canary-text.")]
+
+
+async def catch_failure(model: Any, messages: Any = MESSAGES) -> ModelFailed:
+    async with asyncio.timeout(60):
+        with pytest.raises(ModelFailed) as caught:
+            await model.summarize(messages, None, 300)
+    return caught.value

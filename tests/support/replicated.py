@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,12 +39,12 @@ class Replicated:
     @contextmanager
     def stopped(self, *numbers: int) -> Iterator[None]:
         for number in numbers:
-            os.kill(self.replicas[number].pid, signal.SIGSTOP)
+            self.replicas[number].stop_process()
         try:
             yield
         finally:
             for number in numbers:
-                os.kill(self.replicas[number].pid, signal.SIGCONT)
+                self.replicas[number].go_on()
 
     def on_replica(self, number: int, key: bytes) -> int:
         with redis.Redis(port=self.replicas[number].port) as client:

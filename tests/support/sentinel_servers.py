@@ -9,23 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from support.cluster_servers import say, until
-from support.redis_server import LOOPBACK, Host, RedisServer, free_port
+from support.redis_server import LOOPBACK, Host, RedisServer, free_port, say, wait_until
 
 SERVICE = "chats"
 _SENTINELS_COUNT = 3
 _QUORUM = 2
-
-
-class SentinelNode(RedisServer):
-    """One with data."""
-
-    def say(self, *words: Any) -> Any:
-        return say(self.port, *words, password=self.password or "", host=self.host.address, **self.tls)
-
-    @property
-    def is_primary(self) -> bool:
-        return bool(self.say("ROLE")[0] == b"master")
 
 
 def tls_lines(node: RedisServer, port: int) -> list[str]:
@@ -39,7 +27,7 @@ class Sentinel:
     """One that watches."""
 
     def __init__(
-        self, folder: Path, primary: SentinelNode, down_after_ms: int, password: str = "", host: Host = LOOPBACK
+        self, folder: Path, primary: RedisServer, down_after_ms: int, password: str = "", host: Host = LOOPBACK
     ) -> None:
         self.host = host
         self.port = free_port()
@@ -107,7 +95,7 @@ class SentinelServers:
         """
         options = ("--repl-diskless-sync-delay", "0", *options)
         self.nodes = [
-            SentinelNode(folder / f"node-{at}", aof=True, options=options, host=hosts[at]) for at in range(nodes_count)
+            RedisServer(folder / f"node-{at}", aof=True, options=options, host=hosts[at]) for at in range(nodes_count)
         ]
         for node in self.nodes:
             node.tls = tls or {}
@@ -139,12 +127,12 @@ class SentinelServers:
             _, offset, replicas = self.primary.say("ROLE")
             return [int(replica[2]) for replica in replicas] == [offset] * (len(self.nodes) - 1)
 
-        until(is_in_step, "that all replicas have all")
+        wait_until(is_in_step, "that all replicas have all")
 
     def until_known(self) -> None:
         """Until each sentinel knows the others and the replicas."""
         wanted = {b"num-slaves": b"%d" % (len(self.nodes) - 1), b"num-other-sentinels": b"2", b"flags": b"master"}
-        until(
+        wait_until(
             lambda: all(wanted.items() <= self.seen_by(sentinel).items() for sentinel in self.sentinels),
             "that sentinels know all",
         )
@@ -155,7 +143,7 @@ class SentinelServers:
         return dict(zip(words[::2], words[1::2], strict=True))
 
     @property
-    def primary(self) -> SentinelNode:
+    def primary(self) -> RedisServer:
         """The one that the sentinels name."""
         watching = next((sentinel for sentinel in self.sentinels if sentinel.is_running), None)
         port = self.nodes[0].port if watching is None else int(self.seen_by(watching)[b"port"])
@@ -164,27 +152,27 @@ class SentinelServers:
     def fail_over(self) -> None:
         """Has a replica take the primary's place, whether that is well or not; until all sentinels say so."""
         lost = self.primary
-        until(self._has_begun, "that a failover begins")
+        wait_until(self._has_begun, "that a failover begins")
         self.until_failed_over(lost)
 
-    def until_failed_over(self, lost: SentinelNode) -> None:
+    def until_failed_over(self, lost: RedisServer) -> None:
         """Until another is the primary, and all sentinels say so."""
 
         def is_over() -> bool:
             ports = {int(self.seen_by(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running}
             return len(ports) == 1 and lost.port not in ports and self.primary.is_primary
 
-        until(is_over, "the failover", 180)  # sentinels on a busy machine mistrust its clock for half a minute
+        wait_until(is_over, "the failover", 180)  # sentinels on a busy machine mistrust its clock for half a minute
 
     def _has_begun(self) -> bool:
         """One that is still in progress is waited for."""
         return bool(self.sentinels[-1].say("SENTINEL", "FAILOVER", SERVICE) == b"OK")
 
-    def cut_off(self, node: SentinelNode) -> None:
+    def cut_off(self, node: RedisServer) -> None:
         """Lets nobody but clients in: it hears of no sentinel and of no failover."""
         node.say("ACL", "SETUSER", "default", "-replicaof", "-client", "-config", "-slaveof", "-publish")
 
-    def join(self, node: SentinelNode) -> None:
+    def join(self, node: RedisServer) -> None:
         """Undoes that."""
         node.say("ACL", "SETUSER", "default", "+@all")
 
@@ -200,10 +188,10 @@ class SentinelServers:
                 node.start()
         for node in self.nodes:  # as the sentinels would, a little later
             if node is not self.primary:
-                until(partial(self._follow, node), "a replica")
-        until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "that all replicas follow")
+                wait_until(partial(self._follow, node), "a replica")
+        wait_until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "that all replicas follow")
 
-    def _follow(self, node: SentinelNode) -> Any:
+    def _follow(self, node: RedisServer) -> Any:
         primary = self.primary
         return node.say("REPLICAOF", primary.host.address, primary.port)
 

@@ -98,11 +98,11 @@ async def loading(folder: Path) -> AsyncIterator[tuple[RedisServer, Callable[[],
         starting = asyncio.create_task(asyncio.to_thread(server.start))
 
         async def go_on() -> None:
-            await _at(server.port, "CONFIG", "SET", "key-load-delay", "0")
+            await asyncio.to_thread(server.say, "CONFIG", "SET", "key-load-delay", "0")
 
         async def loads() -> bool:
             with contextlib.suppress(redis.exceptions.ConnectionError):
-                return b"loading:1" in await _at(server.port, "INFO", "persistence")
+                return b"loading:1" in await asyncio.to_thread(server.say, "INFO", "persistence")
             return False
 
         await until(loads)
@@ -114,15 +114,3 @@ async def loading(folder: Path) -> AsyncIterator[tuple[RedisServer, Callable[[],
         if starting is not None:
             await starting
         server.stop()
-
-
-async def _at(port: int, *words: str) -> bytes:
-    """The reply as it is."""
-    async with redis.asyncio.Redis(port=port) as raw:
-        connection = await raw.connection_pool.get_connection()
-        try:
-            await connection.send_command(*words)
-            reply = await connection.read_response()
-            return reply if isinstance(reply, bytes) else str(reply).encode()
-        finally:
-            await connection.disconnect()

@@ -16,6 +16,7 @@ from redismem import Settings
 from redismem.blocking import memory as blocking
 from redismem.events import Event, OnEvent
 from redismem.protocol.keys import Keys, SessionKeys
+from support.callers import Awaiting
 from support.redis_server import RedisServer
 
 CANARY = "canary"
@@ -39,24 +40,6 @@ def user(number: int) -> dict[str, Any]:
     return {"role": "user", "content": f"{CANARY} {number}"}
 
 
-class Awaiting:
-    """A blocking memory or session whose methods are awaited, so that one test shows both."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def session(self, session_id: str) -> Awaiting:
-        return Awaiting(self._inner.session(session_id))
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._inner, name)
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            return method(*arguments, **options)
-
-        return call
-
-
 class Place:
     """A store, and the way to it: async or blocking."""
 
@@ -76,7 +59,7 @@ class Place:
         given: dict[str, Any] = {"namespace": self.namespace, "settings": settings, "on_event": on_event} | options
         if not self.is_async:
             with blocking.Memory.connect(client=self.raw, **given) as memory:
-                yield Awaiting(memory)
+                yield Awaiting(memory, redismem.Memory)
             return
         async with self._async() as client, redismem.Memory.connect(client=client, **given) as memory:
             yield memory

@@ -45,13 +45,6 @@ async def asking(provider: Provider, base_url: str, timeout_s: float = 60) -> As
         await strategy.aclose()
 
 
-async def until_queued(session: Session, queue: str | None) -> None:
-    async def reached() -> bool:
-        return (await session.info()).queued == queue
-
-    await until(reached)
-
-
 async def until_summarised(session: Session) -> None:
     async def reached() -> bool:
         return bool((await session.read()).summaries)

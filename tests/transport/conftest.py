@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.lanes import lane_to
-from support.redis_server import RedisServer, free_port
-from support.servers import GuardedServer, TlsServer
+from support.redis_server import GuardedServer, RedisServer, TlsServer, free_port
 
 from redismem.transport.lane.lane import Lane
 

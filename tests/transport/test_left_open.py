@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import redis
-from support import lanes
 from support.checks import until
 from support.lanes import SilentServer
 from support.redis_server import RedisServer
@@ -84,7 +83,7 @@ async def test_calls_of_a_memory_closed_on_another_loop_raise() -> None:
     async with SilentServer() as server:
         memory = redismem.Memory.connect(f"redis://:secret@127.0.0.1:{server.port}", settings=ROOMY)
         call = asyncio.ensure_future(memory.session("s").exists())
-        await lanes.until(lambda: b"AUTH" in server.received)
+        await until(lambda: b"AUTH" in server.received)
         await asyncio.to_thread(asyncio.run, memory.aclose())
         with pytest.raises(RuntimeError, match="this memory is closed"):
             await asyncio.wait_for(call, 60)

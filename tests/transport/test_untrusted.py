@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.servers import TlsServer
+from support.redis_server import TlsServer
 
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking

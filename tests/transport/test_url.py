@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 import redis
-from support.servers import PASSWORD, GuardedServer, TlsServer
+from support.redis_server import PASSWORD, GuardedServer, TlsServer
 
 from redismem.errors import InvalidSettings
 from redismem.protocol.server_errors import ConnectionLost, ServerError

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 import redis
-from support.http_service import PATIENT, Served, said, served, serving, until
+from support.checks import until
+from support.http_service import PATIENT, Served, said, served, serving
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 

@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 import pytest
-from support.http_service import Served, said, served, until
+from support.checks import until
+from support.http_service import Served, listening, said, served
 from support.proxy import Proxy
-from support.sse import listening
 
 from redismem import Memory, Settings
 from redismem.inspection.watching import changes_of

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.clock import T0, Clock
+from support.dictionaries import content, doctor, named, open_with, tell, telling, texts, told, trained_on
 from support.pods import start_pod
 from support.redis_server import RedisServer
 from support.stores import Store
-from support.trained import content, doctor, named, open_with, tell, telling, texts, told, trained_on
 from support.writers import Echo
 
 from redismem.inspection.check import check, check_session

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.checks import CANARY, Panic, user
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem import Memory
 from redismem.workers.project_extraction import ExtractionWorker

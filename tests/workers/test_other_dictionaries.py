@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from recall.test_recall import trips_of
 from support.clock import Clock
+from support.dictionaries import content, named, open_with, tell, telling, texts, trained_on
 from support.stores import Store
-from support.trained import content, named, open_with, tell, telling, texts, trained_on
 from support.writers import Echo
 
 from redismem.workers import dictionaries

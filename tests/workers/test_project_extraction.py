@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from support.checks import until
+from support.clock import ProjectClock
 from support.pods import start_pod
-from support.project_clock import ProjectClock
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 from support.stores import Store

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.clock import Clock
-from support.dictionaries import WORDS
-from support.trained import telling
+from support.dictionaries import WORDS, telling
 from support.writers import Echo, said
 
 from redismem import Memory, RedismemError, Session, Settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.clock import T0, Clock
-from support.script_header import header
+from support.script_text import header
 
 from redismem import Memory
 from redismem.protocol import scripts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.script_header import header
+from support.script_text import header
 
 from redismem import Memory
 from redismem.protocol import scripts

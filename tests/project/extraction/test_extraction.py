@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 from support.project_scenes import everything
 from support.provider_server import ProviderServer, system_of, told
 from support.redis_server import RedisServer

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from inspection.test_projects import create_project, find_violations
+from support.clock import ProjectClock
 from support.pods import start_pod
-from support.project_clock import ProjectClock
 from support.redis_server import RedisServer
 from support.stores import Store
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from inspection.test_projects import create_project
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 from support.project_scenes import everything
 
 from redismem import CorruptSession, InvalidItem, Memory

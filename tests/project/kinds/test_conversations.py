@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem import InvalidItem, ItemNotFound, Memory
 from redismem.project.extraction.extraction import Outcome

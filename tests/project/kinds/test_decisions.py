@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.project_clock import BEGIN, ProjectClock
+from support.clock import BEGIN, ProjectClock
 
 from redismem import Conflict, InvalidItem, InvalidTransition, ItemNotFound, TooLarge
 from redismem.project.project import Project

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem import InvalidItem, InvalidTransition
 from redismem.project.project import Project

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem import Conflict, InvalidItem
 from redismem.project.project import Project

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem import Conflict, InvalidItem, InvalidTransition, ItemNotFound
 from redismem.project.items.schema import TASK

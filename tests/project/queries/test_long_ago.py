@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from support.project_clock import ProjectClock
+from support.clock import ProjectClock
 
 from redismem.project.project import Project
 

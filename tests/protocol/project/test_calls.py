@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from redis.crc import key_slot
-from support.script_header import header
+from support.script_text import header
 
 from redismem.errors import Conflict
 from redismem.protocol import scripts

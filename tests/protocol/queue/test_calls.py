@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.script_header import header
+from support.script_text import header
 
 from redismem.context import Context, State, Summary
 from redismem.messages.message import Message

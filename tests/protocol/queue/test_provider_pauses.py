@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.script_header import header
+from support.script_text import header
 
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys

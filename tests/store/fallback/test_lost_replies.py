@@ -8,9 +8,9 @@ import pytest
 import redis.asyncio
 from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.clock import Clock
+from support.faulty import OTHERS
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
-from support.replayed import OTHERS
 
 from redismem import FallbackFull, Memory, Settings, StoreUnavailable
 from redismem.events import Event

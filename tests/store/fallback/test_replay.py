@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
-from support.faulty import Fault
-from support.replayed import OTHERS, SETTINGS, Place, lose
+from support.faulty import OTHERS, SETTINGS, Fault, Place, lose
 
 from redismem import StoreUnavailable, TooLarge
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from support.checks import silent_logs, user  # noqa: F401 (an autouse fixture)
 from support.dictionaries import made
-from support.faulty import Fault
-from support.replayed import Place, lose
+from support.faulty import Fault, Place, lose
 from support.writers import Echo
 
 from redismem import Settings

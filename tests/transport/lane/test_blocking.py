@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import redis
-from support.lanes import SilentServer, until
+from support.checks import until
+from support.lanes import SilentServer
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 

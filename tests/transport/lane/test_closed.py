@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.lanes import SilentServer, lane_to, until
+from support.checks import until
+from support.lanes import SilentServer, lane_to
 from support.redis_server import free_port
 
 from redismem.protocol.server_errors import ConnectionLost

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.lanes import SilentServer, connection_number, lane_to, until
+from support.checks import until
+from support.lanes import SilentServer, connection_number, lane_to
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 

@@ -8,7 +8,8 @@ import random
 from functools import partial
 
 import pytest
-from support.lanes import SilentServer, connection_number, lane_to, until
+from support.checks import until
+from support.lanes import SilentServer, connection_number, lane_to
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from support.callers import PATIENT, calling
 from support.checks import unavailable, until
-from support.cluster_servers import say
-from support.redis_server import RedisServer, free_port
+from support.redis_server import RedisServer, free_port, say
 from support.sentinel_servers import SERVICE
 
 from redismem import Memory, NotAllowed

@@ -7,7 +7,8 @@ import threading
 from functools import partial
 
 import pytest
-from support.lanes import SilentServer, lane_to, until
+from support.checks import until
+from support.lanes import SilentServer, lane_to
 from support.redis_server import free_port
 
 from redismem.protocol.server_errors import ConnectionLost

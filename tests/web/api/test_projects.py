@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from support.clock import ProjectClock
 from support.http_service import SLOTS, Served, served
-from support.project_clock import ProjectClock
 
 from redismem import Memory
 from redismem.project.project import Project

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from support.http_service import Served, said, served, until
-from support.session_ids import session_ids
+from support.checks import until
+from support.http_service import Served, said, served
+from support.json_values import session_ids
 
 from redismem import Memory, Settings
 from redismem.web.http.json import FORMATS

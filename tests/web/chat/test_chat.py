@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.chats import ASKED, chatting, stored
-from support.http_service import SLOTS, Served, until
+from support.checks import until
+from support.http_service import ASKED, SLOTS, Served, chatting, heard, listening, stored, text_of
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer as Provider
-from support.sse import heard, listening, text_of
 
 from redismem import Memory
 from redismem.slots import Slots

@@ -9,13 +9,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.chats import ASKED, chatting, stored
-from support.checks import Panic
-from support.http_service import SLOTS, served, until
+from support.checks import Panic, until
+from support.http_service import ASKED, SLOTS, chatting, heard, listening, notices_of, served, stored, text_of
 from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
-from support.sse import heard, listening, notices_of, text_of
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chats import ASKED, chatting, stored
 from support.checks import until
-from support.http_service import Served
+from support.http_service import ASKED, Seen, Served, chatting, heard, listening, notices_of, stored, text_of
 from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.redis_server import RedisServer
 from support.replicated import Replicated
-from support.sse import Seen, heard, listening, notices_of, text_of
 
 from redismem import Memory, Settings
 

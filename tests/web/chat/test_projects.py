@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.chats import ASKED, chatting
-from support.http_service import SLOTS
+from support.http_service import ASKED, SLOTS, chatting, heard
 from support.provider_server import ProviderServer
-from support.sse import heard
 
 from redismem import Memory
 from redismem.slots import Slots

@@ -7,14 +7,13 @@ from typing import Any
 
 import fakeredis
 import pytest
-from support.chats import ASKED, chatting, stored
 from support.checks import until
 from support.faulty import Faulty
+from support.http_service import ASKED, chatting, heard, notices_of, stored, text_of
 from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
 from support.replicated import Replicated
-from support.sse import heard, notices_of, text_of
 from support.stores import Store
 
 from redismem import Memory, Settings

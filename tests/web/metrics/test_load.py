@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.http_service import Served, said, until
+from support.checks import until
+from support.http_service import Served, said
 
 from redismem import Memory
 from redismem.events import Event

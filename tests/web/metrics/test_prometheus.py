@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from prometheus_client.parser import text_string_to_metric_families
-from support.http_service import Served, said, served, until
+from support.checks import until
+from support.http_service import Served, said, served
 
 from redismem import Memory, Settings
 from redismem.events import Event

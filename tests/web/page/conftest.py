@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, async_playwright
-from support.browser import chromium, launched, person
-from support.page_service import serving
+from support.browser import chromium, launched, person, serving
 from support.redis_server import RedisServer
 
 SLOTS = """

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
-from support.browser import PHONE, faults_of, opened, person, picture, say, summarised, violations
-from support.page_service import serving
+from support.browser import PHONE, faults_of, opened, person, picture, say, serving, summarised, violations
 
 from redismem.web.access import new_key
 

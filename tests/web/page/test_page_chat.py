@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import BrowserContext, expect
-from support.browser import faults_of, id_of, opened, picture, say, summarised, texts
-from support.page_service import serving
+from support.browser import faults_of, id_of, opened, picture, say, serving, summarised, texts
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.async_api import BrowserContext, Page, Route, expect
-from support.browser import faults_of, id_of, opened, picture, say, texts
-from support.page_service import serving
+from support.browser import faults_of, id_of, opened, picture, say, serving, texts
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port

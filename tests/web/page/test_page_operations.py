@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import redis
 from playwright.async_api import BrowserContext, expect
-from support.browser import faults_of, opened, picture, say
-from support.page_service import serving
+from support.browser import faults_of, opened, picture, say, serving
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Locator, Page, Route, expect
-from support.browser import PHONE, faults_of, opened, person, picture, violations
-from support.page_service import serving
+from support.browser import PHONE, faults_of, opened, person, picture, serving, violations
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings

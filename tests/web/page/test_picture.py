@@ -8,8 +8,7 @@ import struct
 
 import pytest
 from playwright.async_api import Browser, expect
-from support.browser import PICTURES, faults_of, opened, person, picture, say
-from support.page_service import serving
+from support.browser import PICTURES, faults_of, opened, person, picture, say, serving
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 from support.writers import Echo

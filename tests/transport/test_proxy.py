@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import redis
-
-from support.lanes import until
+from support.checks import until
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 
