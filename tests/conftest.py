@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: a redis-server, and the two stores that behaviour is tested on."""
+"""Fixtures that all tests share: servers, and the two kinds of store."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from support.stores import Store
 from redismem import Memory, Session, Settings
 from redismem.protocol.keys import Keys, SessionKeys
 
-# No property depends on the machine's pace, nor on a fixture that is the same for all of its examples.
+# Properties may be slow, and may use fixtures that are shared by all examples.
 ANY_MACHINE = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-# The examples are the same each time, so that nobody's change fails for what it has not touched; `make explore` draws
-# new ones, and more of them.
+# The examples are fixed, so that a change does not fail for code that it did not touch. `make explore` draws new
+# ones, and more of them.
 settings.register_profile("any machine", deadline=None, suppress_health_check=ANY_MACHINE, derandomize=True)
 settings.register_profile(
     "explore", settings.get_profile("any machine"), derandomize=False, max_examples=1_000, print_blob=True
@@ -39,7 +39,7 @@ settings.load_profile("explore" if "EXPLORE" in os.environ else "any machine")
 
 _numbers = itertools.count(1)
 
-# Collecting makes thousands of objects that stay: looking through them for garbage would take a third of the time.
+# Collection creates thousands of permanent objects; garbage collection would take a third of the time.
 gc.disable()
 
 
@@ -62,7 +62,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_settings_from_outside() -> Iterator[None]:
-    """The environment of whoever runs the tests must not change what they see."""
+    """Remove settings from the environment, so that they do not change results."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("REDISMEM_")]:
             patch.delenv(name)
@@ -71,14 +71,14 @@ def no_settings_from_outside() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_is_heard() -> None:
-    """A shell starts what runs in the background deaf to SIGINT, and its children's children inherit it."""
+    """Restore SIGINT: a shell makes background processes ignore it, and child processes inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One server for all tests that only need a real one; each test has a namespace of its own."""
+    """One server for all tests that need any Redis; each test has its own namespace."""
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
     yield server
     server.stop()
@@ -86,7 +86,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture(scope="session")
 def cluster_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
-    """One Redis Cluster for all tests that only need one and leave it as it was."""
+    """One Redis Cluster for all tests that do not change it."""
     servers = ClusterServers(tmp_path_factory.mktemp("cluster"), more=ON_DEMAND)
     try:
         yield servers.start()
@@ -96,7 +96,7 @@ def cluster_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture(scope="session")
 def sentinel_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelServers]:
-    """The same with sentinels."""
+    """One group of sentinels for all tests that do not change it."""
     servers = SentinelServers(tmp_path_factory.mktemp("sentinel"))
     try:
         yield servers.start()
@@ -106,7 +106,7 @@ def sentinel_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Senti
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.crt, and node.crt and pod.crt with their keys."""
+    """A folder with ca.crt, node.crt and pod.crt, and their keys."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed: no certificates to test TLS with")
     folder = tmp_path_factory.mktemp("certificates")
@@ -121,13 +121,13 @@ def namespace() -> str:
 
 @pytest.fixture
 def clock() -> Clock:
-    """The time of a test that sets it: the memories of its store go by this clock, and not by the server's."""
+    """The clock of all memories of the test's store, which the test sets."""
     return Clock()
 
 
 @pytest.fixture(params=["real", "embedded"])
 def store(request: pytest.FixtureRequest) -> Store:
-    """Real Redis and the embedded store: a test that takes this runs on both, if support/selection.py says so."""
+    """Redis and the embedded store: a test runs on both if it is in `ON_BOTH_STORES` of support/selection.py."""
     clock: Clock | None = request.getfixturevalue("clock") if "clock" in request.fixturenames else None
     if request.param == "real":
         server: RedisServer = request.getfixturevalue("redis_server")
@@ -145,14 +145,14 @@ async def raw(store: Store) -> Any:
 
 @pytest.fixture
 async def memory(store: Store, namespace: str) -> Any:
-    """A memory of this test's own, on the store."""
+    """A memory of the test on the store."""
     async with store.memory(namespace) as memory:
         yield memory
 
 
 @pytest.fixture
 def session(memory: Memory) -> Session:
-    """The session that most tests are about."""
+    """The session that most tests use."""
     return memory.session("user-42")
 
 
@@ -164,14 +164,14 @@ def keys(namespace: str) -> SessionKeys:
 
 @pytest.fixture
 async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
-    """A way to the server of all tests that can be disturbed."""
+    """A proxy in front of the shared server."""
     async with Proxy(redis_server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
 async def near(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
-    """A memory on that server that nothing stands before."""
+    """A memory on the shared server, without the proxy."""
     settings = Settings(deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
         yield memory

@@ -1,4 +1,4 @@
-"""Contexts and summaries: their contents, formats and representations."""
+"""Contexts and summaries: contents, formats and representations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_pending_and_recent_are_the_messages_once_and_in_order(count: int, recen
     assert len(made.recent) == min(recent_limit, count)
 
 
-def test_a_model_gets_summaries_first_then_the_messages_as_they_were_put_in() -> None:
+def test_a_model_gets_the_summaries_and_then_the_unchanged_messages() -> None:
     first, second, third = context(2, summaries=[summary()]).to_openai()
     assert first["role"] == "user"
     assert "They met." in first["content"]
@@ -58,7 +58,7 @@ def test_a_summary_cannot_end_its_own_quotation(text: str) -> None:
 
 @settings(max_examples=100)
 @given(text=texts, id=texts, tokens=st.integers(0, 10**6), ids=st.lists(texts, max_size=4))
-def test_a_summary_comes_back_as_it_was(text: str, id: str, tokens: int, ids: list[str]) -> None:
+def test_a_summary_is_decoded_unchanged(text: str, id: str, tokens: int, ids: list[str]) -> None:
     written = summary(text, id=id, tokens=tokens, message_ids=tuple(ids))
     assert Summary.decode(written.encode()) == written
 
@@ -66,12 +66,12 @@ def test_a_summary_comes_back_as_it_was(text: str, id: str, tokens: int, ids: li
 @pytest.mark.parametrize(
     "packed", [b"", b"\xc1", encode_value(None), encode_value(5), encode_value([1]), encode_value({})]
 )
-def test_a_summary_that_is_none_is_not_taken_for_one(packed: bytes) -> None:
+def test_bytes_that_are_not_a_summary_are_refused(packed: bytes) -> None:
     with pytest.raises((Undecodable, ValueError, TypeError)):
         Summary.decode(packed)
 
 
-def test_nothing_shows_text_or_values() -> None:
+def test_representations_show_no_text_or_values() -> None:
     made = context(3, summaries=[summary("CANARY")], params={"order_id": "CANARY"}, plan="CANARY", last_intent="CANARY")
     made.messages[0] = Message("user", "CANARY")
     shown = repr(made) + str(made) + repr(made.state) + repr(made.summaries) + repr(made.messages) + f"{made.recent}"
@@ -80,7 +80,7 @@ def test_nothing_shows_text_or_values() -> None:
     assert repr(made) == "<Context s summaries=1 pending=0 recent=3 total=3>"
 
 
-def test_what_is_degraded_shows_it_and_nothing_else_does() -> None:
+def test_only_degraded_results_show_degraded() -> None:
     made, receipt = context(3), Receipt(1, 2, 2, True, False)
     assert "degraded" not in repr(made) + repr(made.state) + repr(receipt)
     assert repr(receipt) == "Receipt(first_seq=1, last_seq=2, total=2, created=True, duplicate=False)"

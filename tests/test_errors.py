@@ -30,13 +30,13 @@ def parent_of(name: str) -> str:
     raise AssertionError(name)
 
 
-def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
+def test_the_drawn_tree_has_all_classes() -> None:
     assert list(DRAWN) != []
     assert set(DRAWN) == set(CLASSES)
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_class_is_what_the_tree_says_of_it(name: str) -> None:
+def test_a_class_has_the_bases_of_the_drawn_tree(name: str) -> None:
     kind = CLASSES[name]
     also = re.search(r"\(also an? (\w+)\)", DRAWN[name])
     assert kind.__bases__[0].__name__ == parent_of(name)
@@ -45,7 +45,7 @@ def test_a_class_is_what_the_tree_says_of_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_an_error_names_its_session_and_survives_a_queue(name: str) -> None:
+def test_an_error_names_its_session_and_can_be_pickled(name: str) -> None:
     error = CLASSES[name]("it went wrong", "user-42")
     again = pickle.loads(pickle.dumps(error))
     for each in (error, again):
@@ -53,12 +53,12 @@ def test_an_error_names_its_session_and_survives_a_queue(name: str) -> None:
     assert str(CLASSES[name]("it went wrong")) == "it went wrong"
 
 
-def test_what_an_error_carries_survives_a_queue() -> None:
+def test_the_attributes_of_an_error_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(Conflict("x", "s", 7))).last_seq == 7
     assert pickle.loads(pickle.dumps(CorruptSession("x", "s", "1-a"))).epoch == "1-a"
     assert pickle.loads(pickle.dumps(StoreUnavailable("x", "s", "OOM"))).reason == "OOM"
 
 
-def test_every_error_that_callers_of_the_memory_see_is_at_the_front_door() -> None:
+def test_every_error_that_a_memory_raises_is_exported() -> None:
     drawn_later = {name for name in DRAWN if not hasattr(redismem, name)}
     assert drawn_later <= {"ModelFailed", "ProviderUnavailable"}

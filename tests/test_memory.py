@@ -1,4 +1,4 @@
-"""The session memory, on both stores: turns, unknown sessions, clear and prune, opening."""
+"""The memory on both stores: turns, unknown sessions, clear, prune, and opening."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 
 
-async def test_a_turn_is_one_call_and_comes_back_whole(memory: Memory) -> None:
+async def test_a_turn_is_one_call_and_returns_the_context(memory: Memory) -> None:
     session = memory.session("user-42")
     context = await session.append_and_read({"role": "user", "content": "Where is my order?"})
     assert context.to_openai() == [{"role": "user", "content": "Where is my order?"}]
@@ -51,7 +51,7 @@ async def test_a_batch_is_stored_in_its_order(session: Session) -> None:
     assert contents((await session.read()).messages) == list("abcde")
 
 
-async def test_a_message_knows_its_place_and_time(session: Session) -> None:
+async def test_a_message_has_a_seq_and_a_time(session: Session) -> None:
     await session.append(said("a"), Message("user", "b", id="mine", metadata={"k": [1.0]}))
     context = await session.read()
     first, second = context.messages
@@ -80,7 +80,7 @@ async def test_tokens_are_counted_once_when_a_message_is_stored(store: Store, na
 
 
 @pytest.mark.parametrize("method", [name for name, row in OPERATIONS.items() if row.unknown is not UNSET])
-async def test_an_unknown_session_stays_unknown(raw: Any, session: Session, namespace: str, method: str) -> None:
+async def test_reading_does_not_create_a_session(raw: Any, session: Session, namespace: str, method: str) -> None:
     before = await keys_of(raw, namespace)
     call, answer = OPERATIONS[method].call, OPERATIONS[method].unknown
     if isinstance(answer, type):
@@ -102,7 +102,7 @@ async def test_the_context_of_an_unknown_session_is_empty(session: Session) -> N
         assert (context.state.params, context.to_openai()) == ({}, [])
 
 
-async def test_a_session_that_is_pruned_to_nothing_is_there(session: Session) -> None:
+async def test_a_session_without_messages_exists(session: Session) -> None:
     await session.append(said("a"), said("b"), merge={"x": 1})
     assert await session.prune(0) == 2
     context = await session.read()
@@ -113,7 +113,7 @@ async def test_a_session_that_is_pruned_to_nothing_is_there(session: Session) ->
     assert contents((await session.read()).messages) == ["c"]
 
 
-async def test_clear_leaves_nothing_of_a_session(raw: Any, memory: Memory, namespace: str) -> None:
+async def test_clear_removes_every_trace_of_a_session(raw: Any, memory: Memory, namespace: str) -> None:
     session, other = memory.session("user-42"), memory.session("other")
     await other.append(said("a"))
     await session.append(
@@ -152,7 +152,7 @@ async def test_prune_keeps_the_newest_and_whole_tool_calls(session: Session) -> 
     assert (await session.read()).to_openai() == [said("b")]
 
 
-async def test_a_prune_that_meets_appends_drops_no_more_than_it_saw(memory: Memory) -> None:
+async def test_a_concurrent_prune_drops_only_messages_that_it_saw(memory: Memory) -> None:
     session = memory.session("s")
     await session.append(*[said(number) for number in range(20)])
     first = asyncio.ensure_future(session.prune(5))
@@ -172,7 +172,7 @@ async def test_a_namespace_keeps_its_number_of_shards(store: Store, namespace: s
         with pytest.raises(WrongShards, match="8 shards, the settings say 16"):
             async with store.memory(namespace, Settings(shards=16)):
                 pass
-        # Without `async with` the first call finds out.
+        # Without `async with` the first call checks it.
         async with store.client() as client:
             unopened = Memory.connect(client=client, namespace=namespace, settings=Settings(shards=16))
             with pytest.raises(WrongShards):
@@ -192,14 +192,14 @@ async def test_a_memory_answers_a_ping(memory: Memory) -> None:
     assert await memory.ping() is True
 
 
-async def test_without_a_url_each_memory_is_a_store_of_its_own() -> None:
+async def test_without_a_url_each_memory_has_its_own_store() -> None:
     async with Memory.connect() as one, Memory.connect() as two:
         await one.session("s").append(said("a"))
         assert await one.session("s").exists()
         assert not await two.session("s").exists()
 
 
-async def test_what_is_shown_of_a_memory_is_where_it_is_and_no_password_or_session_id() -> None:
+async def test_the_representation_of_a_memory_shows_no_password_or_session_id() -> None:
     url = "redis://CANARY:CANARY@127.0.0.1:7391/0"
     place, session = "of namespace 'shop' at 127.0.0.1:7391>", f"Session {session_hash('CANARY')} of namespace 'shop'>"
     memory = Memory.connect(url, namespace="shop")
@@ -210,7 +210,7 @@ async def test_what_is_shown_of_a_memory_is_where_it_is_and_no_password_or_sessi
         assert repr(embedded.session("CANARY")) == f"<blocking {session}"
 
 
-def test_what_is_shown_of_health_is_whether_redis_is_away_and_what_there_is_of_the_rest() -> None:
+def test_the_representation_of_health_leaves_out_defaults() -> None:
     assert repr(Health("closed", None, "", fallback=True)) == "Health(is_away=False, state='closed', fallback=True)"
     away = Health("open", 7, "TimeoutError", backlog_message_count=2)
     assert repr(away) == (

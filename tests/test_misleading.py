@@ -26,7 +26,7 @@ from redismem.blocking import memory as blocking
 SHORT = Settings(deadline_s=2, reply_timeout_s=1)
 
 
-def told_to(url: str, settings: Settings | None = None) -> StoreUnavailable:
+def error_at(url: str, settings: Settings | None = None) -> StoreUnavailable:
     """Return the error that a caller of either memory gets."""
 
     async def call() -> None:
@@ -41,15 +41,15 @@ def told_to(url: str, settings: Settings | None = None) -> StoreUnavailable:
     return second.value
 
 
-def test_a_database_that_is_not_there(redis_server: RedisServer) -> None:
-    told = told_to(f"redis://127.0.0.1:{redis_server.port}/999")
+def test_a_database_that_does_not_exist(redis_server: RedisServer) -> None:
+    told = error_at(f"redis://127.0.0.1:{redis_server.port}/999")
     assert told.text == (
         f"Redis at 127.0.0.1:{redis_server.port} refused the call: ERR, it has no database with the number in the URL"
     )
 
 
 def test_a_password_where_none_is_set(redis_server: RedisServer) -> None:
-    told = told_to(f"redis://:CANARY@127.0.0.1:{redis_server.port}/0")
+    told = error_at(f"redis://:CANARY@127.0.0.1:{redis_server.port}/0")
     assert "the URL has a password, but the server has none" in told.text
     assert "CANARY" not in told.text
 
@@ -59,27 +59,27 @@ def test_a_password_that_is_wrong_or_missing(tmp_path: Path) -> None:
     try:
         with redis.Redis(port=server.port) as raw:
             raw.config_set("requirepass", "secret")
-        told = told_to(f"redis://:CANARY@127.0.0.1:{server.port}/0")
+        told = error_at(f"redis://:CANARY@127.0.0.1:{server.port}/0")
         assert "WRONGPASS, it does not accept the user and password" in told.text
         assert "CANARY" not in told.text
-        assert "NOAUTH, it requires a password" in told_to(server.url).text
+        assert "NOAUTH, it requires a password" in error_at(server.url).text
     finally:
         server.stop()
 
 
-def test_host_and_port_are_named() -> None:
+def test_the_error_names_host_and_port() -> None:
     port = free_port()
-    told = told_to(f"redis://127.0.0.1:{port}/0", SHORT)
+    told = error_at(f"redis://127.0.0.1:{port}/0", SHORT)
     assert f"Redis at 127.0.0.1:{port} " in told.text
     assert told.reason == "ConnectionRefusedError"
     assert "ConnectionRefusedError, nothing listens there" in told.text
     assert not told.may_be_done, "no server has received it"
     assert "carried out" not in told.text
-    assert "Redis at /nowhere/redis.sock" in told_to("unix:///nowhere/redis.sock", SHORT).text
+    assert "Redis at /nowhere/redis.sock" in error_at("unix:///nowhere/redis.sock", SHORT).text
 
 
-def test_a_server_that_speaks_no_tls(redis_server: RedisServer) -> None:
-    told = told_to(f"rediss://127.0.0.1:{redis_server.port}/0", SHORT)
+def test_a_server_without_tls(redis_server: RedisServer) -> None:
+    told = error_at(f"rediss://127.0.0.1:{redis_server.port}/0", SHORT)
     assert (
         "HandshakeTimeout, the TLS handshake timed out: if the server has no TLS, its URL begins with redis://"
         in told.text
@@ -88,12 +88,12 @@ def test_a_server_that_speaks_no_tls(redis_server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("login", ["", ":CANARY@"])
-def test_an_http_port_that_is_taken_for_redis(login: str) -> None:
+def test_an_http_port_instead_of_redis(login: str) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            told = told_to(f"redis://{login}127.0.0.1:{server.server_port}/0", SHORT)
+            told = error_at(f"redis://{login}127.0.0.1:{server.server_port}/0", SHORT)
         finally:
             server.shutdown()
             thread.join()
@@ -104,8 +104,8 @@ def test_an_http_port_that_is_taken_for_redis(login: str) -> None:
     assert not told.may_be_done
 
 
-def test_a_redis_that_is_taken_for_a_sentinel(redis_server: RedisServer) -> None:
-    told = told_to(f"redis+sentinel://127.0.0.1:{redis_server.port}/chats", SHORT)
+def test_a_redis_instead_of_a_sentinel(redis_server: RedisServer) -> None:
+    told = error_at(f"redis+sentinel://127.0.0.1:{redis_server.port}/chats", SHORT)
     assert "it is not a sentinel: the URL of a single Redis begins with redis://" in told.text
 
 
@@ -122,7 +122,7 @@ def test_a_redis_that_is_taken_for_a_sentinel(redis_server: RedisServer) -> None
         ("unix://CANARY/x", "its scheme, host or port is not valid"),
     ],
 )
-def test_a_place_that_is_none(url: str, said: str) -> None:
+def test_an_invalid_host_or_port(url: str, said: str) -> None:
     for kind in (Memory, blocking.Memory):
         with pytest.raises(InvalidSettings, match="the Redis URL is not usable") as refused:
             kind.connect(url)
@@ -144,7 +144,7 @@ def test_a_place_that_is_none(url: str, said: str) -> None:
         ("CANARY@127.0.0.1:6379", "for example redis://localhost:6379/0"),
     ],
 )
-def test_a_scheme_that_is_none(url: str, meant: str) -> None:
+def test_an_unknown_scheme(url: str, meant: str) -> None:
     """The error must not repeat text that may be a password."""
     for kind in (Memory, blocking.Memory):
         with pytest.raises(InvalidSettings) as refused:
@@ -155,9 +155,9 @@ def test_a_scheme_that_is_none(url: str, meant: str) -> None:
         assert "CANARY" not in said
 
 
-def test_a_host_that_nobody_knows() -> None:
-    # A busy machine may take long to say so.
-    told = told_to("redis://no-such-host.invalid:7000/0", Settings(deadline_s=3))
+def test_an_unknown_host() -> None:
+    # Name resolution may be slow on a busy machine.
+    told = error_at("redis://no-such-host.invalid:7000/0", Settings(deadline_s=3))
     assert "Redis at no-such-host.invalid:7000" in told.text
     assert "the host name cannot be resolved" in told.text
 
@@ -216,7 +216,7 @@ async def test_a_closed_memory_says_so(store: Store, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["real", "memory://"])
-def test_so_does_a_closed_blocking_one(url: str, redis_server: RedisServer, namespace: str) -> None:
+def test_a_closed_blocking_memory_says_so(url: str, redis_server: RedisServer, namespace: str) -> None:
     memory = blocking.Memory.connect(redis_server.url if url == "real" else url, namespace=namespace)
     session = memory.session("s")
     session.append(said("a"))
@@ -227,7 +227,7 @@ def test_so_does_a_closed_blocking_one(url: str, redis_server: RedisServer, name
     memory.close()
 
 
-async def test_what_is_closed_meanwhile_is_not_waited_for(redis_server: RedisServer, namespace: str) -> None:
+async def test_close_does_not_wait_for_a_call_that_retries(redis_server: RedisServer, namespace: str) -> None:
     memory = Memory.connect(f"redis://127.0.0.1:{free_port()}/0", namespace=namespace, settings=Settings(deadline_s=60))
     call = asyncio.create_task(memory.session("s").read())
     await asyncio.sleep(0)

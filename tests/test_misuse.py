@@ -16,7 +16,7 @@ from redismem import InvalidMessage, InvalidSettings, Memory, Message, Settings
 from redismem.blocking import memory as blocking
 from redismem.workers.scheduler import Scheduler
 
-SCHEDULER: Any = Scheduler  # what its types refuse, it must refuse as well
+SCHEDULER: Any = Scheduler  # untyped: it must refuse at run time what its types refuse
 CONNECTS: list[Callable[..., Any]] = [Memory.connect, redismem.blocking.Memory.connect]
 
 
@@ -49,14 +49,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("connect", CONNECTS)
 @pytest.mark.parametrize("name", MISTAKES)
-def test_what_cannot_be_connected_says_what_was_expected(connect: Callable[..., Any], name: str) -> None:
+def test_a_wrong_argument_of_connect_names_the_expected_one(connect: Callable[..., Any], name: str) -> None:
     given, said = MISTAKES[name]
     with pytest.raises(InvalidSettings, match=said) as refused:
         connect(**({"url": "memory://"} | given))
     assert "CANARY" not in str(refused.value)
 
 
-def test_a_message_is_no_wrapper_of_a_dict() -> None:
+def test_a_message_does_not_wrap_a_dict() -> None:
     with pytest.raises(InvalidMessage, match="pass a dict to append as it is"):
         Message({"role": "user", "content": "CANARY"})  # type: ignore[arg-type]
 
@@ -82,9 +82,7 @@ def test_a_timestamp_that_is_a_number_is_refused() -> None:
         ("update", "expect", r"update\(\) has no option 'expect'$"),
     ],
 )
-async def test_an_option_that_is_not_known_is_named(
-    store: Store, namespace: str, method: str, option: str, said: str
-) -> None:
+async def test_an_unknown_option_is_named(store: Store, namespace: str, method: str, option: str, said: str) -> None:
     async with store.memory(namespace) as memory:
         session = memory.session("a")
         messages = () if method == "update" else ({"role": "user", "content": "x"},)
@@ -102,12 +100,12 @@ async def test_an_option_that_is_not_known_is_named(
         ("qqqqqqq", r"connect\(\) has no option 'qqqqqqq'$"),
     ],
 )
-def test_what_connect_does_not_take_is_named_with_its_place(kind: Any, option: str, said: str) -> None:
+def test_an_unknown_option_of_connect_is_named_with_its_place(kind: Any, option: str, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         kind.connect("memory://", **{option: 1})
 
 
-async def test_another_type_error_stays_what_it_is(store: Store, namespace: str) -> None:
+async def test_a_type_error_of_a_callback_stays_unchanged(store: Store, namespace: str) -> None:
     def count_tokens(payload: Any) -> int:
         raise TypeError("of the counter")
 
@@ -126,7 +124,7 @@ async def test_another_type_error_stays_what_it_is(store: Store, namespace: str)
         ({"max_sessions": 0}, "1$"),
     ],
 )
-def test_settings_say_what_was_meant(given: dict[str, Any], said: str) -> None:
+def test_an_unknown_setting_is_named_with_a_suggestion(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidSettings, match=said):
         Settings(**given)
 
@@ -143,7 +141,7 @@ def test_settings_say_what_was_meant(given: dict[str, Any], said: str) -> None:
         ({"extractive_after_s": 900_000}, "a session that no model summarises waits 10.4 days for a summary"),
     ],
 )
-def test_a_time_in_another_unit_is_warned_of(
+def test_a_time_in_another_unit_gives_a_warning(
     caplog: pytest.LogCaptureFixture, given: dict[str, float], meant: str
 ) -> None:
     ((name, seconds),) = given.items()
@@ -160,7 +158,7 @@ def test_a_time_in_another_unit_is_warned_of(
         *({"extractive_after_s": seconds} for seconds in (0, 60, 3_600, 86_400)),
     ],
 )
-def test_an_honest_time_is_not(caplog: pytest.LogCaptureFixture, given: dict[str, float]) -> None:
+def test_a_usual_time_gives_no_warning(caplog: pytest.LogCaptureFixture, given: dict[str, float]) -> None:
     Settings(**given)
     assert caplog.records == []
 
@@ -181,6 +179,6 @@ def test_a_model_without_tls_names_the_setting_that_permits_it() -> None:
         Memory.connect("memory://", settings=given, workers=True)
 
 
-async def test_a_query_that_is_no_text_is_refused(memory: Memory) -> None:
+async def test_a_query_that_is_not_a_string_is_refused(memory: Memory) -> None:
     with pytest.raises(TypeError, match="query must be a string, not int"):
         await memory.session("a").recall(5)  # type: ignore[arg-type]

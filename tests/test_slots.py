@@ -44,7 +44,7 @@ async def state(memory: Memory) -> State:
     return await memory.session("s").state()
 
 
-async def test_it_asks_takes_merges_clears_and_resumes(memory: Memory) -> None:
+async def test_it_asks_for_each_slot_and_resumes(memory: Memory) -> None:
     first = await say(memory, "Where is my PARCEL?")
     assert (first.kind, first.say, first.intent) == (Kind.ASK, "Which order?", "order")
     assert (await state(memory)).waiting_for_param == "order_id"
@@ -70,7 +70,7 @@ async def test_it_asks_again_with_an_example_and_gives_up(memory: Memory) -> Non
     assert (await say(memory, "O-17")).kind is Kind.FREE
 
 
-async def test_choices_are_named_when_the_answer_is_none(memory: Memory) -> None:
+async def test_a_wrong_answer_gets_the_choices(memory: Memory) -> None:
     await say(memory, "order")
     await say(memory, "O-1")
     assert (await say(memory, "huge")).say == "Which size? One of: Small, Large."
@@ -85,14 +85,14 @@ async def test_a_reset_clears(memory: Memory, word: str) -> None:
     assert (found.params, found.waiting_for_param) == ({}, None)
 
 
-async def test_another_intent_takes_its_place(memory: Memory) -> None:
+async def test_another_intent_replaces_the_intent(memory: Memory) -> None:
     await say(memory, "order")
     step = await say(memory, "no, I want to pay")
     assert (step.kind, step.say, step.intent) == (Kind.ASK, "Which card?", "pay")
     assert (await state(memory)).waiting_for_param == "card"
 
 
-async def test_time_clears(memory: Memory) -> None:
+async def test_a_late_answer_is_ignored(memory: Memory) -> None:
     await say(memory, "order")
     late = await say(memory, "O-17", NOW_MS + 900_001)
     assert (late.kind, late.say) == (Kind.FREE, None)
@@ -115,7 +115,7 @@ async def test_a_sensitive_answer_is_in_no_message(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("now_ms", [NOW_MS + 900_001, NOW_MS + 86_400_000])
-async def test_a_sensitive_answer_that_comes_too_late_is_in_no_message(memory: Memory, now_ms: int) -> None:
+async def test_a_late_sensitive_answer_is_in_no_message(memory: Memory, now_ms: int) -> None:
     await say(memory, "pay")
     late = await say(memory, "87654321", now_ms)
     assert (late.kind, late.text) == (Kind.GAVE_UP, "[card]")
@@ -133,7 +133,7 @@ async def test_a_sensitive_answer_to_an_intent_that_is_gone_is_in_no_message(mem
     assert (await say(memory, "87654321")).text == "[card]"
 
 
-async def test_what_comes_too_late_may_still_ask_for_something(memory: Memory) -> None:
+async def test_a_late_answer_may_start_an_intent(memory: Memory) -> None:
     await say(memory, "pay")
     late = await say(memory, "my order 87654321", NOW_MS + 900_001)
     assert (late.kind, late.text, late.say) == (Kind.ASK, "[card]", "Which order?")
@@ -148,7 +148,7 @@ async def test_two_answers_at_once_leave_one_state(memory: Memory) -> None:
     assert found.waiting_for_param == "size"
 
 
-async def test_what_others_wait_for_is_left_alone(memory: Memory) -> None:
+async def test_a_param_that_other_code_waits_for_stays(memory: Memory) -> None:
     session = memory.session("s")
     await session.update(waiting="theirs", merge={"x": 1})
     step = ASKING.step(await session.state(), "hello")
@@ -161,7 +161,7 @@ async def test_what_others_wait_for_is_left_alone(memory: Memory) -> None:
     st.integers(0, 5),
     st.sampled_from([0, 900_000, 900_001]),
 )
-def test_any_text_in_any_state_is_a_step(text: str, waiting: str | None, count: int, since_ms: int) -> None:
+def test_any_text_in_any_state_gives_a_step(text: str, waiting: str | None, count: int, since_ms: int) -> None:
     asked: Any = {"intent": "pay" if waiting == "card" else "order", "count": count, "asked_ms": NOW_MS}
     CLOCK.now_ms = NOW_MS + since_ms
     step = ASKING.step(State({ASKED: asked}, waiting), text)
@@ -171,13 +171,13 @@ def test_any_text_in_any_state_is_a_step(text: str, waiting: str | None, count: 
 
 
 @pytest.mark.parametrize("asked", [None, 7, {}, {"intent": "none"}, {"intent": "order", "asked_ms": "x"}])
-def test_a_state_that_others_wrote_is_no_trap(asked: Any) -> None:
+def test_a_state_of_other_code_is_reset(asked: Any) -> None:
     step = ASKING.step(State({ASKED: asked}, "order_id"), "hello")
     assert (step.kind, step.changes["waiting"]) == (Kind.FREE, None)
 
 
 @pytest.mark.parametrize("text", ["order " * 100_000, "a" * 600_000, "_" * 600_000])
-def test_a_long_message_costs_little(text: str) -> None:
+def test_a_long_message_takes_little_time(text: str) -> None:
     begun_s = time.process_time()
     ASKING.step(State({ASKED: {"intent": "order", "count": 1, "asked_ms": NOW_MS}}, "order_id"), text)
     assert time.process_time() - begun_s < 20
@@ -196,7 +196,7 @@ sensitive = true
 """
 
 
-def test_they_are_read_from_a_file() -> None:
+def test_intents_are_read_from_a_file() -> None:
     asking = Slots.from_toml(TOML)
     assert asking.sensitive == {"order_id"}
     assert asking.step(State(), "my order").say == "Which order?"
@@ -215,13 +215,13 @@ def test_they_are_read_from_a_file() -> None:
         ("[[intents.slots]]", "[[intents.slots]"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused(old: str, new: str) -> None:
+def test_an_invalid_file_is_refused(old: str, new: str) -> None:
     assert old in TOML
     with pytest.raises(InvalidSettings):
         Slots.from_toml(TOML.replace(old, new))
 
 
-def test_names_are_there_once() -> None:
+def test_duplicate_names_are_refused() -> None:
     twice = Intent(name="a", words=("a",), slots=(SIZE,))
     with pytest.raises(InvalidSettings, match="same name"):
         Slots([twice, Intent(name="b", words=("b",), slots=(SIZE,))])

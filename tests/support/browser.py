@@ -41,10 +41,10 @@ _OPTIONS = (
 
 
 def chromium() -> str:
-    """Where the browser is; without one the test is skipped, or fails if everything must run (CI is set)."""
+    """Return the path of Chromium. Without Chromium the test is skipped, and fails if CI is set."""
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
-        missing = "there is no Chromium here, so nobody has looked at the page: make have-chromium"
+        missing = "Chromium is not installed, so the page is not tested: make have-chromium"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
@@ -52,12 +52,12 @@ def chromium() -> str:
 
 
 async def launched(playwright: Playwright) -> Browser:
-    """A browser with a profile of its own, which ends with it."""
+    """Start a browser with a temporary profile."""
     return await playwright.chromium.launch(executable_path=chromium(), args=list(_OPTIONS), timeout=PATIENCE_MS)
 
 
 async def person(browser: Browser, **options: Any) -> BrowserContext:
-    """Somebody with a browser of their own: nothing is shared with others."""
+    """Open a browser context that shares nothing with other contexts."""
     given = {
         "viewport": WIDE,
         "locale": "en-GB",
@@ -71,7 +71,7 @@ async def person(browser: Browser, **options: Any) -> BrowserContext:
 
 
 async def opened(context: BrowserContext, url: str, session_id: str | None = None) -> Page:
-    """The page, as soon as it is connected. What it complains of ends up in `faults_of(page)`."""
+    """Open the page and wait until it is connected. `faults_of(page)` collects its errors."""
     page = await context.new_page()
     faults: list[str] = []
     page.faults = faults  # type: ignore[attr-defined]
@@ -94,22 +94,22 @@ async def opened(context: BrowserContext, url: str, session_id: str | None = Non
 
 
 def id_of(page: Page) -> str:
-    """The session that its address names."""
+    """Return the session that the address names."""
     return unquote(page.url.partition("#/s/")[2])
 
 
 def _is_fault(line: Any) -> bool:
-    """A refused request is told in words on the page, and by the browser on its console too."""
+    """True for an error or warning, except the browser's line about a refused request: the page reports that."""
     return line.type in ("error", "warning") and "Failed to load resource" not in line.text
 
 
 def faults_of(page: Page) -> list[str]:
-    """What has gone wrong in its scripts, or was refused by its policy."""
+    """Return the errors of the page's scripts, and violations of its security policy."""
     return list(page.faults)  # type: ignore[attr-defined]
 
 
 async def say(page: Page, text: str, *, wait: bool = True) -> None:
-    """Writes a message and sends it; waits for the end of the answer."""
+    """Send a message, and wait for the end of the answer unless `wait` is false."""
     await page.locator("#message").fill(text)
     await page.locator("#message").press("Enter")
     if wait:
@@ -118,7 +118,7 @@ async def say(page: Page, text: str, *, wait: bool = True) -> None:
 
 
 async def summarised(page: Page) -> None:
-    """Makes a conversation that is over the threshold, and waits until a worker has summarised the older messages."""
+    """Append messages beyond the threshold, and wait until a worker has summarised the older ones."""
     origin, _, _ = page.url.partition("/#")
     both = [("user", "Parcel {0} goes to house {0}."), ("assistant", "Parcel {0} is on its way.")]
     said = [{"role": role, "content": text.format(number)} for number in range(1, 7) for role, text in both]
@@ -128,21 +128,21 @@ async def summarised(page: Page) -> None:
 
 
 async def texts(page: Page) -> list[str]:
-    """The messages that are shown."""
+    """Return the visible messages."""
     return await page.locator("#thread .text:visible").all_inner_texts()
 
 
 async def picture(page: Page, name: str) -> None:
-    """Saves a picture of the page for people to look at."""
+    """Save a screenshot of the page for people to look at."""
     PICTURES.mkdir(exist_ok=True)
     await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
 
 async def violations(page: Page, *rules: str) -> list[str]:
-    """What axe-core finds on the page as it is: rule, and where. All rules, or these alone."""
+    """Return the violations that axe-core finds: rule and element. Without `rules` it checks all."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
-    # Contrast is measured of what has arrived.
+    # axe-core measures contrast, so animations must have ended.
     await page.evaluate(
         "Promise.all(document.getAnimations().filter((a) => a.effect.getTiming().iterations === 1)"
         ".map((a) => a.finished.catch(() => {})))"
@@ -155,13 +155,13 @@ async def violations(page: Page, *rules: str) -> list[str]:
     ]
 
 
-# A worker looks often, so that nobody waits for a summary.
+# Workers poll often, so that tests wait little for a summary.
 QUICK = {"REDISMEM_TICK_S": "0.1", "REDISMEM_DEADLINE_S": "60", "REDISMEM_REPLY_TIMEOUT_S": "20"}
 
 
 @contextlib.contextmanager
 def serving(*words: object, **environment: str) -> Iterator[str]:
-    """Its address. It is told to stop at the end."""
+    """Run `redismem serve` and yield its address; stop it at the end."""
     port = () if "--port" in words else ("--port", 0)
     with started("serve", *port, *words, **QUICK | environment) as running:
         found = re.search(r"http://\S+", wait_for_line(running.stdout, "listens on"))

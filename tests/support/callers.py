@@ -32,7 +32,9 @@ class Awaiting:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
-        return partial(asyncio.to_thread, value) if inspect.iscoroutinefunction(getattr(self._twin, name)) else value
+        on_twin = getattr(self._twin, name, None)
+        is_plain = not callable(value) or (on_twin is not None and not inspect.iscoroutinefunction(on_twin))
+        return value if is_plain else partial(asyncio.to_thread, value)
 
 
 class Caller:
@@ -53,7 +55,7 @@ class Caller:
         return receipt
 
     async def append_confirmed(self, session_id: str, text: str) -> None:
-        """A replica has it: a failover does not lose it."""
+        """Append until a replica confirms it, so that a failover does not lose it."""
 
         async def is_confirmed() -> bool:
             try:
@@ -78,15 +80,15 @@ class Caller:
         return int(await self.memory.count())
 
     def slot(self, session_id: str) -> int:
-        """The cluster slot of a session's shard."""
+        """Return the cluster slot of a session's shard."""
         return slot_of(self.store.keys.session(session_id).state)
 
     def slot_of_record(self) -> int:
-        """The cluster slot of the namespace's own record."""
+        """Return the cluster slot of the namespace's record."""
         return slot_of(self.store.keys.record)
 
     def sends(self, op: str = "append") -> list[int]:
-        """How often each call of this name was sent."""
+        """Return how many times each call with this name was sent."""
         return [event.sent_count for event in self.events if event.op == op]
 
 
@@ -94,7 +96,7 @@ class Caller:
 async def calling(
     kind: str, url: str, namespace: str, settings: Settings = PATIENT, *, fallback: bool = False
 ) -> AsyncIterator[Caller]:
-    """A memory of the kind, which is `asyncio` or `blocking`."""
+    """Open a memory of this kind, which is `asyncio` or `blocking`."""
     events: list[Event] = []
     given: Any = {"namespace": namespace, "settings": settings, "on_event": events.append, "fallback": fallback}
     if kind == "asyncio":
@@ -110,7 +112,7 @@ async def calling(
 
 
 def on_each(caller: Caller, owners: list[str], count: int = 1) -> dict[str, list[str]]:
-    """So many sessions for each owner of slots, by its place."""
+    """Return `count` session ids for each place that owns slots."""
     found: dict[str, list[str]] = {place: [] for place in dict.fromkeys(owners)}
     number = 0
     while any(len(names) < count for names in found.values()):
@@ -122,14 +124,14 @@ def on_each(caller: Caller, owners: list[str], count: int = 1) -> dict[str, list
 
 
 AHEAD_COUNT = 3
-"""How many appends a writer may be ahead of the slowest and still make one more.
+"""The number of appends that a writer may be ahead of the slowest writer and still append.
 
-So of three writers two make at most 14 appends behind the third's own: a session remembers the last 16.
+A session remembers the last 16 appends, and two writers make at most 14 while the third retries.
 """
 
 
 async def append_until_acked(caller: Caller, name: str, text: str) -> None:
-    """Whose call was given up sends it again with its id, as the error says."""
+    """Retry an append with its id after `StoreUnavailable`, as the error advises."""
     while True:
         try:
             await caller.append(name, text, id=text)
@@ -139,7 +141,7 @@ async def append_until_acked(caller: Caller, name: str, text: str) -> None:
 
 
 class Writers:
-    """Each appends to these sessions in turn, until it is told to stop."""
+    """Writers, each of which appends to these sessions in turn until `stop()`."""
 
     def __init__(self, callers: Sequence[Caller], names: list[str]) -> None:
         self.acked: list[Counter[str]] = [Counter() for _ in callers]
@@ -163,7 +165,7 @@ class Writers:
                     self._changed.notify_all()
 
     def _may_go_on(self, own: Counter[str], name: str) -> bool:
-        """Nobody gets so far ahead that an id is forgotten while another's call waits for the failover."""
+        """True if the session still remembers the id of the slowest writer's append after one more."""
         return self._stopping or own[name] <= min(each[name] for each in self.acked) + AHEAD_COUNT
 
     def least(self) -> int:
@@ -176,10 +178,13 @@ class Writers:
 
 
 def check_texts(texts: list[str], acked: list[int] | None) -> None:
-    """Each once, those of a writer in their order. `acked`: how many of each writer's must be there."""
+    """Check that each text exists once, and each writer's texts are in order.
+
+    `acked` is the number of texts that each writer must find; `None` allows lost ones.
+    """
     assert max(Counter(texts).values()) == 1, "doubled"
     for number in range(3):
         own = [int(text.partition(".")[2]) for text in texts if text.startswith(f"{number}.")]
         assert own == sorted(own), "overtaken"
         if acked is not None:
-            assert own == list(range(acked[number])), "lost on a node that nothing happened to"
+            assert own == list(range(acked[number])), "lost on a node without a fault"

@@ -1,4 +1,4 @@
-"""A campaign of faults: three producers and three workers, real processes, and what the faults have cost them."""
+"""Campaigns of faults under producers and workers, which are processes, and the cost of each kind of fault."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from support.cluster_servers import ClusterServers
 from support.sentinel_servers import SentinelServers
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "0"))
-"""How often each kind of fault is made; 0: once, as a part of the tests, and not a campaign of its own."""
+"""The number of rounds of each kind of fault. 0 makes one round, as an ordinary test."""
 NAMESPACE = "faults"
 EVERYTHING = set(range(16_384))
 _KEYS = Keys(NAMESPACE, pods.CAMPAIGN.shards)
-# Between two faults: so many more appends of each producer. What one has cost is not to be counted with the next.
+# Appends of each producer between two faults, so that the cost of a fault is not counted with the next one.
 _BETWEEN_COUNT = 600 if ROUNDS else 40
 
 
@@ -37,7 +37,7 @@ def slot(session_id: str) -> int:
 
 
 class Campaign:
-    """The pods, and what was done to their servers."""
+    """The pods, their servers, and the faults so far."""
 
     def __init__(self, servers: ClusterServers | SentinelServers, folder: Path) -> None:
         self.servers = servers
@@ -52,18 +52,18 @@ class Campaign:
             self.pods.append(pods.start_pod("campaign-worker", *given))
 
     def acked(self) -> list[Any]:
-        """Session, text, when it began and when it ended, of each append."""
+        """Return session, text, start and end of each append."""
         ledgers = (self._folder / f"pod-{number}" for number in range(pods.PRODUCERS_COUNT))
         return [append for ledger in ledgers for append in pods.read_ledger(ledger)]
 
     async def until_more(self, count: int = _BETWEEN_COUNT) -> None:
-        """Until each producer has had so many more appends acknowledged, and each session one at least."""
+        """Wait until each producer has `count` more acknowledged appends, and each session at least one."""
         since_s = time.monotonic()
         wanted = {name for number in range(pods.PRODUCERS_COUNT) for name in pods.own_sessions(number)}
 
         async def reached() -> bool:
             assert all(pod.poll() is None for pod in self.pods), "a pod has died"
-            await asyncio.sleep(0.1)  # between two looks, as each reads all that was acknowledged
+            await asyncio.sleep(0.1)  # each poll reads all ledgers
             new = [append for append in self.acked() if append[2] > since_s]
             counts = Counter(append[1].partition(".")[0] for append in new)
             return {append[0] for append in new} >= wanted and min(counts.values()) >= count
@@ -71,7 +71,7 @@ class Campaign:
         await until(reached, 300)
 
     async def run(self, kinds: Mapping[str, Callable[[], Awaitable[set[int]]]]) -> dict[str, Row]:
-        """Each kind of fault in turn, round for round. Each gives the slots that it hits."""
+        """Inject each kind of fault in turn, round after round. A fault returns the slots that it hits."""
         await self.until_more()
         for _ in range(max(1, ROUNDS)):
             for kind, fault in kinds.items():
@@ -85,7 +85,7 @@ class Campaign:
         self._faults.append(Fault(kind, begun_s, time.monotonic(), slots))
 
     async def _finish(self) -> dict[str, Row]:
-        """Lets the pods end, checks what is there, and gives a row for each kind."""
+        """Stop the pods, check the stored messages, and return a row per kind of fault."""
         for pod in self.pods:
             assert pod.stdin is not None
             pod.stdin.close()
@@ -96,7 +96,7 @@ class Campaign:
         return self._rows(await self._lost())
 
     async def _lost(self) -> list[Any]:
-        """The appends that are not there; all others are, once and in order a producer, and nothing is torn."""
+        """Return the lost appends. Checks that all others exist once and in order, and that nothing is torn."""
         by_session: dict[str, list[Any]] = {}
         for append in self.acked():
             by_session.setdefault(append[0], []).append(append)
@@ -127,14 +127,14 @@ class Campaign:
                         row.hit_s = max(row.hit_s, ended_s - begun_s)
                     else:
                         row.healthy_s = max(row.healthy_s, ended_s - begun_s)
-            # Lost is what was acknowledged shortly before it, or while nobody knew of it yet.
+            # A fault loses appends acknowledged shortly before it, or before it was noticed.
             row.lost += sum(fault.begun_s - 1 <= append[3] <= fault.ended_s for append in lost)
         return rows
 
 
 @contextlib.asynccontextmanager
 async def campaign_on(servers: ClusterServers | SentinelServers, folder: Path) -> AsyncIterator[Campaign]:
-    """Starts all, and ends all."""
+    """Start servers and pods, and stop them at the end."""
     campaign = Campaign(servers, folder)
     try:
         await asyncio.to_thread(servers.start)
@@ -149,7 +149,7 @@ async def campaign_on(servers: ClusterServers | SentinelServers, folder: Path) -
 
 @dataclass(slots=True)
 class Row:
-    """What a kind of fault came to."""
+    """The cost of a kind of fault."""
 
     injected: int = 0
     acked: int = 0
@@ -160,7 +160,7 @@ class Row:
 
 @dataclass(slots=True)
 class Fault:
-    """One that was injected. `slots`: of the node that was hit."""
+    """An injected fault. `slots` are the slots of the node that it hit."""
 
     kind: str
     begun_s: float
@@ -169,7 +169,7 @@ class Fault:
 
 
 def show(title: str, rows: dict[str, Row]) -> None:
-    """Prints a row a kind."""
+    """Print a row per kind of fault."""
     head = "injected, acknowledged, lost, doubled, torn, longest stall of the hit shards, of the healthy ones"
     lines = [f"\n{title}: {head}"]
     for kind, row in rows.items():
@@ -182,7 +182,7 @@ _PACE_S = 0.05
 
 
 class Append(NamedTuple):
-    """One that was acknowledged."""
+    """An acknowledged append."""
 
     session_id: str
     number: int
@@ -191,7 +191,7 @@ class Append(NamedTuple):
 
 
 class Ledger:
-    """What is not acknowledged is sent again with its id, until it is."""
+    """Writers with a session each, and their acknowledged appends. An append is retried with its id until then."""
 
     def __init__(self, memory: Memory, names: Sequence[str]) -> None:
         self._memory = memory
@@ -205,7 +205,7 @@ class Ledger:
             try:
                 receipt = await session.append({"role": "user", "content": str(number)}, id=str(number))
             except (StoreUnavailable, Unconfirmed):
-                await asyncio.sleep(_PACE_S)  # whoever is refused at once tries again soon
+                await asyncio.sleep(_PACE_S)  # a refusal may come at once
                 continue
             assert receipt.replicas, "acknowledged, and no replica has it"
             self.acked.append(Append(name, number, begun_s, time.monotonic()))
@@ -213,11 +213,11 @@ class Ledger:
             number, begun_s = number + 1, time.monotonic()
 
     def since(self, begun_s: float, names: Collection[str]) -> list[Append]:
-        """Appends to these sessions that began after that."""
+        """Return the appends to these sessions that began after that time."""
         return [append for append in self.acked if append.begun_s > begun_s and append.session_id in names]
 
     async def until_more(self, names: Collection[str], count: int = 10) -> None:
-        """Until so many more are acknowledged in each of these sessions that begin from now on."""
+        """Wait until each of these sessions has `count` acknowledged appends that began after this call."""
         begun_s = time.monotonic()
 
         async def reached() -> bool:
@@ -227,21 +227,21 @@ class Ledger:
         await until(reached, 120, every_s=0.05)
 
     def end(self) -> None:
-        """Each writer makes its last append."""
+        """Stop each writer after its current append."""
         self._is_over = True
 
     async def check(self) -> None:
-        """All that was acknowledged is there, once and in order; nothing is torn."""
+        """Check that all acknowledged appends exist once and in order, and that nothing is torn."""
         for name in self._names:
             messages = await self._memory.session(name).messages(include_originals=True)
             there = [int(str(message.content)) for message in messages]
             acked = [append.number for append in self.acked if append.session_id == name]
-            # The last one may have been made without anybody having been told.
+            # The last append may be stored without an acknowledgement.
             assert there in (acked, [*acked, len(acked)]), f"{name}: lost, doubled or overtaken"
         assert [violation async for violation in check(self._memory.store)] == [], "torn"
 
     def row(self, begun_s: float, ended_s: float, hit: Collection[str]) -> Row:
-        """What a fault came to for those that were acknowledged meanwhile."""
+        """Return the cost of a fault to the appends acknowledged during it."""
         during = [append for append in self.acked if append.begun_s < ended_s and append.ended_s > begun_s]
         waited_s = {True: 0.0, False: 0.0}
         for append in during:
@@ -252,7 +252,7 @@ class Ledger:
 
 @contextlib.asynccontextmanager
 async def writing(url: str, namespace: str, settings: Settings, names: Sequence[str]) -> AsyncIterator[Ledger]:
-    """A writer for each of the names, over one memory; in the end all is checked."""
+    """Run a writer per session over one memory, and check the stored messages at the end."""
     async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
         ledger = Ledger(memory, names)
         async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""Certificates of the tests' own, as OpenSSL's command makes them."""
+"""Certificates for tests, made by the `openssl` command."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ def _openssl(folder: Path, *words: str) -> None:
 
 
 def make_authority(folder: Path) -> None:
-    """ca.crt with ca.key; and signed by it node.crt, for 127.0.0.1 and localhost, and pod.crt, which names no host."""
-    # Newer Pythons refuse certificates that do not say what they are for and who signed them.
+    """Write ca.crt, and node.crt and pod.crt signed by it, with their keys.
+
+    node.crt is for 127.0.0.1 and localhost; pod.crt names no host.
+    """
+    # Newer Pythons refuse certificates without usage and authority.
     usage = ("-subj", "/CN=test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
     _openssl(folder, "req", "-x509", *_NEW, "-keyout", "ca.key", "-out", "ca.crt", *usage, "-days", "2")
     _sign(folder, "node", "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n")

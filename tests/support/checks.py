@@ -1,4 +1,4 @@
-"""What the fault tests look at: consistent sessions, and message text that shows up in no error and no log."""
+"""Checks of the fault tests: sessions are consistent, and no error or log shows message text."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ CANARY = "canary-5d1f"
 
 
 class Panic(BaseException):
-    """An error such as a library in Rust raises: no Exception, and its words quote what it was given."""
+    """An error such as a Rust library raises: no subclass of `Exception`, and its text quotes the input."""
 
 
 def user(text: object = "") -> dict[str, Any]:
-    """A message that holds the canary."""
+    """Return a message that holds the canary."""
     return {"role": "user", "content": f"{CANARY} {text}"}
 
 
 def check_silent(error: BaseException) -> None:
-    """Neither the error nor those it came from, as a log would show them."""
+    """Check that neither the error nor its causes show the canary in a log."""
     assert CANARY not in "".join(traceback.format_exception(error))
     assert CANARY not in repr(error)
 
 
 async def unavailable(call: Awaitable[object]) -> StoreUnavailable:
-    """The StoreUnavailable that the call ends with."""
+    """Return the `StoreUnavailable` that the call raises."""
     with pytest.raises(StoreUnavailable) as raised:
         await call
     check_silent(raised.value)
@@ -41,7 +41,7 @@ async def unavailable(call: Awaitable[object]) -> StoreUnavailable:
 
 @pytest.fixture(autouse=True)
 def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Whatever is logged during a test, at any level, holds no message text."""
+    """Check that no log record of the test, at any level, holds message text."""
     caplog.set_level(logging.DEBUG)
     yield
     records = [*caplog.get_records("setup"), *caplog.get_records("call")]
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], Any], deadline_s: float = 60, every_s: f
 
 
 async def contents(session: Session) -> list[Any]:
-    """The contents of a session; its seqs must follow each other, and its counters agree with its messages."""
+    """Return the contents of a session, and check its seqs and counters against them."""
     found, known = await session.messages(), await session.info()
     assert [message.seq for message in found] == list(range(known.first_seq, known.total_messages + 1))
     assert known.window_tokens == sum(message.tokens for message in found)

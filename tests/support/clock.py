@@ -15,7 +15,7 @@ T0 = 4_000_000_000_000
 
 
 class Clock:
-    """Give it to a memory as its `clock`."""
+    """A memory's `clock` that returns `now_ms`."""
 
     def __init__(self, now_ms: int = T0) -> None:
         self.now_ms = now_ms
@@ -24,18 +24,18 @@ class Clock:
         return self.now_ms
 
     async def at(self, now_ms: int, work: Coroutine[Any, Any, T]) -> T:
-        """What the work gives that begins at this time."""
+        """Set the time, and return the result of the work."""
         self.now_ms = now_ms
         return await work
 
 
 BEGIN = datetime(2100, 1, 1, tzinfo=UTC)
-"""The first moment of the clock: in the future, or a server would drop keys at once."""
+"""The first time of the clock. It is in the future, as a server would expire keys of the past at once."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ProjectClock:
-    """Give it to a memory as its `clock`: it moves only when it is told to."""
+    """A memory's `clock` with a datetime, which only `tick` moves."""
 
     def __init__(self) -> None:
         self.now = BEGIN
@@ -44,11 +44,11 @@ class ProjectClock:
         return (self.now - _EPOCH) // timedelta(milliseconds=1)
 
     def tick(self, seconds: float = 1) -> datetime:
-        """Moves on. Gives the time then."""
+        """Advance the clock, and return the new time."""
         self.now += timedelta(seconds=seconds)
         return self.now
 
     def of(self, memory: Memory) -> Memory:
-        """The memory, which goes by this clock from now on. No session of it may have been used yet."""
+        """Set this clock in a memory, none of whose sessions was used yet, and return the memory."""
         memory.store.clock = self
         return memory

@@ -1,4 +1,4 @@
-"""A Redis Cluster of the tests' own: three primaries with a replica each, on loopback, by real processes."""
+"""A Redis Cluster on loopback: three primaries with a replica each, as processes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from support.redis_server import LOOPBACK, Host, RedisServer, free_port, wait_un
 PRIMARIES_COUNT = 3
 SLOTS_COUNT = 16_384
 _MEETING_TIMEOUT_MS = 1_000
-_HANDING_OVER_S = 6  # a planned failover that is not done after 5 s is given up by the nodes themselves
-_VOTING_TIMEOUT_MS = 5_000  # nodes vote again for a replica after twice the node timeout, it asks after four times that
+_HANDING_OVER_S = 6  # the nodes give up a planned failover after 5 s
+_VOTING_TIMEOUT_MS = 5_000  # nodes vote again after twice the node timeout; a replica asks again after four times
 ON_DEMAND = ("--cluster-replica-no-failover", "yes")
-"""No replica takes over because this machine is busy; one that is told to does."""
+"""A replica takes over on command only, not because the machine is busy."""
 
 
 class ClusterNode(RedisServer):
-    """One of them. `say` asks it; it gives replies as they are."""
+    """A node of the cluster."""
 
     def __init__(self, folder: Path, *, more: tuple[str, ...] = (), host: Host = LOOPBACK) -> None:
         options = {
@@ -31,7 +31,7 @@ class ClusterNode(RedisServer):
             "--cluster-replica-validity-factor": "0",
             "--cluster-allow-replica-migration": "no",
             "--repl-diskless-sync-delay": "0",
-            "--repl-ping-replica-period": "1",  # nobody is told of a replica that has received nothing yet
+            "--repl-ping-replica-period": "1",  # nodes do not announce a replica that has received nothing yet
         }
         self._bus_port = options["--cluster-port"]
         words = (word for pair in options.items() for word in pair)
@@ -51,7 +51,7 @@ class ClusterNode(RedisServer):
 
 
 class ClusterServers:
-    """All of them. `nodes`: those that were primaries at the start, then their replicas in the same order."""
+    """The cluster. `nodes` are the first primaries, then their replicas in the same order."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ClusterServers:
         tls: Mapping[str, Any] | None = None,
         hosts: Sequence[Host] = (),
     ) -> None:
-        """`hosts`: of the nodes, in their order; those that come later are on the last one."""
+        """`hosts` are the hosts of the nodes in order; further nodes are on the last host."""
         count = PRIMARIES_COUNT * (2 if replicas else 1)
         self._folder = folder
         self._made_count = 0
@@ -94,7 +94,7 @@ class ClusterServers:
         return self
 
     def _meet(self) -> None:
-        """Until each knows each: one that is slow to answer is forgotten again, so they are told more than once."""
+        """Introduce the nodes until each knows each. Nodes forget a slow node, so it repeats every 5 s."""
         told_s = 0.0
 
         def is_known() -> bool:
@@ -107,26 +107,26 @@ class ClusterServers:
                     self.nodes[0].meet(node)
             return False
 
-        wait_until(is_known, "that each knows each")
+        wait_until(is_known, "each node knows each")
 
     def set_timeout(self, node_timeout_ms: int) -> None:
-        """After so long without a word a node counts as away; half of it is how fast they get to know each other."""
+        """Set the time after which a silent node counts as down. Half of it is the pace of introductions."""
         for node in self.nodes:
             node.say("CONFIG", "SET", "cluster-node-timeout", node_timeout_ms)
 
     def until_known(self, nodes: Iterable[ClusterNode]) -> None:
-        wait_until(lambda: self._is_known(nodes), "that each knows each")
+        wait_until(lambda: self._is_known(nodes), "each node knows each")
 
     def _is_known(self, nodes: Iterable[ClusterNode]) -> bool:
         count = str(len(self.nodes))
         return all(node.facts()["cluster_known_nodes"] == count for node in nodes)
 
     def until_well(self) -> None:
-        """Until all say so: every slot served, and every replica in step."""
-        wait_until(lambda: all(map(self._is_well, self.nodes)) and self._all_agree(), "that all are well")
+        """Wait until all nodes report every slot served and every replica connected."""
+        wait_until(lambda: all(map(self._is_well, self.nodes)) and self._all_agree(), "all nodes are well")
 
     def _all_agree(self) -> bool:
-        """Whether every slot has one owner, whoever is asked."""
+        """True if all nodes name the same owner of each slot."""
         seen = [Topology.read(node.say("CLUSTER", "SLOTS"), node.place).owners for node in self.nodes]
         return all(owners == seen[0] for owners in seen)
 
@@ -135,7 +135,7 @@ class ClusterServers:
         role = node.say("ROLE")
         in_step = role[0] == b"master" or role[3] == b"connected"
         slots = node.say("CLUSTER", "SLOTS")
-        if not slots:  # it is new, and nobody has told it yet
+        if not slots:  # a new node that knows no slots yet
             return False
         seen = Topology.read(slots, node.place)
         if self._has_replicas and len(seen.replicas) < PRIMARIES_COUNT:
@@ -143,7 +143,7 @@ class ClusterServers:
         return in_step and facts["cluster_state"] == "ok" and facts["cluster_slots_ok"] == str(SLOTS_COUNT)
 
     def topology(self) -> Topology:
-        """The topology that the first running node sees."""
+        """Return the topology that the first running node sees."""
         node = next(node for node in self.nodes if node.is_running)
         return Topology.read(node.say("CLUSTER", "SLOTS"), node.place)
 
@@ -157,8 +157,8 @@ class ClusterServers:
         return [self.at(place) for place in self.topology().primaries]
 
     def new_node(self) -> ClusterNode:
-        """One more, empty and without slots, which all have met."""
-        self._made_count += 1  # a folder of its own: with the name of one that was forgotten nobody would know it
+        """Add an empty node without slots that all nodes know."""
+        self._made_count += 1  # a new folder: nodes would reject the id of a forgotten node
         node = ClusterNode(self._folder / f"new-{self._made_count}")
         node.start()
         well = next(node for node in self.nodes if node.is_running)
@@ -170,7 +170,7 @@ class ClusterServers:
         return node
 
     def forget(self, node: ClusterNode) -> None:
-        """Takes one without slots out, and ends it."""
+        """Remove a node without slots, and stop it."""
         gone = node.node_id
         self.nodes.remove(node)
         for other in self.nodes:
@@ -182,7 +182,7 @@ class ClusterServers:
         source.say("CLUSTER", "SETSLOT", slot, "MIGRATING", target.node_id)
 
     def move_keys(self, slot: int, source: ClusterNode, target: ClusterNode, count: int = 1_000_000) -> int:
-        """Moves so many keys of the slot, ten at a time as redis-cli does: how many it moved."""
+        """Move up to `count` keys of the slot, ten at a time as redis-cli does. Returns the number moved."""
         moved = 0
         while moved < count:
             keys = source.say("CLUSTER", "GETKEYSINSLOT", slot, min(10, count - moved))
@@ -198,23 +198,23 @@ class ClusterServers:
             node.say("CLUSTER", "SETSLOT", slot, "NODE", node_id)
 
     def move(self, slot: int, target: ClusterNode) -> None:
-        """All of it, at once."""
+        """Move the whole slot."""
         source = self.owner(slot)
         self.begin_move(slot, source, target)
         self.move_keys(slot, source, target)
         self.end_move(slot, target)
-        wait_until(lambda: self.owner(slot) is target, "that the slot has moved")  # a replica hears of it from others
+        wait_until(lambda: self.owner(slot) is target, "the slot has moved")  # replicas learn it from other nodes
 
     def fail_over(self, lost: ClusterNode) -> None:
-        """Has a replica of one that is away take its place; nobody has to find out, or to vote, in any time."""
+        """Promote a replica of a lost primary at once, without detection or a vote."""
         replica = self.at(self._replica_of(lost))
         replica.say("CLUSTER", "FAILOVER", "TAKEOVER")
         self.until_failed_over(lost)
 
     def hand_over(self, primary: ClusterNode) -> ClusterNode:
-        """Has its replica take its place, as before an upgrade, until all know: the replica.
+        """Promote the replica of a primary as before an upgrade, and return it once all nodes know.
 
-        Asked again if it took too long, so nobody else may take over meanwhile: see ON_DEMAND.
+        It repeats the command after 6 s, so no other replica may take over: see `ON_DEMAND`.
         """
         self.set_timeout(_VOTING_TIMEOUT_MS)
         replica = self.at(self._replica_of(primary))
@@ -239,10 +239,10 @@ class ClusterServers:
             places = [f"{node[0].decode()}:{node[1]}" for node in shard[2:]]
             if places[0] == lost.place:
                 return places[1]
-        raise AssertionError(f"{lost.place} is no primary with a replica")
+        raise AssertionError(f"{lost.place} is not a primary with a replica")
 
     def until_failed_over(self, lost: ClusterNode) -> None:
-        """Until others serve the slots of one that is away."""
+        """Wait until other nodes serve the slots of a lost one."""
 
         def is_over() -> bool:
             topology = self.topology()
@@ -251,13 +251,13 @@ class ClusterServers:
         wait_until(is_over, "the failover", 180)
 
     def bring_back(self, node: ClusterNode) -> None:
-        """Starts, or wakes, one that was away, and waits till all are well."""
+        """Start or resume a lost node, and wait until all nodes are well."""
         if node.is_stopped:
             node.go_on()
         else:
             node.start()
         self.until_well()
-        self.set_timeout(self._node_timeout_ms)  # it came with that of the meeting
+        self.set_timeout(self._node_timeout_ms)  # the node started with the timeout of the introduction
 
     def stop(self) -> None:
         for node in self.nodes:

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: an outcome, a process, and a place between memory and transport."""
+"""Commands as processes, their outcomes, and a layer between memory and transport."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Ran:
 
     @property
     def document(self) -> Any:
-        """The document that --json prints: stdout is that one and nothing else."""
+        """The document that --json prints, which must be all of stdout."""
         return json.loads(self.out)
 
     @property
     def complaint(self) -> str:
-        """The one line on stderr of a command that could not do its work."""
+        """The one line on stderr of a command that failed."""
         assert self.out == ""
         (line,) = self.err.splitlines()
         assert line.startswith("redismem: ")
@@ -37,7 +37,7 @@ class Ran:
 
 
 def spawn(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
-    """Runs `python -m redismem` as a process of its own."""
+    """Run `python -m redismem` as a process."""
     command = [sys.executable, "-m", "redismem", *map(str, words)]
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")} | environment
     done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False)
@@ -46,7 +46,7 @@ def spawn(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
 
 @contextlib.contextmanager
 def started(*words: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs beside the test; it is killed if the test did not end it."""
+    """Start a command beside the test; it is killed at the end."""
     command = [sys.executable, "-m", "redismem", *map(str, words)]
     environ, pipe = os.environ | environment, subprocess.PIPE
     with subprocess.Popen(command, env=environ, text=True, stdout=pipe, stderr=pipe) as running:
@@ -57,7 +57,11 @@ def started(*words: object, **environment: str) -> Iterator[subprocess.Popen[str
 
 
 def wait_for_line(stream: IO[str] | None, word: str) -> str:
-    """The first line with this word. The command must not end before it says so."""
+    """Return the first line with this word.
+
+    Raises:
+        AssertionError: The stream ends without it.
+    """
     assert stream is not None
     said = []
     for line in stream:
@@ -68,17 +72,17 @@ def wait_for_line(stream: IO[str] | None, word: str) -> str:
 
 
 def finished(running: subprocess.Popen[str], deadline_s: float = 60) -> Ran:
-    """What it did, once it has ended by itself."""
+    """Wait for the end of the command, and return its outcome."""
     out, err = running.communicate(timeout=deadline_s)
     return Ran(running.returncode, out, err)
 
 
 class Between:
-    """Stands between a memory and its transport, and may change what passes."""
+    """A layer between a memory and its transport, which may change calls and replies."""
 
     def __init__(self, inner: Transport, memory: Memory) -> None:
         self.memory = memory
-        """The same store and the test's namespace, with nothing in between."""
+        """A memory on the same store and namespace, without this layer."""
         self._inner = inner
 
     async def run(self, commands: Any, timeout_s: float, script: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""What tests let people say; and random conversations with tool calls, made so that what belongs together is known."""
+"""Messages of users, and random conversations whose pairs of tool calls and results are known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def contents(messages: list[Message]) -> list[Any]:
 
 @dataclass
 class Conversation:
-    """`pairs` are (call, result) as places in `payloads`; the call is -1 if nobody made it."""
+    """A conversation. `pairs` are (call, result) as indexes of `payloads`; a call of -1 does not exist."""
 
     payloads: list[dict[str, Any]] = field(default_factory=list)
     pairs: list[tuple[int, int]] = field(default_factory=list)
@@ -35,12 +35,12 @@ class Conversation:
         return found
 
     def seq_pairs(self) -> list[tuple[int, int]]:
-        """The same by seq, from 1; a call that nobody made is 0."""
+        """Return the pairs by seq, which starts at 1; 0 is a call that does not exist."""
         return [(call + 1, result + 1) for call, result in self.pairs]
 
 
 def closed(pairs: Iterable[tuple[int, int]], start: int, stop: int) -> bool:
-    """Whether of start to stop (without it) no result lacks its call, and no call a result that the whole has."""
+    """True if no pair crosses a border of the range from start to stop, without stop."""
     for call, result in pairs:
         if start <= result < stop and not start <= call < stop:
             return False
@@ -51,7 +51,10 @@ def closed(pairs: Iterable[tuple[int, int]], start: int, stop: int) -> bool:
 
 @st.composite
 def conversations(draw: st.DrawFn, max_size: int = 30, orphans: bool = True) -> Conversation:
-    """Calls in parallel, results late, in any order or never; ids used again; `orphans`: results without a call."""
+    """Draw parallel calls, late, reordered and missing results, and reused ids.
+
+    With `orphans` there are also results without a call.
+    """
     told = Conversation()
     made: dict[str, int] = {}
     waiting: list[str] = []

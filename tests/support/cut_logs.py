@@ -1,4 +1,4 @@
-"""A log that a crash has cut within a script: what it holds of the script is carried out again at a later start."""
+"""Logs of Redis that a crash cut inside a script; Redis replays the first part of the script at its next start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = Settings(deadline_s=60, reply_timeout_s=1, threshold=4, recent_limit=
 
 
 def cuts(before: bytes, whole: bytes) -> list[int]:
-    """Where each command begins that the log has more than before."""
+    """Return the offsets of the commands that the log gained."""
     return [at for at in range(len(before), len(whole)) if re.match(rb"\*\d+\r\n\$\d+\r\n[A-Z]+\r\n", whole[at:])]
 
 
@@ -33,7 +33,7 @@ def log_of(server: RedisServer) -> Path:
 
 
 async def crash(server: RedisServer, content: bytes | None = None) -> None:
-    """The server crashes, its log may be another, and it starts."""
+    """Kill the server, replace its log if `content` is given, and start it."""
     log = log_of(server)
     await asyncio.to_thread(server.kill)
     if content is not None:
@@ -42,7 +42,7 @@ async def crash(server: RedisServer, content: bytes | None = None) -> None:
 
 
 async def everything(session: Session) -> list[Any]:
-    """What a reader may see of it; nothing if there is no such session."""
+    """Return all that a reader sees of a session; `[]` if it does not exist."""
     if not await session.exists():
         return []
     context = await session.read()
@@ -56,14 +56,14 @@ async def everything(session: Session) -> list[Any]:
 
 
 async def viewed(memory: Memory) -> View:
-    """The window of the session "a", as an edit of it wants it."""
+    """Read the window of the session "a" for an edit."""
     view = await memory.store.run(edits.window(memory.store.session_calls("a")))
     assert view is not None
     return view
 
 
 async def commit(memory: Memory, view: View) -> Call[Any]:
-    """The commit of a summary of its second and third message, which it claims."""
+    """Claim the session, and return the commit of a summary of its second and third message."""
     calls = memory.store.queue_calls("a")
     job = await memory.store.run(calls.claim())
     assert isinstance(job, Job)
@@ -81,9 +81,9 @@ async def nothing(session: Session) -> None:
 async def check_cut_anywhere(
     server: RedisServer, memory: Memory, call: Call[Any], after: Callable[[Session], Awaitable[object]] = nothing
 ) -> int:
-    """Makes the call, cuts the log within each of its commands, and sends it again. Gives how many commands there were.
+    """Cut the log inside each command of the call, and retry the call. Returns the number of commands.
 
-    `after`: what happens to the session "a" once it was sent again.
+    `after` is called with the session "a" after each retry.
     """
     session, before = memory.session("a"), log_of(server).read_bytes()
     assert await memory.store.run(call)
@@ -93,7 +93,7 @@ async def check_cut_anywhere(
     for at in commands[:-1]:
         await crash(server, whole[: at + 6])
         await memory.store.run(call.again())
-        assert await everything(session) == expected, "sent again, as its answer never came"
+        assert await everything(session) == expected, "retried after a lost reply"
         await after(session)
         then = await everything(session)
         await crash(server)

@@ -1,4 +1,4 @@
-"""Every kind of damage that can be done to a session, with the invariant it breaks and the session it is done to."""
+"""Kinds of damage to a session, each with the invariant it breaks and the session it needs."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def element(text: object) -> bytes:
 
 
 def sessions(seed: int, count: int = 8) -> Blocks:
-    """Three blocks of each of so many sessions; each session has a word of its own."""
+    """Return three blocks per session; each session has a word of its own."""
     chosen = random.Random(seed)
     return {
         str(number): [
@@ -62,14 +62,14 @@ async def tell(session: Session, count: int, begin: int = 0) -> None:
 
 
 async def told(memory: Memory, worker: Worker, count: int = 6) -> None:
-    """Makes so many sessions: enough to train on."""
+    """Fill `count` sessions, six of which are enough to train on."""
     for number in range(count):
         await tell(memory.session(f"other {number}"), 40, begin=1_000 * number)
         await worker.drain()
 
 
 def content(seed: int = 0) -> bytes:
-    """The content of a dictionary that was trained on other sessions."""
+    """Return the content of a dictionary trained on other sessions."""
     return made(1, seed).content
 
 
@@ -78,7 +78,7 @@ async def texts(session: Session) -> list[Any]:
 
 
 async def named(memory: Memory, raw: Any, session_id: str) -> list[int | None]:
-    """The dictionaries that the blocks of a session name."""
+    """Return the number of the dictionary of each block of a session."""
     found = await raw.hgetall(memory.store.keys.session(session_id).originals)
     return [dictionary_of(found[b"%d" % number]) for number in range(100) if b"%d" % number in found]
 
@@ -93,7 +93,7 @@ def open_with(store: Store, namespace: str, **changed: Any) -> Any:
 
 @asynccontextmanager
 async def trained_on(store: Store, namespace: str, clock: Clock) -> AsyncIterator[tuple[Memory, Worker]]:
-    """A memory whose namespace has a dictionary that may be used by now."""
+    """Open a memory whose namespace has a dictionary that is old enough for use."""
     async with open_with(store, namespace) as memory:
         worker = Worker(memory.store, Echo())
         await told(memory, worker)

@@ -1,4 +1,4 @@
-"""Sessions that are pinned, taken back and replaced: limits, messages, and a context for the calls."""
+"""Limits, messages and a context for tests of pins, pops and replacements."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ async def summarised(memory: Memory) -> int:
 
 
 async def sound(memory: Memory) -> bool:
-    """Whether all invariants hold."""
+    """True if all invariants hold."""
     return [violation async for violation in check(memory.store)] == []
 
 
 def context_of_four() -> Context:
-    """The context of a session with four elements from seq 5 on: the second is pinned, the last is a gap."""
+    """Return the context of a session with four elements from seq 5; the second is pinned, the last is a gap."""
     messages = [Message("user", content) for content in ("first", "second", "third")]
     for seq, message in enumerate(messages, 5):
         message.seq, message.tokens, message.epoch = seq, 10 * seq, "9-ab"

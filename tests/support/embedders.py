@@ -1,4 +1,4 @@
-"""An embedder for tests: a vector is the words of a text, each hashed, and words of one meaning count as one word."""
+"""An embedder whose vectors hash the words of a text; synonyms count as one word."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def vector(text: str, dimensions: int) -> list[float]:
 
 
 class Words:
-    """It notes what it was asked for, and fails or hangs on demand."""
+    """The embedder. It records its calls, and fails or hangs on demand."""
 
     def __init__(self, dimensions: int = 256, name: str = "words") -> None:
         self.name = name
         self.dimensions = dimensions
         self.asked: list[list[str]] = []
         self.failures: list[Exception] = []
-        """The first calls raise these, one each."""
+        """Errors of the first calls, one per call."""
         self.is_down = False
         self.fault: BaseException = OSError("down")
-        """What it raises while it is down."""
+        """The error of each call while `is_down`."""
         self.gate: asyncio.Event | None = None
-        """Each call waits for it."""
+        """Each call waits for this event, if it is set."""
 
     async def __call__(self, texts: list[str]) -> list[list[float]]:
         self.asked.append(texts)

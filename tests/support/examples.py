@@ -1,4 +1,4 @@
-"""What the properties of the workers share: strategies of examples, and looking at what came of one."""
+"""Strategies for properties of the workers, and functions that read the results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ failures = st.sampled_from(
 
 
 async def append(session: Session, counts: list[int]) -> None:
-    """Batches of messages that say their own seq."""
+    """Append batches of messages whose texts hold their seqs."""
     seq = 0
     for count in counts:
         await session.append(*(said(seq + at) for at in range(1, count + 1)))
@@ -51,13 +51,13 @@ async def append(session: Session, counts: list[int]) -> None:
 
 
 def covered(context: Context) -> list[int]:
-    """The seqs in summaries and window together, in order."""
+    """Return the seqs in summaries and window, in order."""
     seqs = [seq for summary in context.summaries for seq in range(summary.first_seq, summary.last_seq + 1)]
     return seqs + [message.seq for message in context.messages]
 
 
 async def stored_of(raw: Any, session: Session, memory: Memory) -> list[Any]:
-    """All that is stored of a session, and its place in every index of its shard."""
+    """Return all stored keys of a session, and its scores in every index of its shard."""
     keys = memory.store.keys.session(session.id)
     shard = keys.shard
     state = await raw.hgetall(keys.state)
@@ -67,7 +67,7 @@ async def stored_of(raw: Any, session: Session, memory: Memory) -> list[Any]:
 
 
 async def begin(memory: Memory, clock: Clock, active_ms: list[int]) -> list[str]:
-    """Sessions last active at these times; now it is T0."""
+    """Create sessions that were last active at these times, and set the clock to T0."""
     names = [f"s-{number}" for number in range(len(active_ms))]
     for name, at_ms in zip(names, active_ms, strict=True):
         await clock.at(at_ms, memory.session(name).append(said(1)))

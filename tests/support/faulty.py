@@ -1,4 +1,4 @@
-"""A transport to the embedded store that can be away, or lose what passes: the rest of it is the real one."""
+"""A transport to the embedded store that fails or loses calls on demand, and memories with the fallback on it."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from support.checks import until, user
 
 Fault = Literal["", "lost before", "lost after"]
 
-# Nothing here is lost because the machine is slow.
+# Long, so that a slow machine loses no call.
 _PATIENT_S = 60
-# The store is in this process: what is lost there is lost at once.
+# Short, as the store is in this process.
 LIMITS: dict[str, Any] = {"deadline_s": 5, "reply_timeout_s": 0.02, "fallback_after_s": 0.02}
 
 
 class Faulty(RedisPy):
-    """`is_away`: nothing arrives. `faults`: what happens to the calls that come next, but for a PING."""
+    """The transport. `is_away` refuses all calls; `faults` are the faults of the next calls except PING."""
 
     def __init__(self, server: fakeredis.FakeServer) -> None:
         super().__init__(fakeredis.FakeAsyncRedis(server=server), owned=True)
         self.is_away = False
         self.says = ""
-        """A word that the server answers everything with."""
+        """An error word that answers every command."""
         self.lost_part: bytes | str = b""
-        """Calls whose first command is this word, or names this key, are lost."""
+        """A word or key; calls whose first command contains it are lost."""
         self.faults: deque[Fault] = deque()
         self.called: list[str] = []
-        """The first word of each call, whatever became of it."""
+        """The first word of each call, also of failed calls."""
 
     def heal(self) -> None:
-        """Let everything arrive again."""
+        """Remove all faults."""
         self.is_away, self.says, self.lost_part = False, "", b""
         self.faults.clear()
 
@@ -71,7 +71,7 @@ class Faulty(RedisPy):
 
 
 def over(faulty: Faulty, namespace: str, settings: Settings | None = None, **given: Any) -> Memory:
-    """A memory with the fallback."""
+    """Open a memory with the fallback on this transport."""
     settings = settings or Settings(**LIMITS)
     memory = Memory.connect(client=faulty._client, namespace=namespace, settings=settings, fallback=True, **given)
     memory.store.transport = faulty
@@ -79,7 +79,7 @@ def over(faulty: Faulty, namespace: str, settings: Settings | None = None, **giv
 
 
 async def caught_up(memory: Memory) -> None:
-    """Until nothing is left to replay."""
+    """Wait until the backlog is replayed."""
 
     async def empty() -> bool:
         health = memory.health()
@@ -90,11 +90,11 @@ async def caught_up(memory: Memory) -> None:
 
 SETTINGS = Settings(deadline_s=5, fallback_after_s=0.02, strategy="none")
 OTHERS = IDS_COUNT + 9
-"""So many appends of others that the ids of those before are forgotten."""
+"""The number of appends after which a session has forgotten all earlier append ids."""
 
 
 class Place:
-    """A store, a memory with the fallback on a way to it that is faulty, and another process' memory."""
+    """A store, a memory with the fallback over a faulty transport, and a memory `near` of another process."""
 
     def __init__(self, namespace: str, given: Settings = SETTINGS) -> None:
         server = fakeredis.FakeServer()
@@ -115,7 +115,7 @@ class Place:
         await self._client.aclose()
 
     async def others(self, session_id: str, count: int = OTHERS) -> list[str]:
-        """Another process writes."""
+        """Append messages as another process, and return their contents."""
         said = [user(f"other {number}") for number in range(count)]
         for message in said:
             await self.near.session(session_id).append(message)
@@ -127,7 +127,7 @@ class Place:
 
 
 async def lose(place: Place, fault: Fault, *messages: Any, **options: Any) -> Any:
-    """An append whose reply is lost as Redis goes away."""
+    """Append a message, lose the call as the fault says, and take Redis away."""
     place.faulty.faults.append(fault)
     appending = asyncio.ensure_future(place.memory.session("a").append(*messages, **options))
     while place.faulty.faults:  # noqa: ASYNC110 (the transport takes them)

@@ -1,4 +1,4 @@
-"""A connection of the service without a server: what it is sent, and what it writes."""
+"""A connection of the service without a server, with a transport that records its writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redismem.web.http.protocol import WHOLE, Gathering
 
 
 class Wire(asyncio.Transport):
-    """Notes what a transport is told."""
+    """A transport that records its calls."""
 
     def __init__(self) -> None:
         super().__init__({"name": "wire"})
@@ -34,10 +34,10 @@ class Wire(asyncio.Transport):
         self.told.append("abort")
 
     def pause_reading(self) -> None:
-        """There is nothing to pause."""
+        """Do nothing."""
 
     def resume_reading(self) -> None:
-        """There is nothing to resume."""
+        """Do nothing."""
 
 
 async def turn() -> None:
@@ -45,7 +45,7 @@ async def turn() -> None:
 
 
 class Protocol(Gathering):
-    """A connection without a server: `asked` counts its requests, which are answered as `answer` says."""
+    """A connection without a server; `answer` answers each request."""
 
     def __init__(self, answer: Callable[[Any, Any], Awaitable[None]]) -> None:
         self.wire = Wire()

@@ -32,19 +32,19 @@ example = "12345678"
 sensitive = true
 asks_limit = 2
 """
-"""An intent with one slot, whose value nobody is shown."""
-# A busy machine is no reason to give up.
+"""An intent with one sensitive slot."""
+# Long, as the machine may be busy.
 PATIENT = Limits(request_s=60, idle_s=60, stream_write_s=60)
 
 
 class Served:
-    """A service that answers, and a client of it."""
+    """A running service, and a client of it."""
 
     def __init__(self, service: Service, client: httpx.AsyncClient, told: asyncio.Event) -> None:
         self.service = service
         self.client = client
         self.told = told
-        """Tells it to stop."""
+        """Set this event to stop the service."""
 
     async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         return await self.client.request(method, path, **options)
@@ -52,7 +52,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def served(memory: Memory, *, limits: Limits = PATIENT, stop_s: float = 5, **given: Any) -> AsyncIterator[Served]:
-    """The service over this memory, without keys if none are given."""
+    """Serve this memory; without `access` the service has no keys."""
     namespace = memory.store.keys.namespace
     access = given.pop("access", None) or Access.of("", namespace)
     meters = given.pop("meters", Meters())
@@ -63,7 +63,7 @@ async def served(memory: Memory, *, limits: Limits = PATIENT, stop_s: float = 5,
 
 @contextlib.asynccontextmanager
 async def serving(service: Service, stop_s: float = 5) -> AsyncIterator[Served]:
-    """This service, listening."""
+    """Run this service on a free port."""
     told = asyncio.Event()
     with listen("127.0.0.1", 0) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -79,7 +79,7 @@ async def serving(service: Service, stop_s: float = 5) -> AsyncIterator[Served]:
 
 
 def said(number: int | str, role: str = "user") -> dict[str, Any]:
-    """A message."""
+    """Return a numbered message."""
     return {"role": role, "content": f"message {number}"}
 
 
@@ -91,7 +91,7 @@ class Seen(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def listening(client: httpx.AsyncClient, method: str, path: str, **options: Any) -> AsyncIterator[Any]:
-    """The events of a stream, one after another; leaving ends it."""
+    """Open a stream, and yield its events as an iterator; closed at the end."""
     async with client.stream(method, path, **options) as answer:
         assert answer.status_code == 200, await answer.aread()
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -112,7 +112,7 @@ async def _events(answer: httpx.Response) -> AsyncIterator[Seen]:
 
 
 async def heard(client: httpx.AsyncClient, path: str, **options: Any) -> list[Seen]:
-    """All events of a POST, to the end."""
+    """Return all events of a POST."""
     async with listening(client, "POST", path, **options) as events:
         return [seen async for seen in events]
 
@@ -130,7 +130,7 @@ ASKED = {"session_id": "s", "message": "Where is my parcel?"}
 
 @contextlib.asynccontextmanager
 async def chatting(memory: Memory, provider: ProviderServer | None, **given: Any) -> AsyncIterator[Served]:
-    """A service whose chat asks this provider; None: without a model. `chat`: more of a Chat."""
+    """Serve a chat that asks this provider; `None` is a chat without a model. `chat` holds options of `Chat`."""
     options = given.pop("chat", {})
     model: Any = None
     if provider is not None:
@@ -140,5 +140,5 @@ async def chatting(memory: Memory, provider: ProviderServer | None, **given: Any
 
 
 def stored(messages: Any) -> list[tuple[str, str, Any]]:
-    """Role, text, and why it is incomplete."""
+    """Return role, text and reason of incompleteness of each message."""
     return [(each.role, each.content, each.metadata.get("incomplete")) for each in messages]

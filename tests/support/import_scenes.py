@@ -1,4 +1,4 @@
-"""Scenes of an import that chance would seldom play: late ones, repeated ones, two at once, one that is cut off."""
+"""Scenes of an import that random tests seldom play: late, repeated, concurrent and interrupted imports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def piece(items: Items, *writes: tuple[Any, ...]) -> bytes:
 
 
 async def staged(items: Items, nonce: str, *pieces: bytes) -> bytes:
-    """Puts an import down. Gives what it has seen of the project."""
+    """Stage the pieces of an import. Returns the state of the project that it depends on."""
     seen = await items.store.run(imports.read_change_count(items.keys))
     for number, each in enumerate(pieces, 1):
         await items.store.run(imports.stage(items.keys, nonce, number, each))
@@ -52,7 +52,7 @@ async def each_write_is_made(apollo: Project, clock: ProjectClock, raw: Any) -> 
         ("DEL", gone),
     )
     assert await counts(items, "n", await staged(items, "n", piece(items, *writes)))
-    assert await raw.pttl(items.keys.journal) == -1, "what counts does not go by itself"
+    assert await raw.pttl(items.keys.journal) == -1, "a committed import does not expire"
     assert await items.run(items.calls.counts([index])) == [700]
     assert await raw.hgetall(items.keys.names) == {b"kept": b"1", b"new": b"2"}
     assert not await raw.exists(gone)
@@ -84,7 +84,7 @@ class _LookedForPieces(Exception):
 
 
 def _refusing(items: Items) -> Any:
-    """A store that lets nobody carry anything out."""
+    """Return a `run` that raises when a call looks for pieces of an import."""
     inner, left = items.store.run, imports.list_pieces(items.keys).commands
 
     async def run(call: Any, **options: Any) -> Any:
@@ -111,13 +111,13 @@ async def it_is_known_when_it_is_sent_again(apollo: Project, clock: ProjectClock
     assert await counts(items, "n", seen)
     assert not await counts(items, "n", seen), "its answer was lost"
     assert await items.run(items.calls.holder("a")) == "1"
-    assert not await counts(items, "n", seen), "and it is carried out"
+    assert not await counts(items, "n", seen), "and it is applied"
     with pytest.raises(Conflict):
         await counts(items, "another", seen)
 
 
 async def it_is_cut_off_by_a_crash(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """Noted, and not yet the journal: sent again, it goes on; unless somebody was faster."""
+    """A crash may cut the log before the journal: a retry then continues, unless the project changed meanwhile."""
     await apollo.tasks.create("a")
     items = apollo._items
     seen = await staged(items, "n", piece(items, ("HSET", items.keys.names, "a", "1")))

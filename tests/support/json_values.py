@@ -1,4 +1,4 @@
-"""Hypothesis' strategies for what a caller may store, and a comparison that sees every difference."""
+"""Hypothesis strategies for messages, values and session ids, and an exact comparison."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-# text() alone leaves surrogates out; real transcripts hold them.
+# st.text() alone excludes surrogates, which real transcripts hold.
 texts = st.text(st.characters(codec=None, categories=None), max_size=20) | st.sampled_from(
     ["", "\ud800", "\udfff\ud800", "\ud83d\ude00", "😀", "\x00", "é", "e\u0301"]
 )
@@ -44,7 +44,7 @@ _known = {
 
 
 def _said(payload: dict[str, Any], role: str) -> dict[str, Any]:
-    """A message must have a role, or be an item with a type."""
+    """Return the payload, with this role if it has neither a role nor a type."""
     if any(type(payload.get(key)) is str and payload[key] for key in ("role", "type")):
         return payload
     return payload | {"role": role}
@@ -59,7 +59,7 @@ messages = st.builds(
 
 
 def same(left: Any, right: Any) -> bool:
-    """The same types, keys in the same order, and numbers down to the sign of zero; one NaN is as good as another."""
+    """True if types, order of keys and signs of zero are equal too; any NaN equals any other."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

@@ -1,4 +1,4 @@
-"""What the tests of the lane share."""
+"""Lanes to a port, and a server that records bytes and answers only on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def connection_number(lane: Lane) -> int:
 
 
 class SilentServer:
-    """Keeps what it is sent; says what it is told to say."""
+    """A server that records what it receives, and sends only what `say` gets."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -35,7 +35,7 @@ class SilentServer:
         self.reads = True
 
     def heard(self, word: bytes, count: int) -> bool:
-        """Whether it was told this word so many times, no more and no less."""
+        """True if it has received the word exactly `count` times."""
         return self.received.count(word) == count
 
     async def __aenter__(self) -> SilentServer:
@@ -50,7 +50,7 @@ class SilentServer:
         self.connections.append(writer)
         while self.reads and (chunk := await reader.read(1 << 16)):
             self.received += chunk
-        await asyncio.get_running_loop().create_future()  # it closes nothing by itself
+        await asyncio.get_running_loop().create_future()  # the client closes the connection
 
     def say(self, words: bytes) -> None:
         self.connections[-1].write(words)

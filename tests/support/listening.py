@@ -1,6 +1,6 @@
-"""A listener on loopback, for the servers of the tests' own.
+"""A listener on loopback for the servers of tests.
 
-It accepts by hand: a server of asyncio's own may still make a task of somebody it has accepted when it is closed.
+It accepts connections itself, as a closed asyncio server may still start a task for an accepted connection.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Listening:
-    """Lets `serve` speak with each that connects; then the connection is closed, as it is when `serve` is cancelled."""
+    """A listener that runs `serve` for each connection, and closes the connection after it."""
 
     def __init__(self, serve: Serve, port: int = 0, limit: int = 1 << 16) -> None:
-        """`port`: 0 for a free one. `limit`: of the readers."""
+        """Listen on this port; 0 picks a free one. `limit` is the buffer limit of the readers."""
         self._serve = serve
         self._limit = limit
         self._conversations: set[asyncio.Task[None]] = set()
@@ -29,18 +29,18 @@ class Listening:
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
-        """Takes nobody more."""
+        """Accept no more connections."""
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket)
             self._socket.close()
 
     async def end(self) -> None:
-        """Ends what is under way as well."""
+        """Close the listener and its open connections."""
         self.close()
         for task in self._conversations:
             task.cancel()
         await asyncio.gather(*self._conversations, return_exceptions=True)
-        await asyncio.sleep(0)  # a transport ends in a turn of its own
+        await asyncio.sleep(0)  # a transport closes in the next iteration of the loop
 
     def _accept(self) -> None:
         try:
@@ -49,10 +49,10 @@ class Listening:
             return
         connection.setblocking(False)
         task = self._loop.create_task(self._converse(connection))
-        # The loop knows a task that waits only by weak references: a search for garbage would take it.
+        # The loop holds only weak references to waiting tasks, so the garbage collector would remove them.
         self._conversations.add(task)
         task.add_done_callback(self._conversations.discard)
-        # A task that is cancelled before it began closes nothing by itself.
+        # A task that is cancelled before it starts does not close its connection.
         task.add_done_callback(partial(_close, connection))
 
     async def _converse(self, connection: socket.socket) -> None:
@@ -60,7 +60,7 @@ class Listening:
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 await self._serve(reader, writer)
-            writer.close()  # what it was sent still goes out
+            writer.close()  # buffered bytes are still sent
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
         finally:

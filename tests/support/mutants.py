@@ -1,9 +1,8 @@
 """Scripts broken on purpose, one line at a time.
 
-A fault is pinned to a mark, which stands behind the line that it breaks: `-- [mark]`. What it changes there is a
-pattern of what means something, so that a name may change, and the line may move into a part that scripts include. A
-mark that is not there exactly once, or a line that stays as it is, fails the test: a fault that is not seeded must not
-count as caught.
+A mutant names the mark at the end of its line, `-- [mark]`, and a pattern to replace there. So names may change, and
+the line may move into an included part. A test fails if the mark does not exist exactly once, or the line stays as it
+was: a fault that was not seeded must not count as caught.
 """
 
 from __future__ import annotations
@@ -30,12 +29,16 @@ class Mutant(NamedTuple):
     fault: str
     mark: str
     sound: str = ".+"
-    """A pattern of what `broken` is put in the place of; without it, that is the whole line."""
+    """The pattern that `broken` replaces; the default is the whole line."""
     broken: str = ""
 
 
 def seeded(source: str, mutant: Mutant) -> str:
-    """Gives the script with the fault in it. Raises AssertionError if it cannot be seeded."""
+    """Return the script with the fault.
+
+    Raises:
+        AssertionError: The mark or the pattern does not exist.
+    """
     lines = source.split("\n")
     mark = f" -- [{mutant.mark}]"
     places = [number for number, line in enumerate(lines) if line.endswith(mark)]
@@ -47,7 +50,11 @@ def seeded(source: str, mutant: Mutant) -> str:
 
 
 def seed(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets every call load the broken script from here on. Raises redis.ResponseError if the server cannot read it."""
+    """Let every later call load the broken script.
+
+    Raises:
+        redis.ResponseError: The server cannot compile it.
+    """
     sound = {name: scripts.load(name) for name in scripts.names()}
     broken = seeded(sound[mutant.script].source.decode(), mutant).encode()
     sha = hashlib.sha1(broken).hexdigest().encode()
@@ -58,19 +65,19 @@ def seed(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -
 
 @contextlib.contextmanager
 def noticed() -> Iterator[None]:
-    """Fails if nothing is noticed within, or only that the script cannot run."""
+    """Check that the body fails, and not only because the script cannot run."""
     with pytest.raises((AssertionError, RedismemError, Flaky, pytest.fail.Exception)) as caught:
         yield
     assert not isinstance(caught.value, ScriptFailed), "the broken script cannot even run"
 
 
 def keen_first(scenes: list[Scene], play: Callable[[Scene], None]) -> None:
-    """Plays each scene. One that notices something is the first from then on: likely it notices the next fault too."""
+    """Play each scene. A scene that fails moves to the front, as it probably notices the next fault too."""
     for place, scene in enumerate(scenes):
         try:
             play(scene)
         except ScriptFailed:
-            continue  # another has to notice it: that a script cannot run is no fault of the protocol
+            continue  # another scene must notice it: a script that cannot run is not a fault of the protocol
         except BaseException:
             scenes.insert(0, scenes.pop(place))
             raise

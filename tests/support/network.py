@@ -1,4 +1,4 @@
-"""Hosts of the tests' own, in network namespaces around a router, and the network between them parted for real."""
+"""Hosts in network namespaces around a router, and partitions of the network between them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CLONE_NEWNET = 0x40000000
 
 
 class Network:
-    """Addresses are of 198.18.0.0/15, which no network uses but those that are tested.
+    """A network with addresses of 198.18.0.0/15, which is reserved for tests of networks.
 
-    What this machine calls its network stays as it is: a browser would drop its requests whenever that changes.
+    It does not change the network of the machine, as a browser would drop its requests then.
     """
 
     def __init__(self, count: int) -> None:
-        """The thread that starts it is one more host, at `here`, until it is stopped; and so is what it begins."""
+        """Prepare `count` hosts, and one more at `here`: the thread that calls `start()`, and its processes."""
         number, tag = os.getpid() % 512, f"rm-{os.getpid()}"
         self._net = f"198.{18 + number // 256}.{number % 256}"
         self._router = f"{tag}-router"
@@ -35,11 +35,11 @@ class Network:
         self._left: int | None = None
 
     def _address(self, at: int, *, router: bool = False) -> str:
-        """Each host has a network of four addresses with the router alone."""
+        """Return an address of a host's own network, which has only the host and the router."""
         return f"{self._net}.{4 * at + (1 if router else 2)}"
 
     def start(self) -> None:
-        """Starts the network. Skips the test if that cannot be done."""
+        """Start the network. Skips the test without iproute2 or without permission."""
         if shutil.which("ip") is None:
             pytest.skip("iproute2 is not installed: no network to part")
         made = _ip([f"netns add {name}" for name in (self._router, *self._names)])
@@ -57,7 +57,7 @@ class Network:
             _enter(here.fileno())
 
     def _join(self, at: int) -> subprocess.CompletedProcess[str]:
-        """Gives a host its cable to the router."""
+        """Connect a host to the router."""
         name, router = self._names[at], self._address(at, router=True)
         made = _ip([f"link add p{at} type veth peer name eth0 netns {name}"], self._router)
         if made.returncode:
@@ -67,9 +67,9 @@ class Network:
         return _ip([*its, f"route add {self._net}.0/24 via {router}"], name)
 
     def part(self, lost: Host, others: Sequence[Host]) -> None:
-        """Nothing comes through between one host and the others any more, and nobody is told.
+        """Drop all packets between one host and the others, without an error to either side.
 
-        What it sends is dropped last: so what one of two replicas has confirmed to it, the other has received.
+        Packets from the host are dropped last: what one of two replicas confirmed, the other has received.
         """
         before = [f"rule add from {other.address} to {lost.address} blackhole" for other in others]
         then = [f"rule add from {lost.address} to {other.address} blackhole" for other in others]
@@ -78,13 +78,13 @@ class Network:
         self._rules += [*before, *then]
 
     def heal(self) -> None:
-        """All is as it was."""
+        """Undo all partitions."""
         lines = [line.replace("rule add", "rule del") for line in self._rules]
         self._rules.clear()
         _ip(lines, self._router).check_returncode()
 
     def stop(self) -> None:
-        """Its links end with it."""
+        """Remove the namespaces, and their links with them."""
         if self._left is not None:
             _enter(self._left)
             os.close(self._left)
@@ -93,20 +93,20 @@ class Network:
 
 
 def _enter(namespace: int) -> None:
-    """Puts this thread, and what it starts, into the namespace, by setns(2)."""
+    """Move this thread, and processes it starts, into the namespace by setns(2)."""
     if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "the network namespace cannot be entered")
 
 
 def _ip(lines: Sequence[str], name: str = "") -> subprocess.CompletedProcess[str]:
-    """What `ip` does in the namespace of the name, or in this process' own."""
+    """Run `ip` with these lines in the named namespace; an empty name is the namespace of this process."""
     command = ["ip", *(("-n", name) if name else ()), "-batch", "-"]
     return subprocess.run(command, input="\n".join(lines) + "\n", text=True, capture_output=True, check=False)
 
 
 @contextlib.contextmanager
 def hosts(count: int) -> Iterator[Network]:
-    """A network of so many hosts. Skips the test if there can be none."""
+    """Start a network with `count` hosts. Skips the test if that is not possible."""
     network = Network(count)
     try:
         network.start()

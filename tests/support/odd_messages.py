@@ -1,4 +1,4 @@
-"""Messages that a user may send and no provider takes as they are; and a check that they break no session."""
+"""Messages that no provider accepts unchanged, and a check that they break no session."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ODD_VALUES: dict[str, Any] = {"a number": 5, "null": None, "a list": [URL], "an 
 
 
 def parts_at(url: Any) -> list[Payload]:
-    """A part of each form that says where an image or a file is."""
+    """Return a part of each form that refers to an image or a file."""
     return [
         {"type": "image_url", "image_url": {"url": url}},
         {"type": "image_url", "image_url": url},
@@ -111,7 +111,7 @@ ODD_ARGUMENTS: dict[str, Any] = {
 
 
 def called_with(arguments: Any) -> list[list[Payload]]:
-    """A call with these arguments in each form, and a result that says the same."""
+    """Return a call with these arguments in each form, each with a result of the same content."""
     call: Payload = {"type": "function", "id": "c", "function": {"name": "f", "arguments": arguments}}
     part: Payload = {"type": "tool_use", "id": "c", "name": "f", "input": arguments}
     answer: Payload = {"type": "tool_result", "tool_use_id": "c", "content": arguments}
@@ -167,7 +167,7 @@ ROLES = ["user", "assistant", "system", "developer", "model", "tool", "function"
 
 
 async def check_views(memory: Memory, told: list[Payload]) -> None:
-    """Stores this in a session, between the words of others, and asks for every view of it."""
+    """Store the messages in a session between two others, and check every view of it."""
     session = memory.session(f"s{next(_numbers)}")
     history = [user("before"), *told, user("after")]
     await session.append(*history)
@@ -179,4 +179,4 @@ async def check_views(memory: Memory, told: list[Payload]) -> None:
             assert str(found).count("before") == str(shown).count("before")
             assert str(found).count("after") == str(shown).count("after")
     stored = [message.to_openai() for message in await session.messages()]
-    assert stored == [*history, assistant("canary")], "what is stored stays as it was"
+    assert stored == [*history, assistant("canary")], "the stored messages are unchanged"

@@ -39,7 +39,7 @@ class Operation(NamedTuple):
     refuses_layout: bool = False
     """True if it refuses a session of another layout version."""
     outage: Literal["served", "refused", ""] = ""
-    """What the fallback does with it while Redis is down."""
+    """The behaviour of the fallback while Redis is down."""
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -1,4 +1,4 @@
-"""An outage under pods that chat with the fallback, real processes, on whatever Redis stands on: what it came to."""
+"""Outages under pods, which are processes that chat with the fallback, on any kind of Redis."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from support.checks import until
 from support.pods import CHATS, read_ledger, start_pod
 
 PODS = 4 if "OUTAGE_SECONDS" in os.environ else 2
-"""How many pods begin before the outage. Each is a process: fewer of them in the tests of every day."""
+"""The number of pods that start before the outage."""
 NAMESPACE = "outages"
 SECONDS = [float(given) for given in os.environ.get("OUTAGE_SECONDS", "1").split()]
 _SOME = 20
 PATIENT_S = 1.0 if "OUTAGE_SECONDS" in os.environ else 5.0
-"""The seconds after which a node counts as away, so that no other does: a sound one may lack a second among tests."""
+"""The seconds after which a node counts as down. Ordinary tests may delay a healthy node by a second."""
 Change = Callable[[], Awaitable[None]]
 
 
 class Pods:
-    """The pods, and what each of them was told."""
+    """The pods, and their acknowledged turns."""
 
     def __init__(self, folder: Path, url: str, server_url: str = "", fallback_after_s: float = 1.0) -> None:
-        """`url`: as the pods have it. `server_url`: the way for what is checked in the end, if it is another."""
+        """`url` is for the pods; `server_url` is for the check at the end, and defaults to `url`."""
         self._fallback_after_s = str(fallback_after_s)
         self._folder = folder
         self._url = url
@@ -43,14 +43,14 @@ class Pods:
         self.pods.append(start_pod("chat", *given, REDISMEM_FALLBACK_AFTER_S=self._fallback_after_s))
 
     def acked(self, at: int) -> list[Any]:
-        """Session, text, whether it was degraded, when it began and when it ended, of each turn."""
+        """Return session, text, is degraded, start and end of each turn."""
         return read_ledger(self._folder / f"pod-{at}")
 
     def all_acked(self) -> list[Any]:
         return [turn for at in range(len(self.pods)) for turn in self.acked(at)]
 
     async def until_each(self, degraded: bool, is_hit: Callable[[str], bool]) -> None:
-        """Until each pod has had some more turns of the kind in sessions that are hit."""
+        """Wait until each pod has 20 more turns of this kind in sessions that are hit."""
 
         def counts() -> list[int]:
             pods = range(len(self.pods))
@@ -66,7 +66,7 @@ class Pods:
         await until(reached, 120)
 
     async def finish(self) -> list[Any]:
-        """Lets the pods end, and gives what each of them saw."""
+        """Stop the pods, and return the figures of each."""
         found = []
         for pod in self.pods:
             assert pod.stdin is not None
@@ -84,7 +84,7 @@ class Pods:
             await asyncio.to_thread(pod.communicate)
 
     async def check(self) -> None:
-        """What was acknowledged is there, once, and in order a pod and session."""
+        """Check that all acknowledged turns exist once, in each pod's order per session."""
         asked: dict[str, Counter[str]] = {}
         for session_id, text, *_ in self.all_acked():
             asked.setdefault(session_id, Counter())[text] += 1
@@ -100,13 +100,16 @@ class Pods:
 async def outage(
     pods: Pods, kind: str, seconds: float, begin: Change, end: Change, is_hit: Callable[[str], bool] = lambda _: True
 ) -> str:
-    """Checks that it loses and doubles nothing, and degrades what is hit and nothing else; gives its row."""
+    """Run pods through an outage, and return its row of the table.
+
+    Checks that no message is lost or doubled, and that only the sessions that are hit are degraded.
+    """
     for _ in range(PODS):
         pods.start_pod()
     await pods.until_each(degraded=False, is_hit=is_hit)
     begun_s = time.monotonic()
     await begin()
-    pods.start_pod()  # one that begins during the outage
+    pods.start_pod()  # this one starts during the outage
     await pods.until_each(degraded=True, is_hit=is_hit)
     await asyncio.sleep(max(0.0, begun_s + seconds - time.monotonic()))
     lasted_s = time.monotonic() - begun_s
@@ -117,7 +120,7 @@ async def outage(
     await pods.check()
     assert all(pod["outages"] >= 1 and pod["replayed"] > 0 and pod["refused"] == 0 for pod in seen)
     turns = pods.all_acked()
-    assert not any(turn[2] and not is_hit(turn[0]) for turn in turns), "degraded, though its node was well"
+    assert not any(turn[2] and not is_hit(turn[0]) for turn in turns), "degraded, although its node was up"
     healthy = [turn for turn in turns if not is_hit(turn[0]) and turn[3] < ended_s and turn[4] > begun_s]
     healthy_ms = f"{max(turn[4] - turn[3] for turn in healthy) * 1000:.0f}" if healthy else ""
     slowest_ms, replay_s = (max(pod[name] for pod in seen) for name in ("slowest_ms", "replay_s"))

@@ -1,6 +1,7 @@
-"""Scenes of a project that chance would seldom play: races at the worst moment, answers that were lost, odd indexes.
+"""Scenes of a project that random tests seldom play: races, lost replies and damaged indexes.
 
-Each takes an empty project. `test_scenes.py` plays them on the sound scripts, `test_project_mutants.py` on broken ones.
+Each takes an empty project. `project/test_scenes.py` plays them on the sound scripts, and
+`project_model/test_mutants.py` on broken ones.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Scene = Callable[[Project, ProjectClock, Any], Awaitable[None]]
 
 
 async def everything(apollo: Project, raw: Any) -> dict[bytes, Any]:
-    """All that is stored of the project, but for the number of its changes."""
+    """Return all stored keys of the project, except its count of changes."""
     prefix = apollo._items.keys.items.removesuffix(b"items")
     found: dict[bytes, Any] = {}
     async for key in raw.scan_iter(prefix + b"*"):
@@ -37,7 +38,7 @@ async def everything(apollo: Project, raw: Any) -> dict[bytes, Any]:
 
 
 async def renamed(items: Items, item_id: str, title: str, **read: Any) -> Change:
-    """A change that has been thought out, and not yet written."""
+    """Prepare a change of the title without committing it."""
     change = await items.change()
     change.alter(await items.get(item_id, **read), sets={"title": title})
     return change
@@ -45,7 +46,7 @@ async def renamed(items: Items, item_id: str, title: str, **read: Any) -> Change
 
 async def a_lost_race(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     made = await apollo.decisions.create("first")
-    # At the same time, and to the same end: all the same they are two.
+    # Two equal changes at the same time are still two changes.
     one, other = await renamed(apollo._items, made.id, "new"), await renamed(apollo._items, made.id, "new")
     await one.commit()
     before = await everything(apollo, raw)
@@ -55,7 +56,7 @@ async def a_lost_race(apollo: Project, clock: ProjectClock, raw: Any) -> None:
 
 
 async def a_race_of_several(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """One of two items has changed: the other is not written either."""
+    """If one of two items has changed meanwhile, neither is written."""
     one, two = await apollo.decisions.create("one"), await apollo.decisions.create("two")
     change = await renamed(apollo._items, one.id, "new")
     change.alter(await apollo._items.get(two.id), sets={"title": "new"})
@@ -67,7 +68,7 @@ async def a_race_of_several(apollo: Project, clock: ProjectClock, raw: Any) -> N
 
 
 async def a_lost_answer(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """The same commands again, at once and after another change: they are known, and do nothing more."""
+    """Retries do nothing, at once and after another change."""
     sent: list[Any] = []
     items = apollo._items
     inner = items.store.run
@@ -107,7 +108,7 @@ async def a_name_that_is_taken(apollo: Project, clock: ProjectClock, raw: Any) -
 
 
 async def a_name_that_was_left_behind(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """A crash may leave a name to an entity that is not there: it is free."""
+    """A crash may leave the name of an entity that does not exist: the name is free."""
     await raw.hset(apollo._items.keys.names, "redis", "e-000000000000000000")
     assert await apollo.entities.find_by_name("redis") is None
     made = await apollo.entities.create("Redis")
@@ -116,7 +117,7 @@ async def a_name_that_was_left_behind(apollo: Project, clock: ProjectClock, raw:
 
 
 async def a_cycle_that_two_make(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """Each looks, finds no cycle, and writes: the second one is refused."""
+    """Each of two changes finds no cycle; the second is refused."""
     one, two = await apollo.tasks.create("one"), await apollo.tasks.create("two")
     items = apollo._items
     change = await items.change()
@@ -129,7 +130,7 @@ async def a_cycle_that_two_make(apollo: Project, clock: ProjectClock, raw: Any) 
 
 
 async def a_task_blocked_by_one_that_ends(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """What waits for a task was looked up; then one more waits. To complete the task must not leave it waiting."""
+    """A task is blocked by another while that one is being completed: the completion is refused."""
     first, second = await apollo.tasks.create("a", status="in_progress"), await apollo.tasks.create("b")
     items = apollo._items
     ending = await items.change()
@@ -157,7 +158,7 @@ async def erased_without_a_trace(apollo: Project, clock: ProjectClock, raw: Any)
 
 
 async def an_index_that_holds_too_much(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """What a crash left in an index is seen through, and the pages are complete."""
+    """Queries skip index entries that a crash left, and the pages are complete."""
     keys = apollo._items.keys
     made = []
     for number in range(5):
@@ -171,7 +172,7 @@ async def an_index_that_holds_too_much(apollo: Project, clock: ProjectClock, raw
 
 
 async def pages_of_many(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """More than a chunk, more than may be looked at in one call, in groups of several indexes and by bounds."""
+    """Pages over more items than a chunk and than one call may scan, by several indexes and by bounds."""
     items, keys = apollo._items, apollo._items.keys
     order, a, b, ranks = (keys.index("d", name) for name in ("all", "a", "b", "ranks"))
     ids = [f"d-{number:018d}" for number in range(1_500)]
@@ -207,7 +208,7 @@ async def pages_of_many(apollo: Project, clock: ProjectClock, raw: Any) -> None:
 
 
 async def a_smaller_group_is_gone_through(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """One in ten thousand is found in one call, as the smallest group alone is gone through."""
+    """One call finds a rare item, as it scans only the smallest group."""
     items, keys = apollo._items, apollo._items.keys
     order, rare = keys.index("d", "all"), keys.index("d", "rare")
     await raw.zadd(order, {f"d-{number:018d}": number for number in range(3_000)})
@@ -219,7 +220,7 @@ async def a_smaller_group_is_gone_through(apollo: Project, clock: ProjectClock, 
 
 
 async def a_wrong_type(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """A key of a foreign type is refused before anything is written."""
+    """A change refuses a key of a foreign type before it writes anything."""
     made = await apollo.decisions.create("a")
     await raw.delete(apollo._items.keys.items)
     await raw.set(apollo._items.keys.items, "x")
@@ -233,7 +234,7 @@ async def a_wrong_type(apollo: Project, clock: ProjectClock, raw: Any) -> None:
 
 
 async def sorted_by_more_than_age(apollo: Project, clock: ProjectClock, raw: Any) -> None:
-    """By their ids alone, the urgent one would stand in the middle."""
+    """The order by ids alone would put the critical task in the middle."""
     for priority in ("low", "critical", "medium"):
         clock.tick()
         await apollo.tasks.create(title=priority, description="x", priority=priority)

@@ -1,4 +1,4 @@
-"""What providers say of a context: their SDKs' published types, and the rules that their servers add."""
+"""Checks of a context by the types in the providers' SDKs, and by the rules of their servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GEMINI_TYPES = (
 )
 
 
-# Imported within functions: the SDKs take seconds, and every process collects all tests.
+# Imported inside functions, as the SDKs take seconds to import and every process collects all tests.
 @cache
 def _openai_message() -> TypeAdapter[Any]:
     from openai.types.chat import ChatCompletionMessageParam
@@ -30,14 +30,14 @@ def _openai_message() -> TypeAdapter[Any]:
 
 @cache
 def _anthropic_types() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
-    """The published types of a message, and of a block of the system's text."""
+    """Return the types of a message and of a block of the system text."""
     from anthropic.types import MessageParam, TextBlockParam
 
     return TypeAdapter(MessageParam), TypeAdapter(TextBlockParam)
 
 
 def _read(value: Any) -> Any:
-    """The value with each iterable of a published type read to its end, which is when it is checked."""
+    """Return the value with all iterables read: pydantic validates iterables only on reading."""
     if isinstance(value, dict):
         return {key: _read(item) for key, item in value.items()}
     if isinstance(value, str | int | float | None):
@@ -46,13 +46,21 @@ def _read(value: Any) -> Any:
 
 
 def check_openai(messages: list[Any]) -> None:
-    """Raises ValidationError for what no OpenAI message is. Keys that the types do not know are left alone."""
+    """Check messages for OpenAI. Unknown keys are allowed.
+
+    Raises:
+        ValidationError: A message does not fit the types.
+    """
     for message in messages:
         _read(_openai_message().validate_python(message))
 
 
 def check_sendable(context: Any) -> None:
-    """Raises ValueError for what no client can send: the SDKs write UTF-8, and no number that JSON does not have."""
+    """Check that a client can send the context as UTF-8 and JSON.
+
+    Raises:
+        ValueError: It holds a lone surrogate, NaN or infinity.
+    """
     json.dumps(context, ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -64,14 +72,14 @@ def _is_base64(text: str) -> bool:
 
 
 def _values(value: Any, depth: int = 1) -> Iterator[tuple[int, Any]]:
-    """How deep each value lies in an object, and the value."""
+    """Yield each value in an object with its depth."""
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield depth, inner
         yield from _values(inner, depth + 1)
 
 
 def object_faults(value: Any) -> Iterator[str]:
-    """What is wrong with the arguments of a call: protobuf nests a hundred deep, and its numbers are doubles."""
+    """Yield faults of the arguments of a call: too deep for protobuf, or a number too large for a double."""
     if not isinstance(value, dict):
         yield f"arguments of the type {type(value).__name__}"
     for depth, inner in _values(value):
@@ -80,11 +88,16 @@ def object_faults(value: Any) -> Iterator[str]:
 
 
 def check_anthropic(context: Any) -> None:
-    """Raises ValidationError for what does not fit the types, AssertionError for what breaks a rule."""
+    """Check a context.
+
+    Raises:
+        ValidationError: It does not fit the types.
+        AssertionError: It breaks a rule.
+    """
     check_sendable(context)
     for kind, items in zip(_anthropic_types(), (context["messages"], context.get("system", [])), strict=True):
         for item in items:
-            assert _read(kind.validate_python(item)) == item, "it has keys that the types do not know"
+            assert _read(kind.validate_python(item)) == item, "it has unknown keys"
     assert list(_anthropic_faults(context["messages"])) == []
     assert str(context).count("'cache_control': {") <= 4
 
@@ -139,7 +152,12 @@ def _anthropic_media_faults(block: Payload) -> Iterator[str]:
 
 
 def check_gemini(context: Any) -> None:
-    """Raises ValidationError for what does not fit the types, AssertionError for what breaks a rule."""
+    """Check a context.
+
+    Raises:
+        ValidationError: It does not fit the types.
+        AssertionError: It breaks a rule.
+    """
     from google.genai import types
 
     check_sendable(context)
@@ -147,7 +165,7 @@ def check_gemini(context: Any) -> None:
         *context["contents"],
         *([context["system_instruction"]] if "system_instruction" in context else []),
     ]:
-        types.Content.model_validate(content)  # keys that it does not know are refused
+        types.Content.model_validate(content)  # refuses unknown keys
     assert list(_gemini_faults(context["contents"])) == []
 
 
@@ -194,7 +212,7 @@ def _named(parts: list[Payload], *kinds: str) -> list[str]:
 
 
 def is_prefix(some: list[str], all_of_them: list[str]) -> bool:
-    """Whether the first are among the others, in their order: an open call may lack its answer at the very end."""
+    """True if `some` occur in `all_of_them` in order: open calls at the end have no answer."""
     left = iter(all_of_them)
     return all(each in left for each in some)
 
@@ -203,7 +221,7 @@ _GEMINI_CALLS = ("functionCall", "function_call")
 
 
 def ids_of(payload: Payload) -> tuple[list[str], list[str]]:
-    """(called, answered), by a second opinion on the forms."""
+    """Return the ids that a message calls and answers, without the code of redismem."""
     kind = str(payload.get("type", ""))
     if kind.endswith("_call"):
         return [payload["call_id"]], []
@@ -227,7 +245,7 @@ def parts_of(payload: Payload) -> list[Payload]:
 
 
 def complaints(payloads: list[Payload], anywhere: bool) -> list[str]:
-    """What a provider would say. `anywhere`: a result may follow at any distance, as in Responses."""
+    """Return the faults of tool calls. With `anywhere` a result may follow at any distance, as in Responses."""
     found = []
     waiting: set[str] = set()
     for at, payload in enumerate(payloads):

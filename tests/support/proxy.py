@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that counts what passes through it, and breaks it as told."""
+"""A TCP proxy on loopback that records its traffic, and breaks it on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class _Link:
-    """One connection: the client's side, the server's side, and what to do to the reply that comes next."""
+    """A connection: both sides, and the fault of the next reply."""
 
     from_server: asyncio.StreamReader
     to_server: asyncio.StreamWriter
@@ -25,32 +25,32 @@ class _Link:
         self.how: How | None = None
 
     def reset(self) -> None:
-        """RST to the client, nothing more."""
+        """Send RST to the client."""
         client: socket.socket = self.to_client.get_extra_info("socket")
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.to_client.transport.abort()
 
 
 class Proxy:
-    """`async with Proxy(server.port) as proxy`: then `proxy.url`. What a chunk is, one read of the socket decides.
+    """A proxy: `async with Proxy(server.port) as proxy`, then connect to `proxy.url`. A chunk is one read of a socket.
 
-    How a request, or the reply to it, can be broken:
+    Faults of a request or its reply:
     reset, close, half_close: the server runs it; the reply is dropped and the connection ends in that way
     truncate: the server runs it; the first half of the reply arrives, then the end
     freeze: the server runs it; from now on nothing comes back on this connection, which stays open
     swallow: the server never sees it; the connection stays open
-    hole: the same, and it sees nothing more of this connection
+    hole: the server sees neither this nor any later request of the connection
     delay: the reply comes `delay_s` later
-    split: the reply comes a byte at a time
+    split: the reply comes one byte at a time
     """
 
     def __init__(self, port: int) -> None:
         self._server_port = port
         self._links: set[_Link] = set()
         self.sent: list[bytes] = []
-        """Client to server, a chunk an item."""
+        """Chunks from clients to the server."""
         self.received: list[bytes] = []
-        """Server to client, before anything is broken."""
+        """Chunks from the server to clients, before any fault."""
         self.connections_count = 0
         self.broken_count = 0
         self.heal()
@@ -68,7 +68,7 @@ class Proxy:
         await self._listening.end()
 
     async def refuse(self) -> None:
-        """Resets every connection, and refuses new ones."""
+        """Reset every connection, and refuse new ones."""
         self._listening.close()
         for link in tuple(self._links):
             link.reset()
@@ -76,35 +76,35 @@ class Proxy:
             await asyncio.sleep(0.001)
 
     async def accept_again(self) -> None:
-        """Listens again on the same port as before."""
+        """Listen again on the same port."""
         self._listen(self.port)
 
     def lead_to(self, port: int) -> None:
-        """New connections go to another server. Those that are open stay where they are."""
+        """Connect new connections to another server; open ones stay."""
         self._server_port = port
 
     def forget(self) -> None:
-        """Starts counting again."""
+        """Reset records and counts."""
         self.sent.clear()
         self.received.clear()
         self.connections_count = self.broken_count = 0
 
     def break_next(self, how: How, count: float = 1, to: bytes = b"", delay_s: float = 0) -> None:
-        """Breaks the next `count` requests that hold the bytes `to`. Replaces what was asked for before."""
+        """Break the next `count` requests that contain the bytes `to`; replaces the last order."""
         self._how, self._left, self._to, self._delay_s = how, count, to, delay_s
 
     def heal(self) -> None:
-        """Breaks nothing more. What is frozen stays frozen."""
+        """Break no more requests; frozen connections stay frozen."""
         self.break_next("reset", 0)
 
     def count(self, part: bytes) -> int:
-        """How many chunks from clients hold these bytes."""
+        """Return the number of chunks from clients that contain these bytes."""
         return sum(part in chunk for chunk in self.sent)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections_count += 1
         link = _Link(reader, writer)
-        self._links.add(link)  # at once: `refuse` is for those as well that are still on the way to the server
+        self._links.add(link)  # now, as `refuse` must also reset connections that are not open on the server's side yet
         try:
             port = self._server_port
             link.from_server, link.to_server = await asyncio.open_connection("127.0.0.1", port, limit=_CHUNK_BYTES)
@@ -160,7 +160,7 @@ class Proxy:
             case "split":
                 for at in range(len(reply)):
                     link.to_client.write(reply[at : at + 1])
-                    for _ in range(3):  # turns of the loop in which a client on it reads this byte alone
+                    for _ in range(3):  # iterations in which a client on this loop reads the byte alone
                         await asyncio.sleep(0)
             case _:
                 if how == "delay":

@@ -1,4 +1,4 @@
-"""The queues' scripts run raw, with the arguments that most tests do not care about."""
+"""Default arguments for running the scripts of the queues, and readers of the result."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ RELEASE: dict[str, Any] = {
 }
 FIRST_MS, LONGEST_MS = 300_000, 86_400_000
 SWEEP = (3, FIRST_MS, LONGEST_MS)
-"""The arguments of sweep.lua behind the time: max_attempts, first_ms, longest_ms."""
+"""The arguments of sweep.lua after the time: max_attempts, first_ms, longest_ms."""
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
 STORED = ("messages", "state", "originals", "vectors")
 
 
 async def overdue(lua: Scripts, session_id: str = "s", count: int = 6) -> None:
-    """A new session with so many messages, each of them with its number as content."""
+    """Create a session with `count` messages, each with its number as content."""
     await lua.append(*map(str, range(1, count + 1)), session_id=session_id, token=b"%8d" % count)
 
 
 async def claimed(lua: Scripts, count: int = 6) -> None:
-    """A session that a worker has: its fence is FENCE."""
+    """Create a session that a worker has claimed with `FENCE`."""
     await overdue(lua, count=count)
     assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS, b"%d" % NOW_MS]
 
 
 async def over(lua: Scripts, name: str, sessions: list[str], *arguments: Any) -> Any:
-    """A script about several sessions: the indexes and each one's state as keys, or all that is stored of each."""
+    """Run a script about several sessions. Its keys are the indexes, and the state or all keys of each session."""
     script = scripts.load(name)
     each = STORED if name == "queue_eviction" else ("state",)
     keys = [*map(lua.key, INDEXES), *(lua.key(key, session_id) for session_id in sessions for key in each)]
@@ -76,18 +76,18 @@ async def over(lua: Scripts, name: str, sessions: list[str], *arguments: Any) ->
 
 
 async def queues(lua: Scripts) -> dict[str, dict[bytes, float]]:
-    """The queues that are not empty."""
+    """Return the entries of the queues that are not empty."""
     found = {name: await lua.queue(name) for name in (*QUEUES, "evictions")}
     return {name: entries for name, entries in found.items() if entries}
 
 
 async def changed_fields(lua: Scripts, before: dict[bytes, bytes]) -> dict[bytes, bytes | None]:
-    """The fields that are not as before; None for one that is gone."""
+    """Return the changed fields; `None` is a removed field."""
     after = await lua.fields()
     return {name: after.get(name) for name in before.keys() | after if after.get(name) != before.get(name)}
 
 
 async def contents(lua: Scripts, key: str = "messages") -> list[str]:
-    """The contents of a list of messages, which are numbers."""
+    """Return the contents of a list of messages, each a digit."""
     elements = await lua.raw.lrange(lua.key(key), 0, -1)
     return [element.partition(b"content")[2][1:2].decode() for element in elements]

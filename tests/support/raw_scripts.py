@@ -1,4 +1,4 @@
-"""Scripts run raw: EVALSHA, with keys and arguments by the names in their headers."""
+"""Scripts by EVALSHA, with keys and arguments by the names in their headers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ REQUEST = {"fresh": 0, "message_count": 0, "set_count": 0, "tokens": 10, "expect
 
 
 def element(content: str) -> bytes:
-    """A message as a caller sends it: without its stamp."""
+    """Return the element of a message without its timestamp, as a caller sends it."""
     return encode_message({"role": "user", "content": content})[0]
 
 
 def stored(content: str) -> bytes:
-    """The element of a message that was appended at NOW_MS."""
+    """Return the element of a message that was appended at NOW_MS."""
     return element(content) + b"\xcf" + NOW_MS.to_bytes(8, "big")
 
 
@@ -82,12 +82,12 @@ REPLACE: dict[str, Any] = {
 def counters(
     message_count: int, tokens: int, first_seq: int = 1, active_ms: int = NOW_MS, expires_ms: int = EXPIRES_MS
 ) -> bytes:
-    """The counters in the form that stands in the state."""
+    """Return the counters as stored in the state."""
     return b"v1 %d %d %d %d %d" % (first_seq, message_count, tokens, active_ms, expires_ms)
 
 
 class Scripts:
-    """The scripts on one store, in one namespace, for one session after another."""
+    """The scripts on a store, in one namespace."""
 
     def __init__(self, raw: Any, namespace: str) -> None:
         self.raw = raw
@@ -104,7 +104,12 @@ class Scripts:
         return bytes(getattr(keys, name) if hasattr(keys, name) else getattr(keys.shard, name))
 
     async def run(self, name: str, /, *tail: Any, session_id: str = "s", **arguments: Any) -> Any:
-        """Raises KeyError for an argument that is missing, and what redis-py raises."""
+        """Run a script, and return its reply.
+
+        Raises:
+            KeyError: An argument is missing.
+            redis.RedisError: The script fails.
+        """
         script = scripts.load(name)
         head = header(script.source.decode())
         given = {"session": session_id} | arguments
@@ -124,7 +129,7 @@ class Scripts:
         own: bytes = b"\0\0\0",
         **changed: Any,
     ) -> Any:
-        """append.lua with messages of these contents; `changed` are LIMITS and REQUEST that are others."""
+        """Run append.lua with messages of these contents; `changed` replaces values of LIMITS and REQUEST."""
         pairs = [part for pair in (sets or {}).items() for part in pair]
         changed |= {"message_count": len(contents), "set_count": len(sets or {})}
         assert changed.keys() <= LIMITS.keys() | REQUEST.keys()
@@ -137,7 +142,7 @@ class Scripts:
         return await self.run("append", *tail, session_id=session_id, **names)
 
     async def set_counters(self, **changed: Any) -> None:
-        """Changes some of the counters behind the scripts' back."""
+        """Change some counters without a script."""
         await set_counters(self.raw, self.key("state"), **changed)
 
     async def counters(self) -> dict[str, int]:

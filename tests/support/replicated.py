@@ -1,4 +1,4 @@
-"""A primary and two replicas of it, which can be stopped."""
+"""A primary and two replicas, which tests can pause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.redis_server import RedisServer
 
 
 class Replicated:
-    """A primary, and replicas that have all of it."""
+    """A primary and two replicas."""
 
     def __init__(self, folder: Path, binary: str = RedisServer.binary) -> None:
         quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
@@ -28,7 +28,7 @@ class Replicated:
 
     async def ready(self) -> None:
         async with redis.asyncio.Redis(port=self.primary.port) as client:
-            await client.config_set("repl-timeout", 3600)  # who is stopped for a while is not given up
+            await client.config_set("repl-timeout", 3600)  # long, so that a paused replica is not dropped
 
             async def both() -> bool:
                 await client.incr("written")

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from redismem.protocol import layout
 
-# Who names no field says here which ones it means.
+# Expressions without a quoted field, and the fields they stand for.
 _CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN}
 _MEANT: dict[str, set[bytes]] = {
     "unpack(changes)": _CALLERS,
-    "unpack(restored)": set(),  # what others wrote, as it stood there
+    "unpack(restored)": set(),  # restores fields unchanged
     "unpack(ARGV, first_drop)": _CALLERS,
     "unpack(noted)": set(),
     "summary_field": {layout.SUMMARY},
@@ -28,22 +28,26 @@ _INDEXES_MEANT = {
     ("sweep", "queue"): {"overdue", "leased", "dead"},
 }
 _NO_STATE = (["providers"], ["ticks"], ["originals"], ["quarantine_originals"])
-"""Other hashes: their fields are no fields of a state."""
+"""Hashes other than the state."""
 
 
 class Text(NamedTuple):
     reads: frozenset[str]
     writes: frozenset[str]
     fills: frozenset[str]
-    """The indexes that it puts sessions into."""
+    """The indexes that it adds sessions to."""
     empties: frozenset[str]
     words: frozenset[str]
     queued: frozenset[str]
-    """What it sets the field `queued` to."""
+    """The values that it sets in the field `queued`."""
 
 
 def text(name: str, source: str) -> Text:
-    """Raises AssertionError for a field or an index that it cannot tell."""
+    """Read the code of a script.
+
+    Raises:
+        AssertionError: A field or an index is unclear.
+    """
     code = re.sub(r"--[^\n]*", "", source)
     reads: set[str] = set()
     writes: set[str] = set()
@@ -76,7 +80,7 @@ def text(name: str, source: str) -> Text:
 
 
 def _calls(code: str) -> Iterator[list[str]]:
-    """The arguments of every redis.call about a session, also of those inside others."""
+    """Yield the arguments of every redis.call about a session, also of nested calls."""
     for call in re.finditer(r"redis\.call\(", code):
         depth, parts = 0, [""]
         for letter in code[call.end() :]:
@@ -105,7 +109,7 @@ def _fields(arguments: Iterator[str] | list[str]) -> set[str]:
 
 
 def _queued(pairs: dict[str, str], code: str) -> set[str]:
-    """What `queued` is set to; a name stands for all the texts it is given."""
+    """Return the values that `queued` is set to; a variable stands for all its texts."""
     value = pairs.get("'queued'")
     if value is None:
         return set()
@@ -132,14 +136,18 @@ class Header:
     keys: list[str]
     arguments: list[str]
     reads: frozenset[str]
-    """The fields of the state that it reads; `all` for every one."""
+    """The fields of the state that it reads; `all` means every field."""
     writes: frozenset[str]
     reply: str
     error: str
 
 
 def header(source: str) -> Header:
-    """Reads the head of a script. Raises AssertionError if it is not of the form that all scripts share."""
+    """Read the header of a script.
+
+    Raises:
+        AssertionError: The header does not have the form of all headers.
+    """
     lines: list[str] = []
     for line in source.splitlines():
         if not line.startswith("--"):
@@ -160,7 +168,7 @@ def header(source: str) -> Header:
 
 
 def _fields_after(word: str, lines: list[str]) -> frozenset[str]:
-    """What stands in the section FIELDS behind this word, each of which has a line of its own."""
+    """Return the names after this word in the section FIELDS."""
     found = [re.findall(rf"\b{word} (.*)", line) for line in lines]
     return frozenset(name for names in found for line in names for name in line.split())
 

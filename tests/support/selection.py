@@ -1,4 +1,4 @@
-"""The tests that a run leaves out, and those that it begins with."""
+"""The tests that a run leaves out, and the tests that it starts first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONGEST_FIRST = (
     "web/page/test_page_chat.py",
     "session/test_model.py",
 )
-"""Files that several processes begin with: begun last, one of them would be waited for alone."""
+"""Files that start first: started last, one of them would run alone at the end."""
 
 ON_BOTH_STORES = (
     "blocking/",
@@ -50,9 +50,9 @@ ON_BOTH_STORES = (
     "workers/test_eviction.py",
     "workers/test_summaries.py",
 )
-"""Where every run shows the embedded store to behave as Redis does; elsewhere `make nightly` does.
+"""Tests that every run plays on Redis and on the embedded store; `make nightly` plays all others on both too.
 
-Both run the same scripts, and the tests of lua/ hold each script to its replies on both.
+Both stores run the same scripts, and the tests of lua/ compare the replies of each script on both.
 """
 
 NOT_QUICK = (
@@ -70,7 +70,7 @@ NOT_QUICK = (
 """Folders and files that start processes or servers of their own, or wait for something: not for `make quick`."""
 
 
-assert all((TESTS / name).exists() for name in (*LONGEST_FIRST, *ON_BOTH_STORES, *NOT_QUICK)), "one has another name"
+assert all((TESTS / name).exists() for name in (*LONGEST_FIRST, *ON_BOTH_STORES, *NOT_QUICK)), "a file was renamed"
 
 
 def place_of(item: pytest.Item) -> int:
@@ -97,7 +97,7 @@ def is_embedded_half(item: pytest.Item) -> bool:
 
 
 def is_left_out(item: pytest.Item) -> bool:
-    """True if this run does without the test. A run with EVERYTHING set does without none."""
+    """True if this run leaves out the test. A run with EVERYTHING set leaves out no test."""
     if EVERYTHING:
         return False
     is_elsewhere = is_embedded_half(item) and not is_within(item.path, ON_BOTH_STORES)

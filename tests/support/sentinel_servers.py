@@ -1,4 +1,4 @@
-"""A primary with two replicas and three sentinels of the tests' own, on loopback, by real processes."""
+"""A primary with two replicas and three sentinels on loopback, as processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _QUORUM = 2
 
 
 def tls_lines(node: RedisServer, port: int) -> list[str]:
-    """What its options say of TLS, as lines of a file of settings, for this port; none if they say nothing."""
+    """Return the TLS options of a node as lines of a configuration file, with this port."""
     pairs = zip(node.options[::2], node.options[1::2], strict=True)
     said = [(name[2:], str(port) if value == "PORT" else value) for name, value in pairs]
     return [f'{name} "{value}"' for name, value in said if name.startswith(("tls-", "port"))]
 
 
 class Sentinel:
-    """One that watches."""
+    """A sentinel."""
 
     def __init__(
         self, folder: Path, primary: RedisServer, down_after_ms: int, password: str = "", host: Host = LOOPBACK
@@ -76,7 +76,7 @@ class Sentinel:
 
 
 class SentinelServers:
-    """All of them."""
+    """The nodes and their sentinels."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class SentinelServers:
         tls: Mapping[str, Any] | None = None,
         hosts: Sequence[Host] = (LOOPBACK,) * _SENTINELS_COUNT,
     ) -> None:
-        """`password`: of the sentinels; that of the nodes is what the options say. TLS is for both.
+        """Prepare a sentinel per host, and nodes on the first hosts. TLS is for both.
 
-        On each host there is a sentinel, and a node with data as far as they go.
+        `password` is for the sentinels; the options hold the password of the nodes.
         """
         options = ("--repl-diskless-sync-delay", "0", *options)
         self.nodes = [
@@ -121,20 +121,20 @@ class SentinelServers:
         return self
 
     def until_in_step(self) -> None:
-        """Until there is one primary, and all others have all that it has."""
+        """Wait until all replicas have the primary's offset."""
 
         def is_in_step() -> bool:
             _, offset, replicas = self.primary.say("ROLE")
             return [int(replica[2]) for replica in replicas] == [offset] * (len(self.nodes) - 1)
 
-        wait_until(is_in_step, "that all replicas have all")
+        wait_until(is_in_step, "all replicas have all data")
 
     def until_known(self) -> None:
-        """Until each sentinel knows the others and the replicas."""
+        """Wait until each sentinel knows the other sentinels and the replicas."""
         wanted = {b"num-slaves": b"%d" % (len(self.nodes) - 1), b"num-other-sentinels": b"2", b"flags": b"master"}
         wait_until(
             lambda: all(wanted.items() <= self.seen_by(sentinel).items() for sentinel in self.sentinels),
-            "that sentinels know all",
+            "sentinels know all nodes",
         )
 
     @staticmethod
@@ -144,40 +144,40 @@ class SentinelServers:
 
     @property
     def primary(self) -> RedisServer:
-        """The one that the sentinels name."""
+        """The primary that the first running sentinel names."""
         watching = next((sentinel for sentinel in self.sentinels if sentinel.is_running), None)
         port = self.nodes[0].port if watching is None else int(self.seen_by(watching)[b"port"])
         return next(node for node in self.nodes if node.port == port)
 
     def fail_over(self) -> None:
-        """Has a replica take the primary's place, whether that is well or not; until all sentinels say so."""
+        """Promote a replica, and wait until all sentinels name it."""
         lost = self.primary
-        wait_until(self._has_begun, "that a failover begins")
+        wait_until(self._has_begun, "a failover begins")
         self.until_failed_over(lost)
 
     def until_failed_over(self, lost: RedisServer) -> None:
-        """Until another is the primary, and all sentinels say so."""
+        """Wait until all sentinels name another primary."""
 
         def is_over() -> bool:
             ports = {int(self.seen_by(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running}
             return len(ports) == 1 and lost.port not in ports and self.primary.is_primary
 
-        wait_until(is_over, "the failover", 180)  # sentinels on a busy machine mistrust its clock for half a minute
+        wait_until(is_over, "the failover", 180)  # on a busy machine, sentinels may stay in tilt mode for 30 s
 
     def _has_begun(self) -> bool:
-        """One that is still in progress is waited for."""
+        """True if the sentinel starts a failover; it refuses while another is in progress."""
         return bool(self.sentinels[-1].say("SENTINEL", "FAILOVER", SERVICE) == b"OK")
 
     def cut_off(self, node: RedisServer) -> None:
-        """Lets nobody but clients in: it hears of no sentinel and of no failover."""
+        """Hide sentinels from a node: it learns of no failover."""
         node.say("ACL", "SETUSER", "default", "-replicaof", "-client", "-config", "-slaveof", "-publish")
 
     def join(self, node: RedisServer) -> None:
-        """Undoes that."""
+        """Undo `cut_off`."""
         node.say("ACL", "SETUSER", "default", "+@all")
 
     def mend(self) -> None:
-        """All are there again, and follow one primary."""
+        """Start all nodes and sentinels, and wait until all replicas follow the primary."""
         for sentinel in self.sentinels:
             if not sentinel.is_running:
                 sentinel.start()
@@ -186,10 +186,10 @@ class SentinelServers:
                 node.go_on()
             elif not node.is_running:
                 node.start()
-        for node in self.nodes:  # as the sentinels would, a little later
+        for node in self.nodes:  # sentinels would do it later
             if node is not self.primary:
                 wait_until(partial(self._follow, node), "a replica")
-        wait_until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "that all replicas follow")
+        wait_until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "all replicas follow")
 
     def _follow(self, node: RedisServer) -> Any:
         primary = self.primary

@@ -1,4 +1,4 @@
-"""What a server refuses for a while: each word, by a real server that has reason to say it."""
+"""Temporary refusals of a server, each provoked on a real one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def replica_without_master(raw: Any) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def busy(raw: Any) -> AsyncIterator[None]:
     port = raw.connection_pool.connection_kwargs["port"]
-    # Neither given up nor sent again: a second loop could begin when the first one has been ended.
+    # No timeout and no retry: a retry would start a second loop after the first was killed.
     patient = redis.asyncio.Redis(port=port, socket_timeout=None, retry=Retry(NoBackoff(), 0))
     async with patient, redis.asyncio.Redis(port=port) as other:
         looping: asyncio.Future[Any] = asyncio.ensure_future(patient.eval("while true do end", 0))
@@ -81,12 +81,12 @@ PASSING = {
 }
 
 _FILLERS_COUNT = 5_000
-_LOAD_US = 10_000  # a key: it does not end by itself within a test
+_LOAD_US = 10_000  # per key, so loading does not end during a test
 
 
 @contextlib.asynccontextmanager
 async def loading(folder: Path) -> AsyncIterator[tuple[RedisServer, Callable[[], Awaitable[None]]]]:
-    """A server that loads its data, and what lets it come to an end with it."""
+    """Start a server that stays loading. Yields it, and a function that lets loading finish."""
     server = RedisServer(folder, options=("--loading-process-events-interval-bytes", "1024")).start()
     starting = None
     try:

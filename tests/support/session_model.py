@@ -1,4 +1,4 @@
-"""A plain model of sessions: what appends, changes and time make of them, as plain as it can be said."""
+"""A model of sessions in plain Python: appends, changes of state, and time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redismem import Receipt
 
 TIMEOUT_MS = 160_000
 KEPT_MS = TIMEOUT_MS + 80_000
-"""Twenty ticks of a second and two leases of thirty longer."""
+"""The timeout plus 20 ticks of 1 s and 2 leases of 30 s."""
 HANDOVER_MS = 86_400_000
 THRESHOLD = 6
 WINDOW_LIMIT = 25
@@ -18,7 +18,7 @@ WINDOW_LIMIT = 25
 
 @dataclass
 class PlainSession:
-    """What a session is, as plain as it can be said."""
+    """A session of the model."""
 
     messages: list[Any] = field(default_factory=list)
     first_seq: int = 1
@@ -41,12 +41,12 @@ class PlainSessions:
         self._texts = itertools.count(1)
 
     def written(self, name: str, now_ms: int) -> PlainSession:
-        """The session, made if it is missing, with its time and activity as the write leaves them."""
+        """Return the session after a write now; creates it if it is missing."""
         created = name not in self.live
         model = self.live.setdefault(name, PlainSession())
         if created:
             self.overdue.pop(name, None)
-            # A new session takes a few that have long expired out of the indexes.
+            # A new session removes long expired sessions from the indexes.
             long_ago_ms = now_ms - 2 * KEPT_MS - HANDOVER_MS
             for other in [other for other, active_ms in self.active.items() if active_ms <= long_ago_ms]:
                 if other not in self.live:
@@ -68,7 +68,7 @@ class PlainSessions:
             self.overdue[name] = 0 if half_full else now_ms
 
     def append(self, name: str, count: int, now_ms: int, id: str | None, **what: Any) -> tuple[list[Any], Receipt]:
-        """What is to be appended, and the receipt that is due."""
+        """Append messages to the model. Returns them, and the expected receipt."""
         contents = [f"text {next(self._texts)}" for _ in range(count)]
         created = name not in self.live
         model = self.written(name, now_ms)

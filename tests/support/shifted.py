@@ -1,4 +1,4 @@
-"""Processes whose clock is wrong: clock_shift.c before the system's own, built with the machine's C compiler."""
+"""Processes with a wrong clock: clock_shift.c is compiled and preloaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SOURCE = Path(__file__).with_name("clock_shift.c")
 
 
 class ShiftedClock:
-    """A clock of some processes: right until `shift` says otherwise, at any moment. Needs a C compiler."""
+    """A clock that `shift` moves at any time, also in running processes. Needs a C compiler."""
 
     def __init__(self, folder: Path) -> None:
         compiler = shutil.which("cc")
@@ -24,7 +24,7 @@ class ShiftedClock:
         self._file, library = folder / "shift", folder / "clock_shift.so"
         subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(_SOURCE)], check=True)
         self.variables = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(self._file)}
-        """The environment variables of a process that is to go by this clock."""
+        """The environment variables of a process with this clock."""
         self.shift(0)
 
     def shift(self, seconds: int) -> None:
@@ -34,10 +34,10 @@ class ShiftedClock:
 
 
 class ShiftedServer(RedisServer):
-    """A server that goes by such a clock."""
+    """A server with a shifted clock."""
 
     clock: ShiftedClock
 
     def command(self) -> list[str]:
-        """What starts it."""
+        """Return the command that starts the server."""
         return ["env", *(f"{name}={value}" for name, value in self.clock.variables.items()), *super().command()]

@@ -1,4 +1,4 @@
-"""What is stored in Redis, looked at behind the memory's back."""
+"""Keys and values in Redis, read without a memory."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _READERS: dict[bytes, tuple[str, tuple[Any, ...]]] = {
 
 
 async def keys_of(raw: Any, namespace: str) -> set[bytes]:
-    """Every key of a namespace."""
+    """Return every key of a namespace."""
     return {key async for key in raw.scan_iter(match=f"rm:{{{namespace}[:}}]*", count=10_000)}
 
 
 async def keys_with(raw: Any, namespace: str, session_id: str) -> set[bytes]:
-    """Every key of a namespace that has the session in its name, or names it inside: all places it could be left in."""
+    """Return every key of a namespace whose name or content contains the session id."""
     session = session_id.encode()
     stored = await everything(raw, namespace)
     return {key for key, (content, _) in stored.items() if session in key or session in repr(content).encode()}
 
 
 async def everything(raw: Any, namespace: str) -> dict[bytes, tuple[Any, int]]:
-    """Every key of a namespace: its content, and the millisecond at which it expires."""
+    """Return the content and the expiry time of every key of a namespace."""
     found = {}
     for key in sorted(await keys_of(raw, namespace)):
         command, arguments = _READERS[await raw.type(key)]
@@ -38,7 +38,7 @@ COUNTERS = ("first_seq", "message_count", "tokens", "active_ms", "expires_ms", "
 
 
 async def set_counters(raw: Any, state: bytes, **changed: Any) -> None:
-    """Changes some of the counters of a state, to whatever is given."""
+    """Set some counters of a state to any values."""
     version, *numbers = (await raw.hget(state, "counters")).decode().split()
     found = dict(zip(COUNTERS, numbers, strict=False)) | changed
     await raw.hset(state, "counters", " ".join([version, *(str(found[name]) for name in COUNTERS if name in found)]))

@@ -1,4 +1,4 @@
-"""Files of conversations to replay, and what is left of them in a namespace."""
+"""Files of conversations to replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to a server there is, by its name: what the suite of the transports runs over."""
+"""Every kind of transport by name, for the contract test of transports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _first_of(url: str) -> str:
 
 
 class _Owned:
-    """A transport over a client of the caller's, and the caller, who closes it."""
+    """A transport over a caller's client, which it closes as the caller would."""
 
     def __init__(self, transport: Transport, client: Any) -> None:
         self._client = client
@@ -54,7 +54,7 @@ class _Owned:
     async def aclose(self) -> None:
         await self._transport.aclose()
         if isinstance(self._client, redis.RedisCluster):
-            self._client.disconnect_connection_pools()  # which `close` leaves to the search for garbage
+            self._client.disconnect_connection_pools()  # `close` leaves them to the garbage collector
         closed = self._client.aclose() if hasattr(self._client, "aclose") else self._client.close()
         if closed is not None:
             await closed
@@ -88,7 +88,7 @@ EMBEDDED: dict[str, Callable[[], Transport]] = {
     "embedded blocking": embedded.blocking_embedded,
 }
 ALL = [*OVER_A_SOCKET, *EMBEDDED]
-# redis-py's cluster client connects when it is made, tries by itself for long, and takes any node for what has no key.
+# redis-py's cluster client connects at once, retries for long, and sends commands without a key to any node.
 OURS = [name for name in OVER_A_SOCKET if "redis-py cluster" not in name]
 
 
@@ -102,14 +102,14 @@ async def to(name: str, url: str, reply_timeout_s: float = 60) -> AsyncIterator[
 
 
 def alone(name: str, port: int) -> str:
-    """A URL of its kind that leads to this port alone."""
+    """Return a URL for this kind of transport with this port only."""
     if name in SENTINEL:
         return f"redis+sentinel://127.0.0.1:{port}/chats"
     return f"redis{'+cluster' if name in CLUSTER else ''}://127.0.0.1:{port}"
 
 
 def url_of(name: str, request: pytest.FixtureRequest) -> str:
-    """The URL of the servers of its kind; the embedded store has none."""
+    """Return the URL of the servers for this kind of transport; it is empty for the embedded store."""
     if name in EMBEDDED:
         return ""
     kind = "cluster_servers" if name in CLUSTER else "sentinel_servers" if name in SENTINEL else "redis_server"

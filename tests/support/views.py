@@ -1,4 +1,4 @@
-"""Contexts of given messages, as each provider is given them; checked by its rules."""
+"""Contexts of given messages in each provider's form, checked by its rules."""
 
 from __future__ import annotations
 

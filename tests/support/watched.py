@@ -1,4 +1,4 @@
-"""A list that a hook fills, and one way to both memories on both stores."""
+"""A list of a hook's events, and both memories on both stores."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
 
 
 class Events(list[Event]):
-    """What a hook was told."""
+    """The events that a hook received."""
 
     seen_count = 0
 
     def ended(self) -> list[tuple[str, str]]:
-        """Op and outcome of what was told since this was asked last."""
+        """Return op and outcome of the events since the last call."""
         found = [(event.op, event.outcome) for event in self[self.seen_count :]]
         self.seen_count = len(self)
         return found
@@ -41,7 +41,7 @@ def user(number: int) -> dict[str, Any]:
 
 
 class Place:
-    """A store, and the way to it: async or blocking."""
+    """A store, and memories on it: async or blocking."""
 
     def __init__(self, server: RedisServer | None, namespace: str, *, is_async: bool) -> None:
         self.namespace, self.is_async = namespace, is_async

@@ -1,4 +1,4 @@
-"""Memories with a worker of their own, and what a drain made of a session."""
+"""Memories with a worker, and readers of a session after a drain."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_with(store: Store, namespace: str, **changed: Any) -> Any:
 
 @contextlib.asynccontextmanager
 async def asking(provider: Provider, base_url: str, timeout_s: float = 60) -> AsyncIterator[Summarize]:
-    """A strategy that asks the server there."""
+    """Open a strategy with a model at this address."""
     model = open_model(provider, "some-model", "key", base_url=base_url, allow_http=True, timeout_s=timeout_s)
     strategy = Summarize(model)
     try:
@@ -53,7 +53,7 @@ async def until_summarised(session: Session) -> None:
 
 
 class Bearing:
-    """It gives every summary, but for one session, which it cannot bear."""
+    """A strategy that raises `error` for the session with "poison", and summarizes all others."""
 
     provider = "a model"
 
@@ -69,7 +69,7 @@ class Bearing:
 
 
 async def drained(worker: Worker, at_ms: int) -> int:
-    """The summaries of one drain at this time, by the memory's clock."""
+    """Set the memory's clock, drain, and return the number of summaries."""
     clock = worker._store.clock
     assert isinstance(clock, Clock)
     return await clock.at(at_ms, worker.drain())

@@ -1,4 +1,4 @@
-"""A strategy for the tests of the workers: it writes down what it was given, and does first what a test asks for."""
+"""A strategy that records its calls, fails and hangs on demand; and messages for it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from redismem.workers.strategies import Dropped
 
 
 class Echo:
-    """Its summary is all that the messages said, or the summaries it folds."""
+    """A strategy whose summary is the texts of the messages, or of the summaries that it folds."""
 
     def __init__(self) -> None:
         self.seen: list[list[int]] = []
-        """The seqs of each call's messages; none if it was a fold."""
+        """The seqs of each call's messages; empty for a fold."""
         self.failures: deque[BaseException] = deque()
-        """The first calls raise these, one each."""
+        """Errors of the first calls, one per call."""
         self.drafts: deque[Draft | Dropped] = deque()
-        """The first calls return these, one each."""
+        """Results of the first calls, one per call."""
         self.hanging: str | None = None
-        """A call whose messages hold this text waits for `gate`."""
+        """A text; calls whose messages contain it wait for `gate`."""
         self.gate = asyncio.Event()
         self.started = asyncio.Event()
         self.cancelled_count = 0
@@ -57,6 +57,6 @@ def answered(id: str) -> dict[str, Any]:
 
 
 async def fill(session: Session, count: int, text: str = "message") -> None:
-    """Appends messages with their seqs in them, one append each."""
+    """Append messages with their seqs as text, one append per message."""
     for number in range(1, count + 1):
         await session.append(said(number, text))
