@@ -282,5 +282,5 @@ async def test_what_is_too_large_is_refused(apollo: Project) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a{b}", "é", "x" * 65, "-a", None, 5])
 async def test_the_name_of_a_project_is_plain(apollo: Project, name: Any) -> None:
-    with pytest.raises(InvalidItem, match="name of a project"):
+    with pytest.raises(InvalidItem, match="project name"):
         Project(apollo._items.store, name)
