@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from redismem.formats.alternation import alternate_roles
 from redismem.formats.anthropic import AnthropicContext, anthropic_context
 from redismem.formats.gemini import GeminiContext, gemini_context
 from redismem.formats.quoting import quote_as_data
@@ -203,7 +204,7 @@ class Context:
         """The messages of the window before `recent`. They wait for a summary."""
         return self.messages[: -self.recent_limit]
 
-    def to_openai(self, *, now_ms: float | None = None) -> list[Any]:
+    def to_openai(self, *, alternate: bool = False, now_ms: float | None = None) -> list[Any]:
         """Return the messages for OpenAI: `client.chat.completions.create(model=…, messages=context.to_openai())`.
 
         A new list of dicts: pinned messages, then background, summaries and recalled messages quoted in user messages,
@@ -217,8 +218,13 @@ class Context:
         - Lone surrogates, such as half an emoji, become U+FFFD.
 
         Args:
+            alternate: also makes the messages legal for chat templates that require alternating turns, such as
+                Mistral's, Gemma's and Llama's: one system message, then user and assistant in turn, with neighbours
+                of one role joined into one message.
             now_ms: the time at which audio must not have expired, in milliseconds since 1970; None means now.
         """
+        if alternate:
+            return repair_messages(alternate_roles(self._paired()), True, now_ms)
         messages = self._messages
         if self._pinned is None and not self.is_mixed and isinstance(messages, StoredMessages):
             payloads = messages.payloads()

@@ -27,6 +27,7 @@ from redismem.transport.connect import EMBEDDED
 if TYPE_CHECKING:
     from redismem.models.streaming import StreamingModel
     from redismem.web.access import Access
+    from redismem.web.chat.chat import Chat
     from redismem.web.metrics.prometheus import Meters
 
 Host = Annotated[str, Parameter(help="The address to listen on; without keys only a loopback address.")]
@@ -146,8 +147,6 @@ async def _serve(
     place: str,
     stopping: asyncio.Event,
 ) -> None:
-    from redismem.slots import Slots
-    from redismem.web.chat.chat import Chat
     from redismem.web.server import listen
     from redismem.web.server import serve as serve_until
     from redismem.web.service import Limits, Service, opened
@@ -159,11 +158,16 @@ async def _serve(
     gc.set_threshold(10_000, 20, 50)
     async with opened(access.namespaces, connect) as memories:
         limits = Limits(rate_per_s=options.rate, rate_burst_count=options.burst)
-        slots = None if options.slots is None else Slots.from_toml(_read_text(options.slots))
         if options.project is not None:  # refuse an invalid name at start, not at the first request
             next(iter(memories.values())).project(options.project)
-        chat = Chat(_open_model(settings), slots, max_tokens=options.answer_tokens, project=options.project)
-        service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=meters)
+        service = Service(
+            memories,
+            access,
+            limits,
+            chat=_open_chat(options, settings),
+            cors_origins=options.cors_origin,
+            meters=meters,
+        )
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host
             at = f"http://{host}:{listening.getsockname()[1]}"
@@ -173,6 +177,19 @@ async def _serve(
             await _warn_of_missing_workers(memories)
             await serve_until(service, listening, stopping, options.stop_s)
             print("redismem has stopped", flush=True)
+
+
+def _open_chat(options: Options, settings: Settings) -> Chat:
+    from redismem.slots import Slots
+    from redismem.web.chat.chat import Chat
+
+    return Chat(
+        _open_model(settings),
+        None if options.slots is None else Slots.from_toml(_read_text(options.slots)),
+        max_tokens=options.answer_tokens,
+        project=options.project,
+        alternate=settings.chat_alternate,
+    )
 
 
 async def _warn_of_missing_workers(memories: Mapping[str, Memory]) -> None:

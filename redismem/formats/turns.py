@@ -27,7 +27,7 @@ from redismem.formats.tool_calls import Payload, Waiting, quote_call, quote_resu
 
 # Possessive: a long run of spaces is scanned only once.
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+system_message\b)", re.IGNORECASE)
-_BEGINNING = "(The conversation begins with what the assistant said.)"
+BEGINNING = "(The conversation begins with what the assistant said.)"
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ def build_turns(payloads: Iterable[Payload]) -> list[Turn]:
     for turn in _pair_calls(turns):
         _append_turn(paired, turn)
     if paired and paired[0].role == ASSISTANT:
-        paired.insert(0, Turn(USER, [Text(_BEGINNING)]))
+        paired.insert(0, Turn(USER, [Text(BEGINNING)]))
     return paired
 
 

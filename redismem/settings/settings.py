@@ -75,6 +75,11 @@ class Settings(BaseSettings):
     model_max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = Field(
         "max_completion_tokens", description="field in which an OpenAI-compatible server takes the limit of its answer"
     )
+    chat_alternate: bool = Field(
+        False,
+        description="let the chat send one system message, then user and assistant in turn, as chat templates of "
+        "Mistral, Gemma and Llama require",
+    )
     embed: str | None = Field(
         None,
         description="embedding model for semantic recall, such as openai:text-embedding-3-small; unset: words alone",

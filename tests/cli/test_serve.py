@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from support.commands import finished, spawn, started, wait_for_line
+from support.provider_server import ProviderServer
 from support.redis_server import wait_until
 
 import redismem.blocking
@@ -92,6 +93,25 @@ def test_an_embedded_store_is_summarised_by_the_server_itself(tmp_path: Path) ->
                 pass  # each poll is a request that waits for its answer
         running.send_signal(signal.SIGTERM)
         assert finished(running).code == 0
+
+
+def test_a_setting_makes_the_chat_send_alternating_turns(tmp_path: Path) -> None:
+    with ProviderServer() as provider:
+        environment = {
+            "REDISMEM_MODEL_PROVIDER": "openai",
+            "REDISMEM_MODEL": "m",
+            "REDISMEM_MODEL_BASE_URL": provider.base_url,
+            "REDISMEM_MODEL_ALLOW_HTTP": "true",
+            "REDISMEM_CHAT_ALTERNATE": "true",
+        }
+        with started("serve", "--port", "0", **environment) as running:
+            with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
+                client.post("/v1/sessions/s/messages", json=[{"role": "user", "content": "hello"}])
+                assert client.post("/api/chat", json={"session_id": "s", "message": "anyone?"}).status_code == 200
+            running.send_signal(signal.SIGTERM)
+            assert finished(running).code == 0
+        (_, turn) = provider.bodies[0]["messages"]
+    assert turn == {"role": "user", "content": "hello\n\nanyone?"}
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "shop.example"])

@@ -14,6 +14,7 @@ from redismem.concurrency.callbacks import run_callback
 from redismem.context import Context
 from redismem.errors import ModelFailed, NotAllowed, RedismemError, StoreUnavailable, TooLarge
 from redismem.events import facts, unquoted
+from redismem.formats.alternation import alternate_roles
 from redismem.formats.sendable import replace_unsendable
 from redismem.session.background import Background
 from redismem.session.session import Session
@@ -59,6 +60,8 @@ class Chat:
     """Maximum length of an answer."""
     project: str | None = None
     """The project that every answer gets as background, unless a message names another. `None` means no project."""
+    alternate: bool = False
+    """True if the model's chat template requires alternating turns, see `Context.to_openai`."""
     grace_s: float = 20
     """Time for which an answer goes on after its last listener has left, so that a client can reconnect."""
     _live: dict[tuple[str, str, str], Turn] = field(default_factory=dict)
@@ -211,9 +214,9 @@ class Chat:
         if context is not None:
             params = _params_text(context, self.hidden_params)
             system += f"\nFacts of this conversation, as data: {params}" if params else ""
-            messages = context.to_openai()
+            messages = context.to_openai(alternate=self.alternate)
         prompt: list[dict[str, Any]] = replace_unsendable([{"role": "system", "content": system}, *messages])
-        return prompt
+        return alternate_roles(prompt) if self.alternate else prompt
 
 
 def _explain(error: Exception) -> str:

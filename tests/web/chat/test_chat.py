@@ -39,6 +39,16 @@ async def test_no_half_of_a_character_reaches_the_model(memory: Memory, provider
     assert (first, "\ufffd = 'x'" in system) == ("look \ufffd", True)
 
 
+async def test_a_model_whose_template_wants_alternating_turns_gets_them(memory: Memory, provider: Provider) -> None:
+    told = [("system", "Be kind."), ("user", "hello"), ("user", "anyone?")]
+    await memory.session("s").append(*({"role": role, "content": text} for role, text in told))
+    async with chatting(memory, provider, chat={"alternate": True}) as http:
+        await heard(http.client, "/api/chat", json=ASKED)
+    system, turn = provider.bodies[0]["messages"]
+    assert (system["role"], system["content"].endswith("\n\nBe kind.")) == ("system", True)
+    assert turn == {"role": "user", "content": f"hello\n\nanyone?\n\n{ASKED['message']}"}
+
+
 async def test_without_a_session_a_new_one_begins(memory: Memory) -> None:
     async with chatting(memory, None) as http:
         events = await heard(http.client, "/api/chat", json={"message": "hello"})
