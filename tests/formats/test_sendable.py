@@ -1,4 +1,4 @@
-"""What OpenAI's client or API refuses is repaired in the view: half emoji, cut-off arguments, expired audio."""
+"""The view repairs messages that OpenAI's client or API would refuse: half emoji, cut-off arguments, expired audio."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Public names have docstrings, and no docstring is a fragment that leaves a stranger guessing.
+"""Public names have docstrings, and every docstring begins with a verb or a noun.
 
-Public are the classes, methods and functions of the public rooms. A fragment begins with "Of", "As" or "Those": it says
-something of what it does not name.
+The public names are the classes, methods and functions of the public rooms. A docstring that begins with "What", "Who",
+"Whether", "Of" or a similar word is a fragment: it does not name its subject.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ROOMS = (
 # Their methods do what a class with docstrings says: Store, Transport, pydantic's settings, Strategy.
 TOLD_ELSEWHERE = ("CountingTransport", "Settings", "Summarize", "Trim")
 
-FRAGMENT = re.compile(r"\s*(Of|As|Those)\s")
+FRAGMENT = re.compile(r"\s*(What|Who|How|Where|Why|Which|Whether|Of|As|Those|That)\b")
 Documented = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def public(tree: ast.Module) -> Iterator[tuple[str, Documented]]:
-    """Name and node of each public class, function and method; of a class that is hidden, nothing."""
+    """Yield name and node of each public class, function and method, without the methods of private classes."""
     for node in tree.body:
         if isinstance(node, Documented) and not node.name.startswith("_"):
             yield node.name, node
@@ -58,13 +58,13 @@ def undocumented(source: str) -> list[str]:
 
 
 def fragments(source: str) -> list[str]:
-    """The lines at which fragments begin, with their words: in docstrings of attributes and of private names too."""
-    found = []
+    """Return the line and text of each fragment, including docstrings of attributes and of private names."""
+    places = []
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Expr(lineno=int(line), value=ast.Constant(value=str(text))) if FRAGMENT.match(text):
-                found.append(f"line {line}: {text.strip().splitlines()[0]}")
-    return found
+                places.append(f"line {line}: {text.strip().splitlines()[0]}")
+    return places
 
 
 def files() -> list[Path]:
@@ -107,8 +107,12 @@ def test_it_can_fail(source: str, complaint: str) -> None:
         ('class A:\n    def _f(self):\n        self.a = 1\n        """Of the other."""', "line 4: Of the other."),
         ('def _f():\n    """As the other."""', "line 2: As the other."),
         ('def f():\n    async def g():\n        """As the other."""', "line 3: As the other."),
+        *(
+            (f'"""{word} it is."""', f"line 1: {word} it is.")
+            for word in ("What", "Who", "How", "Where", "Why", "Which", "Whether", "That")
+        ),
     ],
 )
 def test_a_fragment_is_found(source: str, complaint: str) -> None:
     assert fragments(source) == [complaint]
-    assert fragments('a = "As the other."\n"""Assets.\n\nAs the other, of those."""') == []
+    assert fragments('a = "As the other."\n"""Assets.\n\nAs the other, of those."""\n"""Offset."""') == []

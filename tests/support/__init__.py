@@ -1,1 +1,1 @@
-"""What tests share: servers, proxies, conversations, scripts called without a memory. No test and no fixture."""
+"""Shared code of the tests: servers, proxies, conversations, scripts called without a memory. No tests, no fixtures."""

@@ -11,7 +11,7 @@ _LOOKS_COUNT = 8
 
 
 class Deadlines:
-    """What is begun has so long to end, and up to an eighth of that time more."""
+    """A time limit for operations: each may take this long, and up to an eighth more."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s

@@ -1,4 +1,4 @@
-"""What goes over the wire: JSON text in and out, and a session's parts as JSON values."""
+"""Encode and decode the JSON of the API, and convert a session's parts to JSON values."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def state_document(state: State, hidden: Collection[str] = ()) -> dict[str, Any]
 
 
 def context_document(context: Context, form: Format = "openai", hidden: Collection[str] = ()) -> dict[str, Any]:
-    """What a model is to be given, and from what it was made."""
+    """Return the context for a model, and the parts that it was built from."""
     receipt = context.receipt
     return {
         "session_id": context.session_id,
@@ -110,7 +110,7 @@ def _request(context: Context, form: Format) -> dict[str, Any]:
 
 
 def receipt_document(session_id: str, receipt: Any) -> dict[str, Any]:
-    """What an append did."""
+    """Return the receipt of an append as JSON values."""
     return {
         "session_id": session_id,
         "first_seq": receipt.first_seq,

@@ -1,4 +1,4 @@
-"""What went wrong, as problem details (RFC 9457): stable codes, never a text of a message and never a stack trace."""
+"""Errors as problem details (RFC 9457): stable codes, without any message text or stack trace."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """What a caller is told of an error: of one that is not ours, nothing but that there was one."""
+    """Return the problem to send for an error. A foreign error becomes `internal`, without details."""
     if isinstance(error, Problem):
         return error
     for kind, code in _ERRORS:
@@ -131,12 +131,12 @@ def problem_of(error: Exception) -> Problem:
 
 
 def may_be_done(error: Exception) -> bool:
-    """Whether what was asked for may have been carried out all the same."""
+    """True if the requested operation may have been executed despite the error."""
     return isinstance(error, Unconfirmed | TimeoutError) or (isinstance(error, StoreUnavailable) and error.may_be_done)
 
 
 def _more(error: RedismemError) -> Mapping[str, Any]:
-    """What a program may want to know beside the words."""
+    """Return the machine-readable fields of an error."""
     if isinstance(error, Conflict):
         return {"last_seq": error.last_seq}
     if isinstance(error, StoreUnavailable) and error.reason in SERVER_WORDS:

@@ -1,4 +1,4 @@
-"""What a connection is sent within one turn of the event loop goes out in one write: head and body of an answer.
+"""Coalesce everything sent to a connection during one event-loop iteration into a single write: head and body together.
 
 An application may take a body and send an answer as a whole by what stands at `scope["extensions"][WHOLE]`, an
 extension of ASGI (https://asgi.readthedocs.io/en/stable/extensions.html): that saves three events for each request, and

@@ -1,4 +1,4 @@
-"""What the OpenAPI document has of a path: its methods, and the names that a query may have."""
+"""Validate requests against the OpenAPI document: the methods of a path, and the names in its query."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Documented:
 
 
 def is_stream(path: str) -> bool:
-    """Whether an answer may take as long as it likes: it bounds itself."""
+    """True if the response of this path has no time limit, since it bounds itself."""
     return path == "/api/chat" or (path.startswith("/v1/sessions/") and path.endswith("/events"))
 
 

@@ -57,7 +57,7 @@ def page_files() -> Mapping[str, File]:
 
 
 def is_page(path: str) -> bool:
-    """Whether a path is the page's: it needs no key, and holds nothing of anybody's."""
+    """True for paths of the page, which need no key and hold no user data."""
     return path == "/" or path.startswith(ROOT)
 
 

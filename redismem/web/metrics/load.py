@@ -1,4 +1,4 @@
-"""How much this server has done over the last minutes: what its meters count, looked at every few seconds.
+"""The load of this server over the last minutes, from its meters, sampled every few seconds.
 
 Nothing is noted on the path of a turn: two looks at the same counters, and what lies between them.
 """
@@ -18,7 +18,7 @@ _SLOTS_COUNT = 120
 
 
 class Slot(NamedTuple):
-    """What was done between two looks."""
+    """The work between two samples."""
 
     end_ms: int
     took_ms: int
@@ -71,7 +71,7 @@ class Load:
         }
 
     def _slot(self, *, keep: bool = False) -> Slot:
-        """What was done since the last look. `keep`: this look does not count as one."""
+        """Return the work since the last sample. With `keep`, this one is not recorded as a sample."""
         seen, seen_s = self._meters.worked(), time.monotonic()
         slot = Slot(time.time_ns() // 1_000_000, round((seen_s - self._seen_s) * 1000), seen.since(self._seen))
         if not keep:

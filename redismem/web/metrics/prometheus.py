@@ -1,4 +1,4 @@
-"""What is measured, for Prometheus. Labels never name a session, a key or a path.
+"""Metrics for Prometheus. No label names a session, a key or a path.
 
 They are words of closed sets, but for the nodes of a cluster, which are named only while they do not answer.
 """
@@ -98,12 +98,12 @@ class Worked(NamedTuple):
 
     bounds_s: Sequence[float]
     turns: Sequence[int]
-    """How many took so long: a count for each bound, and one for what is beyond the last."""
+    """The number of turns in each duration bucket; the last bucket has no upper bound."""
     failed_count: int
     evictions_count: int
 
     def since(self, before: Worked) -> Worked:
-        """What was done since `before`."""
+        """Return the work since `before`."""
         turns = [now - then for now, then in zip(self.turns, before.turns, strict=True)]
         failed_count = self.failed_count - before.failed_count
         return Worked(self.bounds_s, turns, failed_count, self.evictions_count - before.evictions_count)
@@ -176,7 +176,7 @@ class Meters:
         self._request(route, method, status)(seconds)
 
     def worked(self) -> Worked:
-        """What was done since this server began."""
+        """Return the work since the start of this server."""
         bounds_s = self._operations.bounds
         turns, failed_count, evictions_count = [0] * (len(bounds_s) + 1), 0, 0
         for (op, outcome), counts in self._operations.children():

@@ -17,7 +17,7 @@ _NAME = "redismem"
 
 
 def is_wanted() -> bool:
-    """Whether somebody has set up a provider."""
+    """True if a tracer provider is set up."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
 

@@ -1,4 +1,4 @@
-"""Who is invited to send an append again: whoever has given it a key, or knows that it was not made."""
+"""A problem invites a retry of an append only if the append has a key, or was certainly not made."""
 
 from __future__ import annotations
 

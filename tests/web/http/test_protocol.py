@@ -1,4 +1,4 @@
-"""What is written within a turn of the event loop goes out at once, in its order, and before the connection closes."""
+"""Writes of one event-loop iteration leave together, in order, and before the connection closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request may be: its body, its query, its method. What is refused says what is allowed."""
+"""The allowed body, query and method of a request. A refusal names the allowed values."""
 
 from __future__ import annotations
 

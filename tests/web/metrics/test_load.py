@@ -1,4 +1,4 @@
-"""What the page is told beside conversations: what a server has done lately, and the list of conversations."""
+"""The page's overview: the recent load of the server, and the list of conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured: closed labels, true numbers, a dashboard that asks for what there is, and spans."""
+"""Metrics have closed label sets and true numbers; the dashboard queries existing metrics; and spans."""
 
 from __future__ import annotations
 
