@@ -40,7 +40,7 @@ async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_ty
         ("POST", f"/v1/sessions/s/messages?{'read&' * 101}", "a query has at most 100 fields"),
         ("GET", "/v1/sessions/s/context?format=canary-7c1f", "Input should be 'openai', 'anthropic' or 'gemini'"),
         ("GET", "/v1/sessions?limit=5000", "Input should be less than or equal to 1000"),
-        ("POST", "/v1/sessions", "this takes no body"),
+        ("POST", "/v1/sessions", "send no body"),
     ],
 )
 async def test_what_would_be_passed_over_is_refused_and_says_what_is_allowed(

@@ -72,8 +72,8 @@ async def test_the_load_is_served(http: Served) -> None:
 async def test_conversations_are_found_by_a_part_of_their_id(
     http: Served, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_LOOKED_AT_COUNT", 3)
-    monkeypatch.setattr(listing, "_LOOKS_COUNT", 2)
+    monkeypatch.setattr(listing, "_PAGE_COUNT", 3)
+    monkeypatch.setattr(listing, "_PAGES_COUNT", 2)
     for number in range(10):
         await memory.session(f"Shelf/{number}").append(said(number))
     found: list[str] = []
