@@ -1,6 +1,7 @@
 """Convert a context to the format of Gemini's generateContent. No I/O.
 
-No part is empty, the user comes first, and the content after a function call holds only the responses.
+No part is empty, except a text with a thought signature. The user comes first, and the content after a function call
+holds only the responses.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
 from redismem.formats.media import guess_mime, parse_base64
-from redismem.formats.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
+from redismem.formats.parts import ASSISTANT, SIGNATURES, Call, Media, Native, Part, Result, Text, placeholder
 from redismem.formats.sendable import make_sendable
 from redismem.formats.tool_arguments import parse_object, to_object
 from redismem.formats.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, Payload, gemini_field, text_of
 from redismem.formats.turns import Turn, build_turns, split_opening
 
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_.:-]")
-_SIGNATURES = ("thought_signature", "thoughtSignature")
 # The accepted MIME types; Gemini refuses a request with any other.
 _ACCEPTED = re.compile(
     "image/(png|jpeg|webp|heic|heif)|audio/(x-)?(wav|mp3|mpeg|mpga|mp4|m4a|aac|aiff|flac|ogg|opus|pcm|webm)"
@@ -39,9 +39,8 @@ def gemini_context(payloads: Sequence[Payload], background_count: int) -> Gemini
     """Convert messages to Gemini's format; the first `background_count` without a system role are summaries."""
     system, spoken = split_opening(payloads, background_count)
     names: dict[str, str] = {}
-    context: GeminiContext = {
-        "contents": [content for turn in build_turns(spoken) for content in _contents(turn, names)]
-    }
+    turns = build_turns(spoken, keep_signatures=True)
+    context: GeminiContext = {"contents": [content for turn in turns for content in _contents(turn, names)]}
     texts = [{"text": part.text if isinstance(part, Text) else placeholder(part)} for part in system]
     if texts:
         context["system_instruction"] = {"parts": texts}
@@ -128,7 +127,7 @@ def _signature_field(stored: Payload) -> Payload:
     extra = stored.get("extra_content")
     google = extra.get("google") if isinstance(extra, dict) else None
     for place in (stored, google if isinstance(google, dict) else {}):
-        for name in _SIGNATURES:
+        for name in SIGNATURES:
             if parse_base64(place.get(name)) is not None:
                 return {"thought_signature": place[name]}
     return {}

@@ -27,6 +27,7 @@ USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 _ROLES = {"assistant": ASSISTANT, "model": ASSISTANT, "system": SYSTEM, "developer": SYSTEM}
 _TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text")
 _BLOBS = ("inline_data", "inlineData", "file_data", "fileData")
+SIGNATURES = ("thought_signature", "thoughtSignature")
 _ITEM = ("type", "call_id", "name", "arguments", "input")
 
 
@@ -85,8 +86,12 @@ def role_of(payload: Payload) -> str:
     return _ROLES.get(role, USER) if isinstance(role, str) else USER
 
 
-def parse_message(payload: Payload) -> tuple[str, list[Part]]:
-    """Return the role and parts of a message, without blank texts: providers refuse those."""
+def parse_message(payload: Payload, *, keep_signatures: bool = False) -> tuple[str, list[Part]]:
+    """Return the role and parts of a message, without blank texts: providers refuse those.
+
+    `keep_signatures` keeps an assistant's blank texts that carry a thought signature.
+    """
+    keep_signatures = keep_signatures and role_of(payload) == ASSISTANT
     whole = whole_result(payload)
     if whole is not None:
         return USER, [_result(whole, {})]
@@ -103,13 +108,22 @@ def parse_message(payload: Payload) -> tuple[str, list[Part]]:
         words = words.get("transcript") if isinstance(words, dict) else words
         parts.append(Text(words) if isinstance(words, str) else None)
     parts += _calls(payload)
-    filled = [part for part in parts if part is not None and not (isinstance(part, Text) and not part.text.strip())]
+    filled = [part for part in parts if part is not None and _is_filled(part, keep_signatures)]
     if not filled and "role" not in payload and isinstance(payload.get("type"), str):
         return _item(payload, payload["type"])
     role = ASSISTANT if any(isinstance(part, Call) for part in filled) else role_of(payload)
     if role == USER:
         return role, filled
     return role, [to_text(quote_result(part.result, None)) if isinstance(part, Result) else part for part in filled]
+
+
+def _is_filled(part: Part, keep_signatures: bool) -> bool:
+    if not isinstance(part, Text):
+        return True
+    if part.text.strip():
+        return True
+    # Gemini requires its thought signatures back, and sends some beside an empty text.
+    return keep_signatures and any(parse_base64((part.part or {}).get(name)) is not None for name in SIGNATURES)
 
 
 def _item(payload: Payload, kind: str) -> tuple[str, list[Part]]:

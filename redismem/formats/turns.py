@@ -38,15 +38,16 @@ class Turn:
     parts: list[Part] = field(default_factory=list)
 
 
-def build_turns(payloads: Iterable[Payload]) -> list[Turn]:
+def build_turns(payloads: Iterable[Payload], *, keep_signatures: bool = False) -> list[Turn]:
     """Build non-empty, alternating turns, the user first.
 
     A system or developer message becomes a user text between tags that no other text can open. The turn after a call
-    holds its result, except that the calls of the last turn may be open.
+    holds its result, except that the calls of the last turn may be open. `keep_signatures` keeps an assistant's
+    blank texts that carry a thought signature.
     """
     turns: list[Turn] = []
     for payload in payloads:
-        role, parts = parse_message(payload)
+        role, parts = parse_message(payload, keep_signatures=keep_signatures)
         if role != ASSISTANT:
             parts = [_untag_part(part) for part in parts]
         if role == SYSTEM:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from support.views import URL, Payload, anthropic, assistant, chat_call, chat_result, context, gemini, text, user
 
 
@@ -188,3 +191,15 @@ def test_the_prompt_cache_has_four_marks_at_most() -> None:
     assert [block for block in (*first, *second) if "cache_control" in block] == []
     assert third == [answer, text("c") | mark]
     assert repr(told) == before
+
+
+@pytest.mark.parametrize("name", ["thought_signature", "thoughtSignature"])
+@pytest.mark.parametrize("blank", ["", " \n"])
+@pytest.mark.parametrize("before", [[], [{"text": "It rains."}]])
+def test_a_blank_last_text_with_a_signature_stays_for_gemini_alone(name: str, blank: str, before: list[Any]) -> None:
+    told: Payload = {"role": "model", "parts": [*before, {"text": blank, name: "c2ln"}, {"text": ""}]}
+    (_, answer, _) = gemini(user("a"), told, user("b"))["contents"]
+    assert answer == {"role": "model", "parts": [*before, {"text": blank, "thought_signature": "c2ln"}]}
+    assert "c2ln" not in str(anthropic(user("a"), told, user("b")))
+    invalid = told | {"parts": [*before, {"text": blank, name: "no base64"}]}
+    assert "no base64" not in str(gemini(user("a"), invalid, user("b")))

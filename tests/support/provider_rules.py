@@ -175,7 +175,7 @@ def _gemini_faults(contents: list[Payload]) -> Iterator[str]:
     asked: list[str] = []
     for at, content in enumerate(contents):
         parts = content["parts"]
-        if not parts or any(part.get("text") == "" for part in parts):
+        if not parts or any(part.get("text") == "" and "thought_signature" not in part for part in parts):
             yield f"{at}: empty"
         if at and content["role"] == "model" == contents[at - 1]["role"]:
             yield f"{at}: the model speaks twice"
