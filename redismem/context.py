@@ -38,6 +38,9 @@ class Receipt:
     """True if Redis was down and this process accepted the append: seqs are provisional, and `created` is False."""
     replicas: int | None = field(default=None, compare=False, repr=False)
     """The number of replicas that acknowledged the append; None if no confirmation was requested."""
+    epoch: str = field(default="", compare=False, repr=False)
+    """The id of the life of the session that has the messages, as `Context.epoch`; if `degraded`, the life that this
+    process saw last."""
 
     def __repr__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
@@ -304,3 +307,29 @@ class Context:
             f"<Context {self.session_id} summaries={len(self.summaries)} pending={len(self.pending)} "
             f"recent={len(self.recent)} total={self.total_messages}{' degraded' * self.degraded}>"
         )
+
+
+Expected = int | Context | Receipt
+"""What a caller has seen of a session: a Context, a Receipt, or the last seq alone."""
+
+
+def parse_expected(expect: Expected, session_id: str) -> tuple[int | None, str]:
+    """Return the last seq and the epoch that a caller has seen. None and "" expect nothing.
+
+    A degraded context or receipt has provisional seqs, so it gives the epoch alone. A bare seq has no epoch.
+
+    Raises:
+        TypeError: `expect` is none of these.
+        ValueError: The seq is negative, or the context is that of another session.
+    """
+    if isinstance(expect, Context):
+        if expect.session_id != session_id:
+            raise ValueError("expect is the context of another session")
+        return None if expect.degraded else expect.last_seq, expect.epoch
+    if isinstance(expect, Receipt):
+        return None if expect.degraded else expect.last_seq, expect.epoch
+    if type(expect) is not int:
+        raise TypeError("expect is a context, a receipt, or the last seq as an integer")
+    if expect < 0:
+        raise ValueError("expect is a last seq: an integer, 0 or more")
+    return expect, ""

@@ -2,6 +2,7 @@
 
 RedismemError
 ├── InvalidMessage      a message, batch or append id that cannot be stored as it is    (also a ValueError)
+│   └── IdReused         an append id that was used before, for other messages
 ├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
 ├── InvalidSessionId    a session id or namespace that cannot be one                    (also a ValueError)
 ├── InvalidItem         a field or name of a project's item that cannot be stored       (also a ValueError)
@@ -46,6 +47,20 @@ class RedismemError(Exception):
 
 class InvalidMessage(RedismemError, ValueError):
     """A message, batch or append id cannot be stored and returned unchanged."""
+
+
+class IdReused(InvalidMessage):
+    """An append id was used before, for other messages or for a change of the state. Nothing was written.
+
+    `first_seq`, `last_seq` and `stored_ms` tell the first use: its messages and their time. They are 0 if the first use
+    changed the state alone, `stored_ms` also if the messages have left the window.
+    """
+
+    def __init__(
+        self, text: str, session_id: str | None = None, first_seq: int = 0, last_seq: int = 0, stored_ms: int = 0
+    ) -> None:
+        super().__init__(text, session_id)
+        self.first_seq, self.last_seq, self.stored_ms = first_seq, last_seq, stored_ms
 
 
 class InvalidState(RedismemError, ValueError):
@@ -97,12 +112,14 @@ class Conflict(RedismemError):
     """Another writer was faster: `expect` is not the session's last seq, or a message has changed since it was read.
 
     In a project, an item has changed since it was read, or a name is taken. Nothing was written. `last_seq` is the
-    session's last seq. Read again, then decide anew.
+    session's last seq. `cleared` is True if the session that the caller read was cleared or has expired: its reply does
+    not belong in the session that has the id now. Read again, then decide anew.
     """
 
-    def __init__(self, text: str, session_id: str | None = None, last_seq: int = 0) -> None:
+    def __init__(self, text: str, session_id: str | None = None, last_seq: int = 0, cleared: bool = False) -> None:
         super().__init__(text, session_id)
         self.last_seq = last_seq
+        self.cleared = cleared
 
 
 class SessionExists(RedismemError):

@@ -1,8 +1,9 @@
 -- Begins a session: draws its epoch and removes index entries of expired sessions.
--- READS active overdue leased dead evictions fences state session token now kept_ms change
--- SETS nonce handover_ms long_ago prefix
+-- READS active overdue leased dead evictions fences state session token epoch now kept_ms change
+-- SETS nonce epoch handover_ms long_ago prefix
 local nonce = string.gsub(string.sub(token, 11), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
-change('epoch', redis.call('INCR', fences) .. '-' .. nonce) -- [epoch]
+epoch = redis.call('INCR', fences) .. '-' .. nonce -- [epoch]
+change('epoch', epoch)
 -- An earlier session of this id may have expired in a queue: its entries must not shadow the new session.
 for _, queue in ipairs({overdue, leased, dead, evictions}) do redis.call('ZREM', queue, session) end -- [unqueued]
 -- In case no worker sweeps, each new session removes a few long-expired sessions from the indexes, even if they wait for

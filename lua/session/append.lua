@@ -4,7 +4,8 @@
 -- than token_limit (- for no limit) and more messages than recent_limit. A half full window goes first: due since 0.
 -- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent call. The
 -- first sending of a fresh call does not look for its token, and may still arrive after the resent one. tokens: of the
--- unpinned messages. expect: the last seq the caller saw, or -. now_ms: - for the server's clock. pins: number and bytes
+-- unpinned messages. expect: the last seq the caller saw, @ and
+-- the epoch, either alone, or -. now_ms: - for the server's clock. pins: number and bytes
 -- of the pinned messages, and the session's limits of both, with commas; - for none.
 -- KEYS
 --   messages
@@ -24,9 +25,9 @@
 --   token    7 bytes name the append, 3 the call, 8 a new epoch; then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued pins param:
 --   writes counters epoch ids_a ids_b ids_c ids_d repeated queued pins param: waiting last_intent last_result plan
--- REPLY counters; if the append created the session, or was made before: counters first_seq last_seq created
---   duplicate; if the window has not the length in the counters, without any write: counters epoch window_count
--- ERROR PAST now_ms · CONFLICT last_seq · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- REPLY counters epoch; if the append created the session, or was made before: counters first_seq last_seq created
+--   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
+-- ERROR PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local kept_ms, threshold, token_limit, recent_limit, window_limit, params_limit =
@@ -38,7 +39,7 @@ local first_message, first_set = 5, 5 + message_count
 local first_drop = first_set + 2 * set_count
 --- @include now
 --- @include timely
-local counters, ids, repeated = unpack(redis.call('HMGET', state, 'counters', 'ids_a', 'repeated'))
+local counters, epoch, ids, repeated = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated'))
 local created = not counters
 if created and redis.call('EXISTS', messages, state) > 0 then return redis.error_reply('CORRUPT no counters') end
 counters, ids = counters or 'v1 1 0 0 0 0', ids or 'b'
@@ -47,10 +48,14 @@ counters, ids = counters or 'v1 1 0 0 0 0', ids or 'b'
 if fresh ~= '1' or repeated then -- [made before]
   --- @include known_append
 end
-if expect ~= '-' and tonumber(expect) ~= tonumber(total) then return redis.error_reply('CONFLICT ' .. total) end
+if expect ~= '-' then
+  local expected_seq, expected_epoch = string.match(expect, '^(%d*)@?(.*)$')
+  if expected_epoch ~= '' and expected_epoch ~= epoch then return redis.error_reply('CONFLICT ' .. total .. ' cleared') end -- [this life]
+  if expected_seq ~= '' and tonumber(expected_seq) ~= tonumber(total) then return redis.error_reply('CONFLICT ' .. total) end
+end
 local count_before = total - window_first_seq + 1
 local found_count = message_count > 0 and redis.call('LLEN', messages) or count_before
-if found_count ~= count_before then return {counters, redis.call('HGET', state, 'epoch'), found_count} end
+if found_count ~= count_before then return {counters, epoch, found_count} end
 --- @include changes
 local function change(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
 if pins ~= '-' then
@@ -84,5 +89,5 @@ if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the ev
 if aged then for _, key in ipairs({state, messages, not created and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
 if count_before == 0 then redis.call('PEXPIREAT', messages, expires_ms) end
-if created then return {counters, 1, total, 1, 0} end
-return counters
+if created then return {counters, 1, total, 1, 0, epoch} end
+return {counters, epoch}

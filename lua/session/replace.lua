@@ -21,6 +21,7 @@
 --   more_tokens   change of the counted tokens in the window, negative for fewer
 --   more_uncounted  change of the uncounted elements: -1, 0 or 1
 --   pins          as for an append; - for no change
+--   last_seq      as the caller saw it; - for any
 --   pinned_field  the field that holds it, if it has left the window; else -
 --   new_field     the field that holds it afterwards; - for none
 --   block         number of the block of originals that holds it; - for none
@@ -32,7 +33,7 @@
 -- REPLY 1 replaced, 0 the message has changed, or is gone; if made before, the reply of known_append
 -- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
-local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
+local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins, last_seq,
   pinned_field, new_field, block, old_block, new_block, new_signature = unpack(ARGV)
 local kept_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
@@ -43,6 +44,7 @@ counters, ids = counters or '', ids or 'b'
 --- @include counters
 local created, fresh, message_count = false, '0', 0
 --- @include known_append
+if last_seq ~= '-' and last_seq ~= total then return 0 end -- [appended since]
 local place, found = seq - window_first_seq, nil
 -- A failover can lose the commit that moved it, so it may be back in the window; the new value then has the wrong form.
 if (place < 0) ~= (pinned_field ~= '-') then return 0 end -- [where it was read]

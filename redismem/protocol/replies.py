@@ -9,7 +9,7 @@ from redismem.context import Context, Receipt, State, Summary
 from redismem.errors import (
     Conflict,
     CorruptSession,
-    InvalidMessage,
+    IdReused,
     InvalidTime,
     RedismemError,
     ScriptFailed,
@@ -46,6 +46,13 @@ def _too_many_pins(count: str, size: str = "", count_limit: str = "", bytes_limi
     )
 
 
+def _seq_conflict(session_id: str | None, last_seq: str, cleared: str = "") -> Conflict:
+    if cleared:
+        text = "the session that was read is gone: it was cleared, or has expired"
+        return Conflict(text, session_id, int(last_seq), cleared=True)
+    return Conflict(f"another writer was faster, its last seq is {last_seq}", session_id, int(last_seq))
+
+
 def _lost_race(word: str, item_id: str, version: str = "") -> Conflict:
     """Create the error of a project change that another writer has overtaken."""
     if word == "NAME":
@@ -59,9 +66,7 @@ def _corrupt_key(word: str) -> _Meaning:
 
 
 _OWN_WORDS: dict[str, _Meaning] = {
-    "CONFLICT": lambda detail, session_id: Conflict(
-        f"another writer was faster, its last seq is {detail}", session_id, int(detail)
-    ),
+    "CONFLICT": lambda detail, session_id: _seq_conflict(session_id, *detail.split(" ")),
     "VERSION": lambda detail, _: _lost_race("VERSION", *detail.split(" ")),
     "NAME": lambda detail, _: _lost_race("NAME", *detail.split(" ")),
     "FULL": lambda detail, session_id: TooLarge(
@@ -88,12 +93,13 @@ def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = Fa
 
     Raises:
         CorruptSession: the window is not as long as the state says.
-        InvalidMessage: the id was used for an append and a state change; never with `any_kind`.
+        IdReused: the id was used for an append and a state change; never with `any_kind`.
     """
-    if type(reply) is bytes:  # new messages of an existing session
-        first_seq, total = bounds(reply)
-        window_count = total - first_seq + 1 if b"+" not in reply else counters(reply).window_count
-        return Receipt(total - sent_count + 1, total, total, False, False, window_count)
+    if len(reply) == 2:  # new messages of an existing session
+        packed, epoch = reply
+        first_seq, total = bounds(packed)
+        window_count = total - first_seq + 1 if b"+" not in packed else counters(packed).window_count
+        return Receipt(total - sent_count + 1, total, total, False, False, window_count, epoch=_text(epoch))
     try:
         window_first_seq, total = bounds(reply[0])
         count = total - window_first_seq + 1 - uncounted_count(reply[0])
@@ -103,16 +109,21 @@ def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = Fa
         expected = total - window_first_seq + 1
         cause = Undecodable(f"the window holds {reply[2]} messages, expected {expected}")
         raise corrupt_session(session_id, cause, _epoch(reply))
-    _, first_seq, last_seq, created, duplicate = reply
+    _, first_seq, last_seq, created, duplicate, epoch = reply
     if duplicate and not any_kind and (sent_count == 0) != (last_seq < first_seq):
         made, sent = ("a change of the state", "an append") if sent_count else ("an append", "a change of the state")
-        raise InvalidMessage(f"the id was already used for {made}, so {sent} needs another", session_id)
-    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, -1 if duplicate else count)
+        raise IdReused(f"the id was already used for {made}, so {sent} needs another", session_id)
+    window_count = -1 if duplicate else count
+    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, window_count, epoch=_text(epoch))
 
 
 def _epoch(reply: Sequence[Any]) -> str:
     """Return the epoch in a reply that reports a wrong window length; "" for other replies."""
-    return (reply[1] or b"").decode("utf-8", "replace") if len(reply) == 3 else ""
+    return _text(reply[1]) if len(reply) == 3 else ""
+
+
+def _text(epoch: bytes | None) -> str:
+    return (epoch or b"").decode("utf-8", "replace")
 
 
 def fields(reply: Any) -> dict[bytes, bytes]:
@@ -175,12 +186,13 @@ def appended_context(
 ) -> Context:
     """Decode the context and receipt of `append_and_read`. Raises the errors of `context()` and `receipt()`."""
     decoded = context(session_id, recent_limit, stored if type(stored) is dict else fields(stored), elements)
-    if type(reply) is bytes:
+    if len(reply) == 2:
         # The reads are in the same transaction, so the counters are those of the context.
         total, window_count = decoded.total_messages, len(elements)
         if decoded.is_mixed:
-            window_count -= uncounted_count(reply)
-        decoded.receipt = Receipt(total - sent_count + 1, total, total, False, False, window_count)
+            window_count -= uncounted_count(reply[0])
+        epoch = decoded.epoch
+        decoded.receipt = Receipt(total - sent_count + 1, total, total, False, False, window_count, epoch=epoch)
     else:
         decoded.receipt = receipt(session_id, sent_count, reply)
     return decoded

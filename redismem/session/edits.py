@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redismem.context import Context
+from redismem.context import Context, Expected, parse_expected
 from redismem.errors import Conflict, InvalidMessage, NotInWindow, TooLarge
 from redismem.formats.tool_calls import calls, results
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.message import Message
 
 
-def check_expected(context: Context, expect: int | None) -> None:
-    """Raise Conflict if `expect` is not the last seq, TypeError if it is not an integer. None expects nothing."""
-    if expect is not None and type(expect) is not int:
-        raise TypeError("expect must be a seq, an integer")
-    if expect is not None and expect != context.last_seq:
+def check_expected(context: Context, expect: Expected | None) -> None:
+    """Raise Conflict if the session is not as `expect` says, TypeError if it is invalid. None expects nothing."""
+    if expect is None:
+        return
+    seq, epoch = parse_expected(expect, context.session_id)
+    if epoch not in ("", context.epoch):
+        text = "the session that was read is gone: it was cleared, or has expired"
+        raise Conflict(text, context.session_id, context.last_seq, cleared=True)
+    if seq not in (None, context.last_seq):
         raise Conflict(
             f"another writer was faster: the last seq is {context.last_seq}", context.session_id, context.last_seq
         )

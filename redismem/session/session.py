@@ -14,17 +14,16 @@ from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol.ids import session_hash
 from redismem.protocol.replies import telemetry
-from redismem.protocol.session import edits as edit_calls
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.bm25 import HITS_LIMIT
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.originals import Originals
 from redismem.recall.recall import Recall, extract_query
-from redismem.session import edits
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
+from redismem.session.editing import EditableSession
 from redismem.session.paging import PageReader, check, check_count, narrow, needs_whole_window
-from redismem.session.state import SessionState
+from redismem.session.reused_ids import check_duplicate
 from redismem.store.store import Store
 
 T = TypeVar("T")
@@ -33,7 +32,7 @@ OnAppend = Callable[[str, Receipt], None]
 """A hook that is called after each append, with the session's id and the receipt."""
 
 
-class Session(SessionState):
+class Session(EditableSession):
     """The handle of one conversation: messages, state and recall.
 
     A handle keeps no state and costs no I/O: get one per turn or keep it. Any number of pods may share a session.
@@ -59,11 +58,6 @@ class Session(SessionState):
     def __repr__(self) -> str:
         return f"<Session {session_hash(self.id)} of namespace {self._store.keys.namespace!r}>"
 
-    @property
-    def id(self) -> str:
-        """The session's id, unchanged."""
-        return self._calls.keys.session_id
-
     async def append(self, *messages: Message | Shape, **options: Unpack[AppendOptions]) -> Receipt:
         """Append messages and change the state, all or nothing, and return the receipt. Creates a missing session.
 
@@ -72,7 +66,9 @@ class Session(SessionState):
                 dataclass. At least one.
             id: An id that makes the append idempotent. If one of the session's last 16 appends and state changes had
                 this id, nothing is written, and the first receipt comes back with `duplicate=True`.
-            expect: The last seq that the caller has seen; 0 expects that the session does not exist.
+            expect: The context or receipt that the caller has seen: the append is refused if anything was appended
+                since, or if the session was cleared. A bare last seq cannot tell a cleared session from its
+                successor; 0 expects that the session has no message.
             confirm: The number of replicas that must acknowledge the append. `None` takes it from the settings.
             pin: True pins these messages: they stay verbatim before all other messages and are never summarised. False
                 pins none of them. `None` pins messages with the role system or developer.
@@ -83,11 +79,14 @@ class Session(SessionState):
             InvalidMessage: A message, the id or another argument is invalid.
             InvalidState: A param name or a state value cannot be stored.
             TooLarge: A message, the batch, a state value or the window exceeds its limit.
-            Conflict: The last seq is not `expect`.
+            Conflict: The session is not as `expect` says. `cleared` is True if it was cleared or has expired.
+            IdReused: The id was used before, for other messages.
             Unconfirmed: The append was made, but too few replicas acknowledged it in time.
             InvalidSettings: There are no replicas that could acknowledge it.
         """
         receipt = await self._run(self._calls.append(messages, options))
+        if receipt.duplicate:
+            await check_duplicate(self, messages, receipt, None)
         if self._on_append is not None:
             self._notify(receipt)
         return receipt
@@ -137,6 +136,8 @@ class Session(SessionState):
             context = await Recall(
                 self._store, self._recall_cache, self._calls.keys, extract_query(messages)
             ).search_in_turn(call, recall)
+        if context.receipt is not None and context.receipt.duplicate:
+            await check_duplicate(self, messages, context.receipt, context)
         if self._on_append is not None:
             self._notify(context.receipt)
         return context
@@ -233,133 +234,6 @@ class Session(SessionState):
         if not cleared and not missing_ok:
             raise SessionNotFound("cannot clear: there is no such session", self.id)
         return cleared
-
-    async def prune(self, max_messages: int) -> int:
-        """Drop the oldest messages for good, keep the newest `max_messages`, and return the number of dropped messages.
-
-        Keeps more messages where a tool call would lose its result. Summaries, pinned messages and state stay.
-
-        Raises:
-            SessionNotFound: The session does not exist.
-            ValueError: `max_messages` is not an integer of 0 or more.
-        """
-        check_count("max_messages", max_messages)
-        while True:
-            view = await self._view("prune")
-            call = edit_calls.prune(self._calls, view, max_messages)
-            if call is None:
-                return 0
-            dropped = await self._run(call)
-            if dropped:
-                return dropped
-
-    async def pop(self, count: int = 1, *, expect: int | None = None) -> list[Message]:
-        """Remove the newest `count` messages for good and return them, oldest first. Removes all if there are fewer.
-
-        Removes more messages where a tool call would lose its result. Pinned messages stay. Seqs are never reused, and
-        the pop takes one itself, so `last_seq` grows.
-
-        Args:
-            count: The number of messages to remove, at least 1.
-            expect: The last seq that the caller has seen. `None` expects nothing.
-
-        Raises:
-            Conflict: The last seq is not `expect`, or another writer changed the session meanwhile.
-            NotInWindow: Summaries cover some of these messages.
-            TooLarge: More messages than `max_batch_count` would be removed.
-            SessionNotFound: The session does not exist.
-            ValueError: `count` is not an integer of 1 or more.
-            TypeError: `expect` is not an integer.
-        """
-        if type(count) is not int or count < 1:
-            raise ValueError("count must be an integer, 1 or more")
-        view = await self._view("pop", expect)
-        return await self._pop(view, edits.select_newest(view.context, count, self._store.settings.max_batch_count))
-
-    async def undo(self, *, expect: int | None = None) -> list[Message]:
-        """Remove the last turn for good and return it: the user's last message and all messages after it.
-
-        Returns an empty list if the user never wrote a message. Pinned messages stay. Seqs are never reused, and the
-        undo takes one itself, so `last_seq` grows.
-
-        Args:
-            expect: The last seq that the caller has seen. `None` expects nothing.
-
-        Raises:
-            Conflict: The last seq is not `expect`, or another writer changed the session meanwhile.
-            NotInWindow: Summaries cover all messages of the user.
-            TooLarge: More messages than `max_batch_count` would be removed.
-            SessionNotFound: The session does not exist.
-            TypeError: `expect` is not an integer.
-        """
-        view = await self._view("undo", expect)
-        return await self._pop(view, edits.select_last_turn(view.context, self._store.settings.max_batch_count))
-
-    async def _pop(self, view: edit_calls.View, popped: list[Message]) -> list[Message]:
-        if popped and not await self._run(edit_calls.pop(self._calls, view, popped)):
-            raise edits.make_conflict(view.context)
-        return popped
-
-    async def replace(self, which: int | Message, message: Message | dict[str, Any]) -> Message:
-        """Replace a message of the window or a pinned message, and return the new message as stored.
-
-        The new message takes over the seq, the time and the pin of the old one. Both must make the same tool calls and
-        hold the same tool results.
-
-        Args:
-            which: The seq of the old message; or the old message as read, which must not have changed since.
-            message: The new message.
-
-        Raises:
-            Conflict: Another writer changed the old message.
-            NotInWindow: A summary covers the old message, or it does not exist.
-            InvalidMessage: The new message cannot be stored, or its tool calls or results differ.
-            TooLarge: The new message exceeds its limit.
-            SessionNotFound: The session does not exist.
-            TypeError: `which` is neither a seq nor a message.
-        """
-        view = await self._view("replace")
-        while True:
-            old = which = edits.find_message(view.context, which)
-            edits.check_replacement(view.context, old, message)
-            replaced = await self._replace(view, old, edit_calls.replacement(self._calls, old, message))
-            if replaced is not None:
-                return replaced
-            view = await self._view("replace")  # an unchanged message has only moved, so the next try may succeed
-
-    async def unpin(self, which: int | Message) -> Message:
-        """Unpin a message and return it. A message that is not pinned stays unchanged.
-
-        A message in the window keeps its place. A message that has left the window also leaves the context, since no
-        summary covers it; if the session keeps originals, it stays among them.
-
-        Args:
-            which: The seq of the message; or the message as read, which must not have changed since.
-
-        Raises:
-            Conflict: Another writer changed the message.
-            NotInWindow: The message is neither in the window nor pinned.
-            SessionNotFound: The session does not exist.
-            TypeError: `which` is neither a seq nor a message.
-        """
-        view = await self._view("unpin")
-        while True:
-            old = which = edits.find_message(view.context, which)
-            unpinned = await self._replace(view, old, edit_calls.unpin(old)) if old.pinned else old
-            if unpinned is not None:
-                return unpinned
-            view = await self._view("unpin")  # an unchanged message has only moved, so the next try may succeed
-
-    async def _replace(self, view: edit_calls.View, old: Message, changed: edit_calls.Replacement) -> Message | None:
-        kept_change = await Originals(self._store, self._calls.keys).prepare_change(view, old, changed)
-        return await self._run(edit_calls.replace(self._calls, view, old, changed, kept_change))
-
-    async def _view(self, op: str, expect: int | None = None) -> edit_calls.View:
-        view = await self._run(edit_calls.window(self._calls))
-        if view is None:
-            raise SessionNotFound(f"cannot {op}: there is no such session", self.id)
-        edits.check_expected(view.context, expect)
-        return view
 
     async def exists(self) -> bool:
         """Return True if the session exists."""

@@ -23,6 +23,11 @@ class SessionState:
         self._store = store
         self._calls = session_calls
 
+    @property
+    def id(self) -> str:
+        """The session's id, unchanged."""
+        return self._calls.keys.session_id
+
     async def state(self) -> State:
         """Return the whole state; it is empty for an unknown session."""
         return await self._run(self._calls.state())

@@ -129,7 +129,10 @@ class Scripts:
         own: bytes = b"\0\0\0",
         **changed: Any,
     ) -> Any:
-        """Run append.lua with messages of these contents; `changed` replaces values of LIMITS and REQUEST."""
+        """Run append.lua with messages of these contents; `changed` replaces values of LIMITS and REQUEST.
+
+        Return the reply without the epoch.
+        """
         pairs = [part for pair in (sets or {}).items() for part in pair]
         changed |= {"message_count": len(contents), "set_count": len(sets or {})}
         assert changed.keys() <= LIMITS.keys() | REQUEST.keys()
@@ -139,7 +142,10 @@ class Scripts:
         )
         tail = [*(element(content) for content in contents), *pairs, *drops]
         names = {"limits": limits, "request": request, "token": token[-7:] + own + bytes.fromhex(nonce)}
-        return await self.run("append", *tail, session_id=session_id, **names)
+        reply = await self.run("append", *tail, session_id=session_id, **names)
+        if len(reply) == 3:
+            return reply
+        return reply[0] if len(reply) == 2 else reply[:5]
 
     async def set_counters(self, **changed: Any) -> None:
         """Change some counters without a script."""

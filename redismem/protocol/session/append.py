@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from redismem.context import Receipt
+from redismem.context import Expected, Receipt, parse_expected
 from redismem.errors import InvalidMessage, TooLarge
 from redismem.events import Op
 from redismem.messages.coercion import Shape, check_role_or_type
@@ -30,13 +30,13 @@ class AppendOptions(StateChanges, total=False):
     """Options of an append: changes of the state, and the four below.
 
     `id` names the append. A repeated id writes nothing and returns the first receipt with `duplicate=True`; a session
-    remembers its last 16 appends and state changes. `expect` is the last seq that the caller has seen; 0 means
-    the session must not exist. `pin` pins the messages or not; None means the role decides. `confirm` is the number of
-    replicas that must have the messages; None means the setting decides.
+    remembers its last 16 appends and state changes. `expect` is the context or receipt that the caller has seen, or a
+    bare last seq; 0 means the session must have no message. `pin` pins the messages or not; None means the role
+    decides. `confirm` is the number of replicas that must have the messages; None means the setting decides.
     """
 
     id: str | None
-    expect: int | None
+    expect: Expected | None
     pin: bool | None
     confirm: int | None
 
@@ -99,6 +99,19 @@ def check_size(settings: Settings, element: bytes, session_id: str, name: str) -
 def compress_large(settings: Settings, element: bytes) -> bytes:
     """Compress the element if it exceeds `compress_above_bytes`; 0 disables compression."""
     return compress_element(element) if 0 < settings.compress_above_bytes < len(element) else element
+
+
+def expect_argument(expect: Expected, session_id: str) -> str:
+    """Return the argument `expect` of append.lua: the last seq, `@` and the epoch.
+
+    Raises:
+        InvalidMessage: `expect` is neither a context of this session, a receipt nor a seq.
+    """
+    try:
+        seq, epoch = parse_expected(expect, session_id)
+    except (TypeError, ValueError) as refused:
+        raise InvalidMessage(str(refused), session_id) from None
+    return f"{'' if seq is None else seq}{epoch and f'@{epoch}'}" or layout.NONE
 
 
 def create_token(id: str | None, session_id: str) -> bytes:
@@ -170,7 +183,7 @@ def parse_append(command: Command) -> Append:
         int(tokens),
         tuple(rest[first_set:first_drop]),
         tuple(rest[first_drop:]),
-        expect != layout.NONE,
+        expect[0].isdigit(),
         None if now == layout.NONE else int(now),
         () if pins == layout.NONE else tuple(map(int, pins.split(","))),
     )

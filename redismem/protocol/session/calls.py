@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
-from redismem.context import Context, Receipt, State
+from redismem.context import Context, Expected, Receipt, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
 from redismem.events import Op
 from redismem.info import SessionInfo
@@ -28,6 +28,7 @@ from redismem.protocol.session.append import (
     compress_large,
     create_token,
     encode_with_pin,
+    expect_argument,
     mark_resent,
     pins_argument,
     set_confirm,
@@ -121,16 +122,15 @@ class SessionCalls:
         messages: Sequence[Message | Shape],
         *,
         id: str | None = None,
-        expect: int | None = None,
+        expect: Expected | None = None,
         pin: bool | None = None,
         confirm: int | None = None,  # noqa: ARG002 (no argument of the script)
         **changes: Unpack[StateChanges],
     ) -> Command:
-        if expect is not None and (type(expect) is not int or expect < 0):
-            raise InvalidMessage("expect is a last seq: an integer, 0 or more", self.keys.session_id)
+        expected = layout.NONE if expect is None else expect_argument(expect, self.keys.session_id)
         elements, tokens, pins = self._elements(messages, pin)
         change = self.change(**changes) if changes else NO_CHANGE
-        return self._command(elements, tokens, change, id, layout.NONE if expect is None else expect, pins)
+        return self._command(elements, tokens, change, id, expected, pins)
 
     def _command(
         self,
@@ -138,7 +138,7 @@ class SessionCalls:
         tokens: int,
         change: Change,
         id: str | None,
-        expect: int | str,
+        expect: str,
         pins: str = layout.NONE,
     ) -> Command:
         """Build the command of append.lua, with the arguments in the order of its header."""

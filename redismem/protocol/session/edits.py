@@ -180,11 +180,17 @@ def unpin(old: Message) -> Replacement:
 
 
 def replace(
-    calls: SessionCalls, view: View, old: Message, changed: Replacement, kept: BlockChange = NO_BLOCK_CHANGE
+    calls: SessionCalls,
+    view: View,
+    old: Message,
+    changed: Replacement,
+    kept: BlockChange = NO_BLOCK_CHANGE,
+    last_seq: int | None = None,
 ) -> Call[Message | None]:
     """Build the replacement of a message; returns the stored message, or None if the session has changed since.
 
-    `kept` changes the block of originals that holds the message, once it has left the window.
+    `kept` changes the block of originals that holds the message, once it has left the window. `last_seq` is the last
+    seq that the session must still have; None accepts any.
     """
     keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
     new, before = changed.message, view.element(old)
@@ -216,6 +222,7 @@ def replace(
             new.tokens * (not new.pinned) - old.tokens * (not old.pinned),
             more_count,
             pins,
+            layout.NONE if last_seq is None else last_seq,
             *fields,
             *kept,
         ),

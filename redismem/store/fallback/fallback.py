@@ -238,20 +238,18 @@ class Fallback:
             raise self._refusal(call, "only Redis can check `expect`")
         before = held.find_seqs(append)
         if before is not None:
-            counters: Any = held.view.duplicate(*before)
+            reply: Any = held.view.duplicate(*before)
         else:
             self._backlog.check_room(append, held.session_id)
             refused = held.view.refusal(append, self._settings, held.session_id)
             if refused is not None:
                 raise refused
-            counters = held.view.append(append, now_ms())
+            reply = held.view.append(append, now_ms())
             last_seq = held.view.last_seq
             receipt = Receipt(last_seq - len(append.elements) + 1, last_seq, last_seq, False, False)
             self._backlog.add(held, Entry(call, append, receipt, sent_s, None if sent_s is None else known_seq))
             self._replay.start()
-        return _mark_degraded(
-            call.decode(*((counters, *held.view.read(None)) if len(call.commands) > 1 else (counters,)))
-        )
+        return _mark_degraded(call.decode(*((reply, *held.view.read(None)) if len(call.commands) > 1 else (reply,))))
 
     def _finish_session(self, held: Held) -> None:
         if held.last_seq is not None and held.last_seq >= len(held.view.elements):

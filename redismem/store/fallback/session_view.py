@@ -69,8 +69,8 @@ class View:
             return replies.refusal(ServerError("PARAMS", f"PARAMS {count}"), session_id)
         return None
 
-    def append(self, append: Append, now_ms: int) -> bytes:
-        """Add the append to the view. Return the reply of append.lua: the counters."""
+    def append(self, append: Append, now_ms: int) -> list[bytes]:
+        """Add the append to the view. Return the reply of append.lua: the counters and the epoch."""
         stamp = _STAMP + now_ms.to_bytes(8, "big")
         self.elements.extend(element + stamp for element in append.elements)
         self.fields.update(zip(append.sets[::2], append.sets[1::2], strict=True))
@@ -83,7 +83,7 @@ class View:
         append_ids.remember(self.fields, append.token, len(append.elements))
         first_seq, total, tokens, *_ = self._counters
         self._count(first_seq, total + len(append.elements), tokens + append.tokens, now_ms)
-        return self.fields[layout.COUNTERS]
+        return [self.fields[layout.COUNTERS], self.fields[layout.EPOCH]]
 
     def _pins(self) -> tuple[int, int]:
         return layout.pins(self.fields.get(layout.PINS, b"0 0"))
@@ -110,7 +110,8 @@ class View:
 
     def duplicate(self, first_seq: int, last_seq: int) -> list[Any]:
         """Return the reply of append.lua to an append that was made before."""
-        return [self.fields.get(layout.COUNTERS, layout.NO_COUNTERS), first_seq, last_seq, 0, 1]
+        counters = self.fields.get(layout.COUNTERS, layout.NO_COUNTERS)
+        return [counters, first_seq, last_seq, 0, 1, self.fields[layout.EPOCH]]
 
     def read(self, limit: int | None) -> tuple[dict[bytes, bytes], list[bytes]]:
         """Return the replies to the read of a context."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import re
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from redismem.context import Context, Receipt
-from redismem.errors import InvalidMessage, RedismemError
-from redismem.session.session import Session
+from redismem.errors import IdReused, InvalidMessage
 from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.http.json import context_document, decoded, encoded, receipt_document
@@ -19,8 +18,7 @@ from redismem.web.service import Service
 PATH = "/v1/sessions/{session_id}/messages"
 _PREFIX, _SUFFIX = PATH.split("{session_id}")
 KEY = b"idempotency-key"
-_VOLATILE = frozenset(["id", "metadata", "timestamp"])
-"""Members that may differ between a client's attempts to send the same message."""
+_ETAG = re.compile('"?(?:([0-9]{1,20}-[0-9a-f]{1,64})-)?([0-9]{1,16})"?')
 _JSON = (b"content-type", b"application/json")
 
 
@@ -59,18 +57,16 @@ async def append_messages(
         else:
             receipt = await session.append(*messages, **options)
             document = receipt_document(session.id, receipt)
+    except IdReused as reused:
+        raise Problem("invalid", reused.text.replace("append id", "Idempotency-Key")) from None
     except InvalidMessage:
         _check_body(messages)
         raise
     assert receipt is not None
-    if receipt.duplicate and not await _may_be_same(session, messages, receipt, context):
-        raise Problem(
-            "invalid", "this Idempotency-Key was used for another message of this session; nothing was stored"
-        )
     text = encoded(document)
     answer_headers = [_JSON, (b"content-length", b"%d" % len(text))]
     if not receipt.degraded:  # in Redis, this seq may go to another message
-        answer_headers.append((b"etag", b'"%d"' % receipt.last_seq))
+        answer_headers.append((b"etag", f'"{receipt.epoch}-{receipt.last_seq}"'.encode()))
     await answer.send_whole(200 if receipt.duplicate else 201, answer_headers, text)
 
 
@@ -80,29 +76,6 @@ def _check_body(messages: list[Any]) -> None:
         raise Problem("invalid", "the array in the body is empty; to change only the state, PATCH …/state")
     if any(isinstance(each, dict) and "messages" in each and not {"role", "type"} & each.keys() for each in messages):
         raise Problem("invalid", "the body is a message or an array of messages, not an object with `messages`")
-
-
-async def _may_be_same(session: Session, sent: list[Any], receipt: Receipt, context: Context | None) -> bool:
-    """True if the messages sent now may equal the messages that this append id has stored.
-
-    `context` is the context after the append, if the client asked for it. Messages that were edited since or that
-    cannot be read count as equal.
-    """
-    if receipt.degraded:
-        return True
-    if receipt.last_seq - receipt.first_seq + 1 != len(sent):
-        return False
-    with contextlib.suppress(RedismemError):  # the append stands even if this read fails
-        context = context or await session.read()
-    if context is None or context.degraded or context.window_version:
-        return True
-    stored = {each.seq: each.to_openai() for each in (*context.pinned, *context.messages)}
-    pairs = ((stored.get(seq, each), each) for seq, each in enumerate(sent, receipt.first_seq))
-    return all(_without_volatile(known) == _without_volatile(each) for known, each in pairs)
-
-
-def _without_volatile(message: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in message.items() if name not in _VOLATILE}
 
 
 def session_id_of(segment: str) -> str:
@@ -130,11 +103,18 @@ def _options(headers: dict[bytes, bytes]) -> Any:
     if (key := headers.get(KEY)) is not None:
         options["id"] = append_id(key)
     if (expected := headers.get(b"if-match")) is not None:
-        digits = expected.strip().removeprefix(b'"').removesuffix(b'"')
-        if not digits.isdigit() or len(digits) > 16:
-            raise Problem("bad_request", "If-Match is a number: the last seq that the client has seen")
-        options["expect"] = int(digits)
+        options["expect"] = _expected(expected)
     return options
+
+
+def _expected(header: bytes) -> int | Receipt:
+    """Return what an If-Match expects: the receipt of an ETag, or a bare last seq. Raises Problem: bad_request."""
+    match = _ETAG.fullmatch(header.strip().decode("latin-1"))
+    if match is None:
+        raise Problem("bad_request", "If-Match is the ETag of an earlier answer, or a last seq alone")
+    epoch, digits = match.groups()
+    seq = int(digits)
+    return seq if epoch is None else Receipt(seq, seq, seq, False, False, epoch=epoch)
 
 
 def append_id(key: bytes) -> str:
@@ -156,7 +136,7 @@ def operation(responses: dict[str, Any]) -> dict[str, Any]:
             {"type": "string", "minLength": 1, "maxLength": 128},
             "A known key stores nothing.",
         ),
-        ("If-Match", {"type": "string", "pattern": '^"?[0-9]{1,16}"?$'}, "The last seq that the client has seen."),
+        ("If-Match", {"type": "string", "pattern": f"^{_ETAG.pattern}$"}, "An earlier ETag, or a bare last seq."),
     ]
     return {
         "summary": "Append one or more messages",

@@ -72,7 +72,7 @@ async def store_reply(turn: Turn, session: Session, context: Context) -> int | N
 
 
 async def _append_reply(turn: Turn, session: Session, context: Context, message: Message) -> int | None:
-    options: Any = {"id": f"{turn.id}:reply"} | ({} if context.degraded else {"expect": context.last_seq})
+    options: Any = {"id": f"{turn.id}:reply"} | ({} if context.degraded else {"expect": context})
     outages_count = 0
     for _ in range(_ATTEMPTS_COUNT):
         try:
@@ -106,7 +106,7 @@ def _relax(options: dict[str, Any], now: Context) -> None:
     confirmation.
     """
     if not now.degraded:
-        options["expect"] = now.last_seq
+        options["expect"] = now
     elif options.pop("expect", None) is None:
         options["confirm"] = 0
 

@@ -1,0 +1,153 @@
+"""Prune, pop, undo, replace and unpin: the edits of one conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redismem.context import Expected
+from redismem.errors import SessionNotFound
+from redismem.messages.message import Message
+from redismem.protocol.session import edits as edit_calls
+from redismem.recall.originals import Originals
+from redismem.session import edits
+from redismem.session.paging import check_count
+from redismem.session.state import SessionState
+
+
+class EditableSession(SessionState):
+    """The edits of a session's messages: each is made in one step, and refused if another writer was faster."""
+
+    __slots__ = ()
+
+    async def prune(self, max_messages: int) -> int:
+        """Drop the oldest messages for good, keep the newest `max_messages`, and return the number of dropped messages.
+
+        Keeps more messages where a tool call would lose its result. Summaries, pinned messages and state stay.
+
+        Raises:
+            SessionNotFound: The session does not exist.
+            ValueError: `max_messages` is not an integer of 0 or more.
+        """
+        check_count("max_messages", max_messages)
+        while True:
+            view = await self._view("prune")
+            call = edit_calls.prune(self._calls, view, max_messages)
+            if call is None:
+                return 0
+            dropped = await self._run(call)
+            if dropped:
+                return dropped
+
+    async def pop(self, count: int = 1, *, expect: Expected | None = None) -> list[Message]:
+        """Remove the newest `count` messages for good and return them, oldest first. Removes all if there are fewer.
+
+        Removes more messages where a tool call would lose its result. Pinned messages stay. Seqs are never reused, and
+        the pop takes one itself, so `last_seq` grows.
+
+        Args:
+            count: The number of messages to remove, at least 1.
+            expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.
+
+        Raises:
+            Conflict: The session is not as `expect` says, or another writer changed it meanwhile.
+            NotInWindow: Summaries cover some of these messages.
+            TooLarge: More messages than `max_batch_count` would be removed.
+            SessionNotFound: The session does not exist.
+            ValueError: `count` is not an integer of 1 or more.
+            TypeError: `expect` is neither a context, a receipt nor an integer.
+        """
+        if type(count) is not int or count < 1:
+            raise ValueError("count must be an integer, 1 or more")
+        view = await self._view("pop", expect)
+        return await self._pop(view, edits.select_newest(view.context, count, self._store.settings.max_batch_count))
+
+    async def undo(self, *, expect: Expected | None = None) -> list[Message]:
+        """Remove the last turn for good and return it: the user's last message and all messages after it.
+
+        Returns an empty list if the user never wrote a message. Pinned messages stay. Seqs are never reused, and the
+        undo takes one itself, so `last_seq` grows.
+
+        Args:
+            expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.
+
+        Raises:
+            Conflict: The session is not as `expect` says, or another writer changed it meanwhile.
+            NotInWindow: Summaries cover all messages of the user.
+            TooLarge: More messages than `max_batch_count` would be removed.
+            SessionNotFound: The session does not exist.
+            TypeError: `expect` is neither a context, a receipt nor an integer.
+        """
+        view = await self._view("undo", expect)
+        return await self._pop(view, edits.select_last_turn(view.context, self._store.settings.max_batch_count))
+
+    async def _pop(self, view: edit_calls.View, popped: list[Message]) -> list[Message]:
+        if popped and not await self._run(edit_calls.pop(self._calls, view, popped)):
+            raise edits.make_conflict(view.context)
+        return popped
+
+    async def replace(
+        self, which: int | Message, message: Message | dict[str, Any], *, expect: Expected | None = None
+    ) -> Message:
+        """Replace a message of the window or a pinned message, and return the new message as stored.
+
+        The new message takes over the seq, the time and the pin of the old one. Both must make the same tool calls and
+        hold the same tool results.
+
+        Args:
+            which: The seq of the old message; or the old message as read, which must not have changed since.
+            message: The new message.
+            expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.
+
+        Raises:
+            Conflict: The session is not as `expect` says, or another writer changed the old message.
+            NotInWindow: A summary covers the old message, or it does not exist.
+            InvalidMessage: The new message cannot be stored, or its tool calls or results differ.
+            TooLarge: The new message exceeds its limit.
+            SessionNotFound: The session does not exist.
+            TypeError: `which` is neither a seq nor a message.
+        """
+        view = await self._view("replace", expect)
+        while True:
+            old = which = edits.find_message(view.context, which)
+            edits.check_replacement(view.context, old, message)
+            change = edit_calls.replacement(self._calls, old, message)
+            replaced = await self._replace(view, old, change, None if expect is None else view.context.last_seq)
+            if replaced is not None:
+                return replaced
+            view = await self._view("replace", expect)  # an unchanged message has only moved: try again
+
+    async def unpin(self, which: int | Message) -> Message:
+        """Unpin a message and return it. A message that is not pinned stays unchanged.
+
+        A message in the window keeps its place. A message that has left the window also leaves the context, since no
+        summary covers it; if the session keeps originals, it stays among them.
+
+        Args:
+            which: The seq of the message; or the message as read, which must not have changed since.
+
+        Raises:
+            Conflict: Another writer changed the message.
+            NotInWindow: The message is neither in the window nor pinned.
+            SessionNotFound: The session does not exist.
+            TypeError: `which` is neither a seq nor a message.
+        """
+        view = await self._view("unpin")
+        while True:
+            old = which = edits.find_message(view.context, which)
+            unpinned = await self._replace(view, old, edit_calls.unpin(old)) if old.pinned else old
+            if unpinned is not None:
+                return unpinned
+            view = await self._view("unpin")  # an unchanged message has only moved: try again
+
+    async def _replace(
+        self, view: edit_calls.View, old: Message, changed: edit_calls.Replacement, last_seq: int | None = None
+    ) -> Message | None:
+        kept_change = await Originals(self._store, self._calls.keys).prepare_change(view, old, changed)
+        return await self._run(edit_calls.replace(self._calls, view, old, changed, kept_change, last_seq))
+
+    async def _view(self, op: str, expect: Expected | None = None) -> edit_calls.View:
+        view = await self._run(edit_calls.window(self._calls))
+        if view is None:
+            raise SessionNotFound(f"cannot {op}: there is no such session", self.id)
+        edits.check_expected(view.context, expect)
+        return view
