@@ -155,6 +155,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "more_tokens": lambda tokens: tokens == 0,
             "more_uncounted": lambda count: count == 0,
             "pins": lambda pins: pins.endswith(PINS.partition(",")[2].partition(",")[2]),
+            "last_seq": "-",
             "pinned_field": lambda field: field == "-",
             "new_field": lambda field: field == "-",
             "block": lambda block: block == "-",

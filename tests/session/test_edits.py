@@ -44,7 +44,7 @@ async def test_an_append_that_was_popped_is_still_known_with_its_receipt(session
     await session.pop(3)
     await session.append(said("d"), id="d")
     for text, receipt in zip("abc", receipts, strict=True):
-        again = await session.append(said("other"), id=text)
+        again = await session.append(said(text), said(text), id=text)
         assert again.duplicate
         assert (again.first_seq, again.last_seq, again.created) == (
             receipt.first_seq, receipt.last_seq, receipt.created

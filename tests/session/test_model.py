@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from support.redis_server import RedisServer
 from support.session_model import HANDOVER_MS, KEPT_MS, THRESHOLD, TIMEOUT_MS, WINDOW_LIMIT, PlainSession, PlainSessions
 
-from redismem import Conflict, InvalidMessage, InvalidTime, Receipt, SessionNotFound, Settings, TooLarge
+from redismem import Conflict, IdReused, InvalidMessage, InvalidTime, Receipt, SessionNotFound, Settings, TooLarge
 from redismem.blocking import memory
 
 SETTINGS = Settings(
@@ -84,18 +84,21 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(name=sessions, back=st.integers(0, 15), reads=st.booleans())
     def replay(self, name: str, back: int, reads: bool) -> None:
-        known = [(id, due) for id, due in self.plain.live[name].appends if id] if name in self.plain.live else []
+        known = [append for append in self.plain.live[name].appends if append[0]] if name in self.plain.live else []
         if not known:
             return
-        id, due = known[-1 - back % len(known)]
+        id, due, contents = known[-1 - back % len(known)]
         session = self.memory.session(name)
         what: dict[str, Any] = {"id": id, "merge": {"city": "not this"}, "expect": 10**6}
+        messages = [{"role": "user", "content": content} for content in contents]
+        with pytest.raises(IdReused):
+            session.append(*messages, {"role": "user", "content": "one more"}, **what)
         if reads:
-            context = session.append_and_read({"role": "user", "content": "not this"}, **what)
+            context = session.append_and_read(*messages, **what)
             assert context.receipt is not None
             receipt = context.receipt
         else:
-            receipt = session.append({"role": "user", "content": "not this"}, **what)
+            receipt = session.append(*messages, **what)
         assert numbers_of(receipt) == numbers_of(due)
         assert receipt.duplicate
 

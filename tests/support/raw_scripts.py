@@ -70,6 +70,7 @@ REPLACE: dict[str, Any] = {
     "more_tokens": 0,
     "more_uncounted": 0,
     "pins": "-",
+    "last_seq": "-",
     "pinned_field": "-",
     "new_field": "-",
     "block": "-",

@@ -25,7 +25,7 @@ class PlainSession:
     total: int = 0
     params: dict[str, Any] = field(default_factory=dict)
     waiting: str | None = None
-    appends: list[tuple[str | None, Receipt]] = field(default_factory=list)
+    appends: list[tuple[str | None, Receipt, list[str]]] = field(default_factory=list)
     queued: bool = False
     active_ms: int = 0
     expires_ms: int = 0
@@ -75,7 +75,7 @@ class PlainSessions:
         model.messages += contents
         receipt = Receipt(model.total + 1, model.total + count, model.total + count, created, False)
         model.total += count
-        model.appends = [*model.appends, (id, receipt)][-16:]
+        model.appends = [*model.appends, (id, receipt, contents)][-16:]
         self.changed(name, model, now_ms, what.get("merge"), what.get("waiting", ...))
         return [{"role": "user", "content": content} for content in contents], receipt
 

@@ -22,7 +22,7 @@ async def test_a_resent_pop_is_recognised(lua: Scripts) -> None:
     await lua.append("a", "b", "c")
     assert await lua.run("pop", 2, 3, **POP) == 1
     before = await lua.everything()
-    assert await lua.run("pop", 2, 3, **POP) == [counters(4, 6) + b"+3", 4, 4, 0, 1]
+    assert await lua.run("pop", 2, 3, **POP) == [counters(4, 6) + b"+3", 4, 4, 0, 1, b"1-ab"]
     assert await lua.everything() == before
 
 

@@ -265,7 +265,7 @@ def test_the_servers_time_is_milliseconds() -> None:
 def test_append_and_read_returns_a_context_with_a_receipt() -> None:
     element = encode_message(USER)[0] + b"\xcf" + bytes(8)
     stored = {b"epoch": b"1-a", b"counters": b"v1 1 1 9 5 6"}
-    context = calls_of().append_and_read([USER]).decode([b"v1 1 1 9 5 6", 1, 1, 1, 0], stored, [element])
+    context = calls_of().append_and_read([USER]).decode([b"v1 1 1 9 5 6", 1, 1, 1, 0, b"1-ab"], stored, [element])
     assert isinstance(context, Context)
     assert context.receipt is not None
     assert (context.receipt.last_seq, context.receipt.created) == (1, True)

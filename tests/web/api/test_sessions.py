@@ -45,7 +45,8 @@ async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: S
     assert (new.status_code, new.headers["location"]) == (201, f"/v1/sessions/{session_id}")
     assert (await http.ask("GET", path(session_id))).status_code == 404
     posted = await http.ask("POST", path(session_id, "/messages"), json=said(1))
-    assert (posted.status_code, posted.headers["etag"]) == (201, '"1"')
+    info = (await http.ask("GET", path(session_id))).json()
+    assert (posted.status_code, posted.headers["etag"]) == (201, f'"{info["epoch"]}-1"')
     assert posted.json() == {
         "session_id": session_id,
         "first_seq": 1,
@@ -55,7 +56,6 @@ async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: S
         "duplicate": False,
         "degraded": False,
     }
-    info = (await http.ask("GET", path(session_id))).json()
     assert (info["session_id"], info["total_messages"], info["window_count"]) == (session_id, 1, 1)
 
 
@@ -126,6 +126,18 @@ async def test_if_match_refuses_a_stale_seq(http: Served) -> None:
     for wrong in ("x", "", '"-1"', "9" * 40, "*"):
         answer = await http.ask("POST", path("s", "/messages"), json=said(3), headers={"If-Match": wrong})
         assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
+async def test_if_match_of_an_etag_refuses_a_reply_to_a_cleared_session(http: Served) -> None:
+    posted = await http.ask("POST", path("s", "/messages"), json=said(1))
+    again = await http.ask("POST", path("s", "/messages"), json=said(2), headers={"If-Match": posted.headers["etag"]})
+    assert again.status_code == 201
+    await http.ask("DELETE", path("s"))
+    for number in (1, 2):
+        await http.ask("POST", path("s", "/messages"), json=said(number))
+    refused = await http.ask("POST", path("s", "/messages"), json=said(3), headers={"If-Match": again.headers["etag"]})
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert "cleared" in refused.json()["detail"]
 
 
 async def test_messages_are_read_page_by_page(http: Served) -> None:
