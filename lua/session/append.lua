@@ -4,9 +4,8 @@
 -- than token_limit (- for no limit) and more messages than recent_limit. A half full window goes first: due since 0.
 -- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent call. The
 -- first sending of a fresh call does not look for its token, and may still arrive after the resent one. tokens: of the
--- unpinned messages. expect: the last seq the caller saw, @ and
--- the epoch, either alone, or -. now_ms: - for the server's clock. pins: number and bytes
--- of the pinned messages, and the session's limits of both, with commas; - for none.
+-- unpinned messages. expect: the last seq the caller saw, @ and the epoch, either alone, or -. now_ms: - for the server's
+-- clock. pins: number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
 -- KEYS
 --   messages
 --   state
@@ -48,11 +47,7 @@ counters, ids = counters or 'v1 1 0 0 0 0', ids or 'b'
 if fresh ~= '1' or repeated then -- [made before]
   --- @include known_append
 end
-if expect ~= '-' then
-  local expected_seq, expected_epoch = string.match(expect, '^(%d*)@?(.*)$')
-  if expected_epoch ~= '' and expected_epoch ~= epoch then return redis.error_reply('CONFLICT ' .. total .. ' cleared') end -- [this life]
-  if expected_seq ~= '' and tonumber(expected_seq) ~= tonumber(total) then return redis.error_reply('CONFLICT ' .. total) end
-end
+--- @include expected
 local count_before = total - window_first_seq + 1
 local found_count = message_count > 0 and redis.call('LLEN', messages) or count_before
 if found_count ~= count_before then return {counters, epoch, found_count} end

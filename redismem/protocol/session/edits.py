@@ -198,12 +198,7 @@ def replace(
     fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
     values = (before, after)
     if old.seq < view.context.first_seq:
-        group = view.pinned_group(old)
-        new_group = {
-            seq: after if seq == old.seq else element for seq, element in group.items() if new.pinned or seq != old.seq
-        }
-        fields = (_pinned_field(group), _pinned_field(new_group))
-        values = (b"".join(group.values()), b"".join(new_group.values()))
+        fields, values = _replace_in_group(view.pinned_group(old), old.seq, after if new.pinned else None)
     more_bytes = len(after) * new.pinned - len(before) * old.pinned
     more_count = new.pinned - old.pinned
     pins = pins_argument(calls.settings, more_count, more_bytes) if old.pinned or new.pinned else layout.NONE
@@ -228,6 +223,19 @@ def replace(
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op=Op.REPLACE)
+
+
+def _replace_in_group(
+    group: Mapping[int, bytes], seq: int, after: bytes | None
+) -> tuple[tuple[bytes | str, bytes | str], tuple[bytes, bytes]]:
+    """Return the fields and the values of a group of pinned messages, before and after one of them changes.
+
+    `after` is the new element; None removes the message from the group.
+    """
+    elements = {other: element if other != seq else after for other, element in group.items()}
+    new_group = {other: element for other, element in elements.items() if element is not None}
+    fields = (_pinned_field(group), _pinned_field(new_group))
+    return fields, (b"".join(group.values()), b"".join(new_group.values()))
 
 
 def encode_block_change(
