@@ -310,7 +310,7 @@ class Context:
 
 
 Expected = int | Context | Receipt
-"""What a caller has seen of a session: a Context, a Receipt, or the last seq alone."""
+"""Something a caller has seen of a session: a Context, a Receipt, or the last seq alone."""
 
 
 def parse_expected(expect: Expected, session_id: str) -> tuple[int | None, str]:
