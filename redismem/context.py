@@ -232,14 +232,14 @@ class Context:
         if self._pinned is None and not self.is_mixed and isinstance(messages, StoredMessages):
             payloads = messages.payloads()
             if messages.may_hold_calls:
-                view = provider_view(payloads)
+                view = self._view(payloads)
                 if view is not payloads or messages.may_hold_surrogates:
                     payloads = repair_messages(view, messages.may_hold_surrogates, now_ms)
             return self._quotes() + payloads
         pinned, payloads, may_hold_calls, may_hold_surrogates = self._payloads()
         whole = [*pinned, *self._quotes(), *payloads] if pinned else payloads
         if may_hold_calls:
-            view = provider_view(whole)
+            view = self._view(whole, len(pinned), len(whole) - len(payloads))
             if view is not whole or may_hold_surrogates:
                 whole = repair_messages(view, may_hold_surrogates, now_ms)
         return whole if pinned else self._quotes() + whole
@@ -248,7 +248,12 @@ class Context:
         """The messages for a conversion: calls and results are paired, all else is as appended."""
         pinned, payloads, may_hold_calls, _ = self._payloads()
         whole = [*pinned, *self._quotes(), *payloads]
-        return provider_view(whole) if may_hold_calls else whole
+        return self._view(whole, len(pinned), len(whole) - len(payloads)) if may_hold_calls else whole
+
+    def _view(self, payloads: list[dict[str, Any]], pinned_count: int = 0, window_at: int = 0) -> list[dict[str, Any]]:
+        """Pair calls and results. Without the messages before the window, its items may lack their reasoning."""
+        is_cut = self.is_part or self.first_seq > 1
+        return provider_view(payloads, pinned_count, window_at if is_cut else None)
 
     def _quotes(self) -> list[dict[str, Any]]:
         """The user messages that quote the background, the summaries and the recalled messages."""

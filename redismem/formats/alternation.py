@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from redismem.formats.forms import Payload
 from redismem.formats.parts import ASSISTANT, SYSTEM, USER, Call, Part, parse_message, placeholder, role_of
-from redismem.formats.tool_calls import Payload, label, text_of
+from redismem.formats.tool_calls import label, text_of
 from redismem.formats.turns import BEGINNING
 
 _TOOL = "tool"
 _PARTS = ("text", "image_url", "input_audio", "file")
 # Fields whose content templates do not know: it becomes part of the text.
-_FOREIGN = ("parts", "type", "function_call", "refusal", "audio")
+_FOREIGN = ("parts", "contents", "blocks", "type", "function_call", "refusal", "audio")
 _NO_ANSWER = "(The assistant did not answer.)"
 
 
@@ -57,14 +58,15 @@ def _chat_messages(payloads: Sequence[Payload]) -> Iterator[Payload]:
         is_last = at + 1 == len(payloads)
         if _is_chat(payload) and payload["role"] == ASSISTANT and payload.get("tool_calls"):
             expects_result = is_last or (_is_chat(payloads[at + 1]) and payloads[at + 1]["role"] == _TOOL)
-            yield payload if expects_result else _as_text(payload)
+            yield from [payload] if expects_result else _as_texts(payload)
         elif _is_chat(payload) and payload["role"] == _TOOL and expects_result:
             yield payload
         else:
             expects_result = False
-            message = _without_calls(payload) if _is_chat(payload) and payload["role"] != _TOOL else _as_text(payload)
-            if not _is_blank(message["content"]):
-                yield message
+            is_plain = _is_chat(payload) and payload["role"] != _TOOL
+            for message in [_without_calls(payload)] if is_plain else _as_texts(payload):
+                if not _is_blank(message["content"]):
+                    yield message
 
 
 def _is_chat(payload: Payload) -> bool:
@@ -85,14 +87,17 @@ def _without_calls(payload: Payload) -> Payload:
     return {"content": None, **others} if len(others) < len(payload) or "content" not in payload else payload
 
 
-def _as_text(payload: Payload) -> Payload:
-    role, parts = parse_message(payload)
-    return {"role": role, "content": _join_parts(parts)}
+def _as_texts(payload: Payload) -> Iterator[Payload]:
+    """Yield the texts of a message by role: some formats hold a call and its result in one message."""
+    for role, parts in parse_message(payload, lambda *_: False):
+        yield {"role": ASSISTANT if role == ASSISTANT else USER, "content": _join_parts(parts)}
 
 
 def _text(payload: Payload) -> str:
     content = payload.get("content")
-    return content if isinstance(content, str) else _join_parts(parse_message(payload)[1])
+    if isinstance(content, str):
+        return content
+    return _join_parts(part for _, parts in parse_message(payload, lambda *_: False) for part in parts)
 
 
 def _join_parts(parts: Iterable[Part]) -> str:

@@ -20,16 +20,17 @@ from redismem.formats.anthropic_blocks import (
     media_fields,
     media_source,
 )
+from redismem.formats.forms import Payload
 from redismem.formats.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
 from redismem.formats.sendable import make_sendable
 from redismem.formats.tool_arguments import to_object
-from redismem.formats.tool_calls import THOUGHTS, Payload
 from redismem.formats.turns import Turn, build_turns, split_opening
 
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
 # Native parts that are sent unchanged; the first set belongs in assistant messages.
-_ASSISTANTS = frozenset([*THOUGHTS, "server_tool_use", "mcp_tool_use"])
+_THOUGHTS = ("thinking", "redacted_thinking")
+_ASSISTANTS = frozenset([*_THOUGHTS, "server_tool_use", "mcp_tool_use"])
 _OWN = _ASSISTANTS | {"image", "document", "search_result", "container_upload"}
 _OF_SERVERS = "_tool_result"
 _NOTHING_SAID = "(The assistant thought, and said nothing.)"
@@ -48,10 +49,10 @@ def anthropic_context(payloads: Sequence[Payload], background_count: int) -> Ant
     system, spoken = split_opening(payloads, background_count)
     ids = _Ids()
     messages: list[Payload] = []
-    for turn in build_turns(spoken):
+    for turn in build_turns(spoken, _is_native):
         ids.begin_turn(turn)
         blocks = [_block(part, turn.role, ids) for part in turn.parts]
-        if blocks[-1]["type"] in THOUGHTS:  # Anthropic refuses a message that ends in a thought
+        if blocks[-1]["type"] in _THOUGHTS:  # Anthropic refuses a message that ends in a thought
             blocks.append({"type": "text", "text": _NOTHING_SAID})
         messages.append({"role": turn.role, "content": blocks})
     if messages and messages[-1]["role"] == ASSISTANT:
@@ -128,7 +129,7 @@ def _block(part: Part, role: str, ids: _Ids) -> Payload:
         case Result(result, parts, stored):
             answer: Payload = {"type": "tool_result", "tool_use_id": ids.find(result.key[1]), **cache_mark(stored)}
             content = [_block(item, role, ids) for item in parts if not isinstance(item, Text) or item.text.strip()]
-            error = {"is_error": True} if stored.get("is_error") is True else {}
+            error = {"is_error": True} if result.is_error else {}
             return answer | error | ({"content": content} if content else {})
         case Media() if role != ASSISTANT:
             source = media_source(part)
@@ -138,9 +139,13 @@ def _block(part: Part, role: str, ids: _Ids) -> Payload:
                     **media_fields(part),
                     "source": source,
                 }
-        case Native("anthropic", stored) if _is_own(str(stored.get("type")), role) and is_sound(stored):
+        case Native(stored) if _is_native(stored, role):
             return stored
     return {"type": "text", "text": placeholder(part)}
+
+
+def _is_native(part: Payload, role: str) -> bool:
+    return _is_own(str(part.get("type")), role) and is_sound(part)
 
 
 def _is_own(kind: str, role: str) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from redismem.formats.forms import Payload
 from redismem.formats.media import guess_mime
 from redismem.formats.parts import Media
-from redismem.formats.tool_calls import Payload
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _MOST_CHARS = {"image": 5 * 1024 * 1024, "file": 30 * 1024 * 1024}

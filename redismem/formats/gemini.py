@@ -10,13 +10,15 @@ import re
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
+from redismem.formats.forms import Payload, find
 from redismem.formats.media import guess_mime, parse_base64
-from redismem.formats.parts import ASSISTANT, SIGNATURES, Call, Media, Native, Part, Result, Text, placeholder
+from redismem.formats.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
 from redismem.formats.sendable import make_sendable
 from redismem.formats.tool_arguments import parse_object, to_object
-from redismem.formats.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, Payload, gemini_field, text_of
+from redismem.formats.tool_calls import text_of
 from redismem.formats.turns import Turn, build_turns, split_opening
 
+_SIGNATURES = ("thought_signature", "thoughtSignature")
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_.:-]")
 # The accepted MIME types; Gemini refuses a request with any other.
 _ACCEPTED = re.compile(
@@ -39,8 +41,9 @@ def gemini_context(payloads: Sequence[Payload], background_count: int) -> Gemini
     """Convert messages to Gemini's format; the first `background_count` without a system role are summaries."""
     system, spoken = split_opening(payloads, background_count)
     names: dict[str, str] = {}
-    turns = build_turns(spoken, keep_signatures=True)
-    context: GeminiContext = {"contents": [content for turn in turns for content in _contents(turn, names)]}
+    context: GeminiContext = {
+        "contents": [content for turn in build_turns(spoken, _is_native) for content in _contents(turn, names)]
+    }
     texts = [{"text": part.text if isinstance(part, Text) else placeholder(part)} for part in system]
     if texts:
         context["system_instruction"] = {"parts": texts}
@@ -62,11 +65,11 @@ def _contents(turn: Turn, names: dict[str, str]) -> list[Payload]:
 
 
 def _function_response(part: Result, name: str) -> Payload:
-    own = gemini_field(part.extra, GEMINI_RESULTS)
+    own = _own_fields(part.extra)
     if own is not None:
         return {"function_response": {"name": name, "response": to_object(own.get("response")), **_id_field(own)}}
     text = "\n".join(_words(each) for each in part.parts if not isinstance(each, Media))
-    key = "error" if part.extra.get("is_error") is True else "output"
+    key = "error" if part.result.is_error else "output"
     return {"function_response": {"name": name, "response": parse_object(text) or {key: text}}}
 
 
@@ -83,13 +86,13 @@ def _part(part: Part) -> Payload:
         case Text(text, stored):
             return {"text": text, **_signature_field(stored or {})}
         case Call(call, stored):
-            own = gemini_field(stored, GEMINI_CALLS) or {}
+            own = _own_fields(stored) or {}
             return {
                 "function_call": {"name": _name(call.name), "args": to_object(call.arguments), **_id_field(own)}
             } | _signature_field(stored)
         case Media():
             return _media(part) or {"text": placeholder(part)}
-        case Native("gemini", stored) if _is_own(stored):
+        case Native(stored) if _is_own(stored):
             return stored
     return {"text": placeholder(part)}
 
@@ -106,6 +109,20 @@ def _media(media: Media) -> Payload | None:
     if media.base64:
         return {"inline_data": {"mime_type": mime, "data": media.base64}}
     return None if media.url is None else {"file_data": {"mime_type": mime, "file_uri": media.url}}
+
+
+def _own_fields(stored: Payload) -> Payload | None:
+    """Return the fields of a call or response in Gemini's format; None if the part has another format."""
+    form, kind, fields = find(stored) if stored else (None, "", {})
+    return fields if form is not None and form.by_name and kind.startswith("function") else None
+
+
+def _is_native(part: Payload, role: str) -> bool:
+    """True for executed code, its output, and a blank text with the thought signature that Gemini requires back."""
+    text = part.get("text")
+    is_blank = isinstance(text, str) and not text.strip() and part.get("thought") is not True
+    is_signed = is_blank and bool(_signature_field(part))
+    return role == ASSISTANT and (is_signed or _is_own(part))
 
 
 def _is_own(stored: Payload) -> bool:
@@ -127,7 +144,7 @@ def _signature_field(stored: Payload) -> Payload:
     extra = stored.get("extra_content")
     google = extra.get("google") if isinstance(extra, dict) else None
     for place in (stored, google if isinstance(google, dict) else {}):
-        for name in SIGNATURES:
+        for name in _SIGNATURES:
             if parse_base64(place.get(name)) is not None:
                 return {"thought_signature": place[name]}
     return {}

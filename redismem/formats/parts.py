@@ -6,29 +6,22 @@ Supports OpenAI chat, OpenAI Responses items, Anthropic and Gemini.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeGuard
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from redismem.formats.elements import NO_KEY, Element, ToolCall, ToolResult, kind_of
+from redismem.formats.forms import Payload
 from redismem.formats.media import guess_mime, parse_address, parse_base64, parse_data_url, parse_mime
-from redismem.formats.tool_calls import (
-    Payload,
-    ToolCall,
-    ToolResult,
-    calls,
-    gemini_field,
-    label,
-    quote_call,
-    quote_result,
-    tools_in,
-    whole_result,
-)
+from redismem.formats.reading import read_message, read_part
+from redismem.formats.sections import speaker_of
+from redismem.formats.tool_calls import element_text, is_parts, quote_call, quote_result
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 _ROLES = {"assistant": ASSISTANT, "model": ASSISTANT, "system": SYSTEM, "developer": SYSTEM}
-_TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text")
 _BLOBS = ("inline_data", "inlineData", "file_data", "fileData")
-SIGNATURES = ("thought_signature", "thoughtSignature")
-_ITEM = ("type", "call_id", "name", "arguments", "input")
+_URLS = ("url", "uri", "image_url", "file_url")
+_DATA = ("data", "base64", "image", "audio", "video", "bytes")
+_MIMES = ("media_type", "mediaType", "mime_type", "image_mimetype", "video_mimetype", "document_mimetype")
 
 
 class Text(NamedTuple):
@@ -59,9 +52,8 @@ class Call(NamedTuple):
 
 
 class Native(NamedTuple):
-    """A part that only one provider accepts."""
+    """A part that at most one provider accepts."""
 
-    provider: str
     part: Payload
 
 
@@ -71,6 +63,8 @@ class Result(NamedTuple):
     result: ToolResult
     parts: Sequence[Text | Media | Native]
     extra: Payload
+    is_own: bool = False
+    """True if the part with the call holds the result too."""
 
 
 Part = Text | Media | Call | Result | Native
@@ -82,115 +76,115 @@ def text_of(parts: Iterable[Part]) -> str:
 
 
 def role_of(payload: Payload) -> str:
-    role = payload.get("role")
-    return _ROLES.get(role, USER) if isinstance(role, str) else USER
+    return _ROLES.get(speaker_of(payload), USER)
 
 
-def parse_message(payload: Payload, *, keep_signatures: bool = False) -> tuple[str, list[Part]]:
-    """Return the role and parts of a message, without blank texts: providers refuse those.
+def parse_message(payload: Payload, is_native: Callable[[Payload, str], bool]) -> list[tuple[str, list[Part]]]:
+    """Return the parts of a message by role, without thoughts and blank texts: providers refuse those.
 
-    `keep_signatures` keeps an assistant's blank texts that carry a thought signature.
+    A message that holds results of its own calls has several roles. `is_native(part, role)` is true for a part that
+    the provider takes back unchanged, such as its own thoughts, even if they are blank.
     """
-    keep_signatures = keep_signatures and role_of(payload) == ASSISTANT
-    whole = whole_result(payload)
-    if whole is not None:
-        return USER, [_result(whole, {})]
-    if payload.get("type") == "reasoning":
-        return ASSISTANT, []
-    if payload.get("role") == "tool" and isinstance(payload.get("content"), str):  # the result of a call without an id
-        name = payload.get("tool_name", payload.get("name"))
-        return USER, [to_text(quote_result(ToolResult(("chat", ""), payload["content"]), name))]
-    content = payload.get("content")
-    parts: list[Part | None] = [Text(content)] if isinstance(content, str) else []
-    parts += [_part(part, tool) if isinstance(part, dict) else Text(str(part)) for part, tool in tools_in(payload)]
-    for beside in ("refusal", "audio"):
-        words = payload.get(beside)
-        words = words.get("transcript") if isinstance(words, dict) else words
-        parts.append(Text(words) if isinstance(words, str) else None)
-    parts += _calls(payload)
-    filled = [part for part in parts if part is not None and _is_filled(part, keep_signatures)]
-    if not filled and "role" not in payload and isinstance(payload.get("type"), str):
-        return _item(payload, payload["type"])
-    role = ASSISTANT if any(isinstance(part, Call) for part in filled) else role_of(payload)
-    if role == USER:
-        return role, filled
-    return role, [to_text(quote_result(part.result, None)) if isinstance(part, Result) else part for part in filled]
+    elements = read_message(payload)
+    role = role_of(payload)
+    inside = [element.part for element in elements if element.form.inside]
+    are_native = all(is_native(part, role) for part in inside)
+    turns: list[tuple[str, list[Part]]] = []
+    for element in elements:
+        if element.form.inside and are_native:
+            parsed: list[tuple[str, Part]] = [(role, Native(element.part))]
+        elif element.kind == "thought":
+            parsed = [(role, Native(element.part))] if is_native(element.part, role) else []
+        else:
+            parsed = list(_parse_element(element, element.form.speaker or role))
+        for own_role, part in parsed:
+            if isinstance(part, Text) and not part.text.strip() and not is_native(part.part or {}, own_role):
+                continue
+            if not turns or turns[-1][0] != own_role:
+                turns.append((own_role, []))
+            turns[-1][1].append(part)
+    return turns
 
 
-def _is_filled(part: Part, keep_signatures: bool) -> bool:
-    if not isinstance(part, Text):
-        return True
-    if part.text.strip():
-        return True
-    # Gemini requires its thought signatures back, and sends some beside an empty text.
-    return keep_signatures and any(parse_base64((part.part or {}).get(name)) is not None for name in SIGNATURES)
+def _parse_element(element: Element, role: str) -> Iterator[tuple[str, Part]]:
+    """Yield the parts of an element with their roles."""
+    call, result = element.call, element.result
+    if element.kind == "nested":
+        for part in element.inner:
+            yield from _parse_element(read_part(part), role)
+        return
+    if call is not None and not element.is_repeat:
+        # A result cannot refer to a call without an id.
+        yield ASSISTANT, to_text(quote_call(call)) if call.key == NO_KEY else Call(call, element.part)
+    if result is not None:
+        yield from ((USER, part) for part in _parse_result(element, result))
+    if call is None and result is None and element.kind != "note":
+        yield role, _part(element)
 
 
-def _item(payload: Payload, kind: str) -> tuple[str, list[Part]]:
-    """Return a Responses item without an equivalent elsewhere as text: its output, or only its type."""
-    output = payload.get("output")
-    if isinstance(output, str) and output.strip():
-        result = ToolResult(("item", str(payload.get("call_id", payload.get("id", "")))), output)
-        return USER, [to_text(quote_result(result, payload.get("name", kind)))]
-    return USER if kind.endswith("_output") else ASSISTANT, [Text(f"[{label(kind)}]")]
+def _parse_result(element: Element, result: ToolResult) -> list[Part]:
+    if element.kind == "both":
+        return [_result(result, element.part, is_own=True)]
+    if result.key != NO_KEY:
+        return [_result(result, {} if element.path == () and "role" in element.part else element.part)]
+    if isinstance(result.content, str):  # the result of a call without an id
+        return [to_text(quote_result(result, result.name))]
+    return list(_result(result, {}).parts)
 
 
-def _calls(payload: Payload) -> list[Part]:
-    """Return the calls stored outside the content, such as `tool_calls`."""
-    beside: list[Part] = []
-    listed = payload.get("tool_calls")
-    for raw in listed if isinstance(listed, list) else ():
-        parsed = list(calls({"tool_calls": [raw]}))
-        if parsed:
-            beside.append(Call(parsed[0], raw))
-        elif isinstance(raw, dict):  # a result cannot refer to a call without an id
-            function = raw.get("function")
-            function = function if isinstance(function, dict) else {}
-            beside.append(to_text(quote_call(ToolCall(("chat", ""), function.get("name"), function.get("arguments")))))
-    rest = {key: payload[key] for key in ("function_call", *_ITEM) if key in payload}
-    return [*beside, *(Call(call, {}) for call in calls(rest))]
+def _part(element: Element) -> Text | Media | Native:
+    """Parse a text, a media part or a part that the table lacks."""
+    part = element.part
+    if element.kind == "text":
+        return Text(element.text, part if isinstance(part, dict) else None)
+    return (_media(part) if element.kind == "media" else None) or Native(part)
 
 
-def _part(part: Payload, tool: ToolCall | ToolResult | None = None) -> Part | None:
-    """Parse a part of a content; `tool` is its call or result. Returns None for Gemini's thoughts."""
-    if isinstance(tool, ToolCall):
-        return Call(tool, part)
-    if tool is not None:
-        return _result(tool, part)
+def _media(part: Payload) -> Media | Text | None:
     kind = part.get("type")
-    text = part.get("text", part.get("refusal"))
-    if isinstance(text, str) and (kind in _TEXTS or kind is None):
-        return None if part.get("thought") else Text(text, part)
-    if kind is None:
-        return _gemini(part)
-    return _media(part, str(kind)) or Native("anthropic", part)
-
-
-def _gemini(part: Payload) -> Part:
-    """Parse a Gemini part that is neither a text nor a call or result."""
-    blob = gemini_field(part, _BLOBS)
-    if blob is None:
-        return Native("gemini", part)
-    mime, data = parse_mime(blob.get("mime_type", blob.get("mimeType"))), parse_base64(blob.get("data"))
-    kind, url = "image" if mime.startswith("image/") else "file", blob.get("file_uri", blob.get("fileUri"))
-    return _at(url, kind, mime, part) if data is None and isinstance(url, str) else Media(kind, mime, None, data)
-
-
-def _media(part: Payload, kind: str) -> Media | Text | None:
-    if kind in ("image", "document"):
+    if kind in ("image", "document") and "source" in part:
         return _anthropic_media(part, "image" if kind == "image" else "file")
-    if kind in ("image_url", "input_image"):
+    if kind in ("image_url", "input_image", "computer_screenshot"):
         url = part.get("image_url")
         url = url.get("url") if isinstance(url, dict) else url
         return _at(url, "image") if isinstance(url, str) else Media("image", "", None, None)
-    if kind in ("file", "input_file"):
+    if kind == "input_file" or (kind == "file" and "file" in part):
         file = part.get("file") if kind == "file" else part
         return _file(file) if isinstance(file, dict) else Media("file", "", None, None)
     if kind == "input_audio":
         audio = part.get("input_audio")
         audio = audio if isinstance(audio, dict) else {}
         return Media("audio", parse_mime(f"audio/{audio.get('format')}"), None, parse_base64(audio.get("data")))
-    return None
+    blob = next((part[name] for name in _BLOBS if isinstance(part.get(name), dict)), None) if kind is None else None
+    return _other_media(part) if blob is None else _gemini_media(blob, part)
+
+
+def _gemini_media(blob: Payload, part: Payload) -> Media | Text:
+    mime, data = parse_mime(blob.get("mime_type", blob.get("mimeType"))), parse_base64(blob.get("data"))
+    kind, url = "image" if mime.startswith("image/") else "file", blob.get("file_uri", blob.get("fileUri"))
+    return _at(url, kind, mime, part) if data is None and isinstance(url, str) else Media(kind, mime, None, data)
+
+
+def _other_media(part: Payload) -> Media | Text | None:
+    """Parse a media part of a framework or of Bedrock: a URL or base64 in one of a few fields, and a MIME type."""
+    name = kind_of(part)
+    body = part.get(name) if isinstance(part.get(name), dict) else part.get("content")
+    body = body if isinstance(body, dict) else part
+    source = body.get("source")
+    body = body | source if isinstance(source, dict) else body
+    kind = next((kind for kind in ("image", "audio") if kind in name), "file")
+    mime = next((parse_mime(body[field]) for field in _MIMES if isinstance(body.get(field), str)), "")
+    if not mime and kind == "image":
+        mime = parse_mime(f"image/{body.get('format')}")
+    kind = "image" if mime.startswith("image/") else kind
+    url = next((body[field] for field in _URLS if isinstance(body.get(field), str)), None)
+    data = next((body[field] for field in _DATA if isinstance(body.get(field), str)), None)
+    if url is None and data is not None and ("://" in data[:16] or data[:5].lower() == "data:"):
+        url = data
+    if url is not None:
+        return _at(url, kind, mime)
+    decoded = parse_base64(data)
+    return None if decoded is None else Media(kind, mime, None, decoded)
 
 
 def _anthropic_media(part: Payload, kind: str) -> Media | Text | None:
@@ -221,21 +215,22 @@ def _at(url: str, kind: str, mime: str = "", part: Payload | None = None) -> Med
     return Media(kind, mime, address, None, part)
 
 
-def _result(result: ToolResult, part: Payload) -> Result:
+def _result(result: ToolResult, part: Payload, *, is_own: bool = False) -> Result:
     content = result.content
-    if isinstance(content, list):
-        parsed = [_part(item) if isinstance(item, dict) else Text(str(item)) for item in content]
-        parts = [item for item in parsed if isinstance(item, Text | Media) or _is_result_part(item)]
-        if len(parts) == len(parsed):
-            return Result(result, parts, part)
+    if isinstance(content, dict) and is_parts([content]):
+        content = [content]
+    if is_parts(content) or (isinstance(content, list) and content and all(isinstance(item, str) for item in content)):
+        return Result(result, [_in_result(read_part(item)) for item in content], part, is_own)
     if content is not None and not isinstance(content, str):
         content = json.dumps(content, ensure_ascii=False, default=repr)
-    return Result(result, [Text(content)] if content else [], part)
+    return Result(result, [Text(content)] if content else [], part, is_own)
 
 
-def _is_result_part(part: Part | None) -> TypeGuard[Native]:
-    """True for a native part that Anthropic accepts in tool results."""
-    return isinstance(part, Native) and part.part.get("type") in ("image", "document", "search_result")
+def _in_result(element: Element) -> Text | Media | Native:
+    """Parse a part of a result; a part that no provider accepts there becomes its text."""
+    if element.kind in ("text", "media") or element.part.get("type") == "search_result":
+        return _part(element)
+    return Text(element_text(element))
 
 
 def to_text(payload: Payload) -> Text:
@@ -249,9 +244,8 @@ def placeholder(part: Part) -> str:
             return text
         case Media(kind, _, url, _):
             return f"[{kind}: {url}]" if url else f"[{kind}]"
-        case Native(_, stored):
-            kind = stored.get("type") or next(iter(stored), "part")
-            return f"[{label(kind)}]"
+        case Native(stored):
+            return element_text(read_part(stored))
         case Call(call):
             return to_text(quote_call(call)).text
         case Result(result):

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
+from redismem.formats.forms import Payload
 from redismem.formats.quoting import quote_as_data
-from redismem.formats.tool_calls import (
-    Payload,
-    calls,
-    label,
-    may_hold_calls,
-    parts_text,
-    results,
-    text_of,
-    tools_in,
-    whole_result,
-)
+from redismem.formats.reading import read_message
+from redismem.formats.sections import may_hold_calls
+from redismem.formats.tool_calls import element_text
 from redismem.messages.message import Message, moment
 
 LINE_TOKENS = 8
@@ -61,12 +54,10 @@ def _minute(minutes: int) -> str:
     return moment(minutes * 60_000).isoformat(sep=" ", timespec="minutes")[:16]
 
 
-def _texts(payload: dict[str, Any]) -> Iterator[str]:
-    for result in results(payload):
-        yield f"(result) {text_of(result.content)}"
-    if whole_result(payload) is None:
-        content = payload.get("content") or payload.get("parts")
-        parts = (part for part, tool in tools_in(payload) if tool is None)
-        yield parts_text(parts) if isinstance(content, list) else text_of(content)
-    for call in calls(payload):
-        yield f"(called {label(call.name)} with {text_of(call.arguments)})"
+def _texts(payload: Payload) -> list[str]:
+    """Return the texts of a message: its results, what it says, its calls."""
+    elements = [element for element in read_message(payload) if not element.is_repeat and element.kind != "note"]
+    results = [element_text(element) for element in elements if element.kind == "result"]
+    calls = [element_text(element) for element in elements if element.kind in ("call", "both")]
+    said = [element_text(element) for element in elements if element.kind not in ("result", "call", "both")]
+    return [*results, "\n".join(said), *calls]

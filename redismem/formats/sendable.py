@@ -11,8 +11,8 @@ import time
 from math import isfinite
 from typing import Any
 
+from redismem.formats.forms import Payload
 from redismem.formats.tool_arguments import to_object
-from redismem.formats.tool_calls import Payload
 from redismem.messages.values import is_json
 
 _REPAIRED = frozenset(["tool_calls", "function_call", "arguments", "audio"])

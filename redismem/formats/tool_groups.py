@@ -1,4 +1,8 @@
-"""Safe cut points in a list of messages: a cut never separates a tool call from its result. No I/O."""
+"""Safe cut points in a list of messages: a cut never falls inside a group. No I/O.
+
+A group is a model's reasoning with everything that the same response put out behind it, its tool calls, and their
+results. Providers refuse a result without its call, and an item without the reasoning that it came of.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from redismem.formats.tool_calls import Key, Payload, calls, may_hold_calls, results
+from redismem.formats.elements import Ends, Key, ends_of
+from redismem.formats.reading import is_thought, read_message
+from redismem.formats.sections import is_item, is_output, may_hold_calls
 from redismem.messages.message import Message
 
 CallIds = tuple[list[tuple[bool, str]], list[tuple[bool, str]]]
@@ -23,8 +29,9 @@ def call_ids(message: Message) -> CallIds:
     payload = message.to_openai()
     if not may_hold_calls(payload):  # true for nearly all: scanning a long window takes a quarter of the time
         return [], []
-    made = [_id(key) for call in calls(payload) for key in (call.key, call.by_name) if key is not None]
-    return [_id(result.key) for result in results(payload)], made
+    ends = ends_of(read_message(payload))
+    made = [_id(key) for call in ends.made for key in (call.key, call.by_name) if key is not None]
+    return [_id(result.key) for result in ends.answered], made
 
 
 def answers(messages: Iterable[CallIds]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
@@ -49,33 +56,68 @@ def links(messages: Sequence[Message]) -> list[tuple[int, int]]:
     return [(call, result) for call, result, _ in _answers(messages)]
 
 
-def _count_split_results(pairs: Sequence[tuple[int, int]], count: int) -> list[int]:
-    """Count, for a cut at each place, the results that it would separate from their calls."""
+def responses(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+    """Yield (reasoning, output) as places in the list, for every message that a response put out behind its reasoning.
+
+    A response ends at the next message that no model put out, such as a result.
+    """
+    reasoning = -1
+    for at, message in enumerate(messages):
+        payload = message.to_openai()
+        if reasoning < 0 and not may_hold_calls(payload):
+            continue
+        if not is_output(payload):
+            reasoning = -1
+        elif reasoning >= 0:
+            yield reasoning, at
+        elif is_thought(payload):
+            reasoning = at
+
+
+def begins_inside(messages: Sequence[Message]) -> bool:
+    """True if messages before this list may belong to its first response: OpenAI's items name their reasoning."""
+    if not messages:
+        return False
+    payload = messages[0].to_openai()
+    return is_output(payload) and (is_item(payload) or (payload.get("type") == "message" and "id" in payload))
+
+
+def _count_split(pairs: Sequence[tuple[int, int]], count: int) -> list[int]:
+    """Count, for a cut at each place, the pairs that it would separate."""
     changes = [0] * (count + 1)
-    for call, result in pairs:
-        changes[call + 1] += 1
-        changes[result + 1] -= 1
+    for first, last in pairs:
+        changes[first + 1] += 1
+        changes[last + 1] -= 1
     return list(accumulate(changes))
 
 
-def cut_before(messages: Sequence[Message], wanted: int) -> int:
-    """Return the last safe cut point at or before `wanted`."""
+def cut_before(messages: Sequence[Message], wanted: int, *, splits_responses: bool = False) -> int:
+    """Return the last safe cut point at or before `wanted`.
+
+    With `splits_responses`, the cut may fall behind reasoning, but not between a call and its result.
+    """
     if not 0 < wanted < len(messages):
         return wanted
-    split = _count_split_results([pair for pair in links(messages) if pair[0] >= 0], len(messages))
+    pairs = [pair for pair in links(messages) if pair[0] >= 0]
+    split = _count_split(pairs if splits_responses else [*pairs, *responses(messages)], len(messages))
     return next(place for place in range(wanted, -1, -1) if not split[place])
 
 
 def cut_after(messages: Sequence[Message], wanted: int, *, keeps_orphans: bool = False) -> int:
-    """Return the first cut point at or after `wanted` after which every result has its call.
+    """Return the first safe cut point at or after `wanted`, after which every result has its call.
 
-    The cut also skips results whose calls are not in the list, unless `keeps_orphans`.
+    The cut also skips results whose calls are not in the list, unless `keeps_orphans`. If that leaves no message, it
+    falls inside the last group, between reasoning and what it led to.
     """
     if not 0 <= wanted < len(messages):
         return wanted
-    pairs = links(messages)
-    split = _count_split_results([pair for pair in pairs if pair[0] >= 0] if keeps_orphans else pairs, len(messages))
-    return next(place for place in range(wanted, len(messages) + 1) if not split[place])
+    pairs = [pair for pair in links(messages) if pair[0] >= 0 or not keeps_orphans]
+    count = len(messages)
+    for split in (_count_split([*pairs, *responses(messages)], count), _count_split(pairs, count)):
+        place = next(place for place in range(wanted, count + 1) if not split[place])
+        if place < count:
+            return place
+    return count
 
 
 def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
@@ -97,11 +139,11 @@ def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int
     return [
         at
         for at, payload in enumerate(payloads)
-        if may_hold_calls(payload) and _has_open_call(payload, answered.get(at, Counter()))
+        if may_hold_calls(payload) and _has_open_call(ends_of(read_message(payload)), answered.get(at, Counter()))
     ]
 
 
-def _has_open_call(payload: Payload, answered: Counter[tuple[bool, str]]) -> bool:
-    """True if the message makes a call without an answer."""
-    left = [call.by_name for call in calls(payload) if _id(call.key) not in answered]
+def _has_open_call(ends: Ends, answered: Counter[tuple[bool, str]]) -> bool:
+    """True if a message makes a call without an answer."""
+    left = [call.by_name for call in ends.made if _id(call.key) not in answered]
     return None in left or bool(Counter(_id(name) for name in left if name is not None) - answered)

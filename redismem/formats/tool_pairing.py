@@ -1,61 +1,115 @@
 """Pair tool calls and results as providers require: every result right after its call, open calls only at the end.
 
 A result that is late, or whose call is covered by a summary, is quoted in a user message. So is a call without a result
-in mid-conversation. All other messages stay unchanged. No I/O.
+in mid-conversation. Reasoning with nothing behind it is left out, and items at the beginning whose reasoning is covered
+by a summary lose their ids. All other messages stay unchanged. No I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from redismem.formats.tool_calls import (
-    ITEM_CALLS,
-    ITEM_RESULTS,
-    Key,
-    Payload,
-    ToolCall,
-    ToolResult,
-    Waiting,
-    calls,
-    drop_calls,
-    has_calls,
-    parts_name,
-    quote_call,
-    quote_result,
-    tools_in,
-    whole_result,
-)
+from redismem.formats.elements import Element, Key, ToolCall, ends_of, is_blank
+from redismem.formats.forms import Payload
+from redismem.formats.reading import drop_calls, is_thought, read_message, without, without_id
+from redismem.formats.sections import has_calls, is_item, is_output, may_hold_calls
+from redismem.formats.tool_calls import Waiting, quote_call, quote_result
 
 
-def provider_view(payloads: list[Payload]) -> list[Payload]:
-    """Return the messages to send; `payloads` itself if nothing has to change."""
+def provider_view(payloads: list[Payload], pinned_count: int = 0, cut_at: int | None = None) -> list[Payload]:
+    """Return the messages to send; `payloads` itself if nothing has to change.
+
+    Args:
+        pinned_count: The number of pinned messages, which come first, without the messages around them.
+        cut_at: The place of the first message after a summary or a limit; `None` means that no message is missing.
+    """
     if not has_calls(payloads):
         return payloads
-    view = _View(_unpaired_items(payloads))
+    view = _View()
+    messages = [Read(payload) for payload in _without_lost_ids(payloads, pinned_count, cut_at)]
+    unpaired = _unpaired_items(messages)
+    for at, message in enumerate(messages):
+        view.take(message, at in unpaired)
+    return _without_bare_thoughts(view.finish())
+
+
+def _without_bare_thoughts(payloads: list[Payload]) -> list[Payload]:
+    """Leave out reasoning with nothing behind it: providers refuse it."""
+    left: list[Payload] = []
+    is_followed = False
+    for payload in reversed(payloads):
+        if may_hold_calls(payload) and is_thought(payload):
+            if not is_followed:
+                continue
+        else:
+            is_followed = is_output(payload)
+        left.append(payload)
+    left.reverse()
+    return left
+
+
+def _without_lost_ids(payloads: list[Payload], pinned_count: int, cut_at: int | None) -> Iterator[Payload]:
+    """Yield the messages; items whose reasoning is not there lose their ids, or become quotes if they need them.
+
+    OpenAI refuses the id of an item without the reasoning that it came of.
+    """
+    is_lost = True
     for at, payload in enumerate(payloads):
-        view.take(at, payload)
-    return view.finish()
+        if at == pinned_count:
+            is_lost = False
+        if at == cut_at:
+            is_lost = True
+        if not is_output(payload):
+            is_lost = is_lost and at < pinned_count
+        elif may_hold_calls(payload) and is_thought(payload):
+            is_lost = False
+        elif is_lost and "id" in payload:
+            sendable = without_id(payload)
+            yield from [sendable] if sendable is not None else _quote_item(payload)
+            continue
+        yield payload
 
 
-def _unpaired_items(payloads: Sequence[Payload]) -> frozenset[int]:
+def _quote_item(item: Payload) -> Iterator[Payload]:
+    for element in read_message(item):
+        if element.call is not None:
+            yield quote_call(element.call, is_answered=True)
+        if element.kind == "both" and element.result is not None and element.result.content is not None:
+            yield quote_result(element.result, element.call and element.call.name)
+
+
+class Read:
+    """A message, its elements and its open ends."""
+
+    __slots__ = ("elements", "ends", "payload")
+
+    def __init__(self, payload: Payload) -> None:
+        self.payload = payload
+        self.elements: list[Element] = read_message(payload) if may_hold_calls(payload) else []
+        self.ends = ends_of(self.elements)
+
+
+def _unpaired_items(messages: Sequence[Read]) -> frozenset[int]:
     """Return the places of Responses items without a counterpart; results may follow calls at any distance."""
     open_at: dict[Key, int] = {}
-    unpaired = set()
+    keys_at: dict[int, list[Key]] = {}
+    unpaired: set[int] = set()
     last_other = -1
-    for at, payload in enumerate(payloads):
-        kind = payload.get("type")
-        if kind in ITEM_CALLS:
-            (call,) = (call for call in calls(payload) if call.key[0] == "item")
-            if call.key in open_at:
-                unpaired.add(open_at[call.key])
-            open_at[call.key] = at
-        elif kind in ITEM_RESULTS:
-            result = whole_result(payload)
-            if result is None or open_at.pop(result.key, None) is None:
-                unpaired.add(at)
-        elif kind != "reasoning":
+    for at, message in enumerate(messages):
+        if not is_item(message.payload):
             last_other = at
+            continue
+        for call in message.ends.made:
+            keys_at[at] = [call.key] if call.by_name is None else [call.key, call.by_name]
+            unpaired.update(open_at[key] for key in keys_at[at] if key in open_at)
+            open_at.update(dict.fromkeys(keys_at[at], at))
+        for result in message.ends.answered:
+            call_at = open_at.get(result.key)
+            for key in [] if call_at is None else keys_at[call_at]:
+                open_at.pop(key, None)
+            if call_at is None:
+                unpaired.add(at)
     # A call at the end is still open: only other calls and results follow it.
     end = max(last_other, max(unpaired, default=-1))
     return frozenset(unpaired.union(at for at in open_at.values() if at < end))
@@ -67,89 +121,83 @@ class _View:
     A group is a message with calls and the results so far. While it is open, quotes are collected before it.
     """
 
-    def __init__(self, unpaired_items: frozenset[int]) -> None:
-        self._unpaired_items = unpaired_items
+    def __init__(self) -> None:
         self._shown: list[Payload] = []
         self._aside: list[Payload] = []
         self._group: list[Payload] = []
+        self._quotes: list[Payload] = []
+        """Quotes of items in the response that comes now; they follow it, so that its reasoning stays beside it."""
         self._open = Waiting()
         self._twins: set[Key] = set()
         self._names: dict[Key, Any] = {}
 
-    def take(self, at: int, payload: Payload) -> None:
-        """Add the message at a place of the conversation."""
-        made = list(calls(payload))
-        parts = tools_in(payload)
+    def take(self, message: Read, is_unpaired_item: bool) -> None:
+        """Add the next message of the conversation."""
+        made, answered = message.ends
         for call in made:
             self._names[call.key] = call.name
-        if payload.get("type") in ITEM_CALLS or payload.get("type") in ITEM_RESULTS:
-            self._take_item(payload, at in self._unpaired_items)
-        elif whole_result(payload) is not None:
-            self._take_result(payload, made)
-        elif any(isinstance(tool, ToolResult) for _, tool in parts):
-            self._take_parts(payload, parts, made)
+        if self._quotes and not is_output(message.payload):
+            self._shown += self._quotes
+            self._quotes = []
+        if is_item(message.payload):
+            self._close()
+            self._take_item(message, is_unpaired_item)
+        elif answered:
+            self._take_results(message)
         else:
-            self._take_other(payload, made)
+            self._take_other(message.payload, made)
 
     def finish(self) -> list[Payload]:
         """Return the messages to send."""
         self._drop_twins()
-        return [*self._shown, *self._aside, *self._group]
+        return [*self._shown, *self._quotes, *self._aside, *self._group]
 
-    def _take_item(self, payload: Payload, is_unpaired: bool) -> None:
-        self._close()
-        result = whole_result(payload)
+    def _take_item(self, message: Read, is_unpaired: bool) -> None:
         if not is_unpaired:
-            self._shown.append(payload)
-        elif result is not None:
-            self._shown.append(quote_result(result, self._names.get(result.key)))
-        else:
-            # Providers refuse reasoning whose call is missing.
-            while self._shown and self._shown[-1].get("type") == "reasoning":
-                self._shown.pop()
-            self._shown += [quote_call(call) for call in calls(payload) if call.key[0] == "item"]
+            self._shown.append(message.payload)
+            return
+        self._shown += [quote_result(result, self._names.get(result.key)) for result in message.ends.answered]
+        self._quotes += map(quote_call, message.ends.made)
 
-    def _take_result(self, payload: Payload, made: Sequence[ToolCall]) -> None:
-        result = whole_result(payload)
-        assert result is not None
-        if made or not self._answer(result.key):
-            self._aside.append(quote_result(result, self._names.get(result.key, payload.get("name"))))
-        else:
-            self._group.append(payload)
-        self._close_if_answered()
-
-    def _take_parts(
-        self, payload: Payload, parts: Sequence[tuple[Any, ToolCall | ToolResult | None]], made: Sequence[ToolCall]
-    ) -> None:
-        """Add a message with results among its parts; late results are quoted before it."""
-        kept, late = [], []
-        has_answers = False
-        speaks = False
-        for part, tool in parts:
-            if not isinstance(tool, ToolResult):
-                speaks = True
-                kept.append(part)
-            elif made or not self._answer(tool.key):
-                name = tool.key[1] if tool.key[0] == "function" else self._names.get(tool.key)
-                late.append(quote_result(tool, name))
-            else:
-                has_answers = True
-                kept.append(part)
-        if late:
-            payload = payload | {parts_name(payload): kept}
-        if has_answers:
+    def _take_results(self, message: Read) -> None:
+        """Add a message with results; late results are quoted before it."""
+        made = message.ends.made
+        late: list[Payload] = []
+        dropped: list[Element] = []
+        answered = {id(result) for result in message.ends.answered}
+        for element in message.elements:
+            result = element.result
+            if result is None or id(result) not in answered:
+                continue
+            if (made and not element.form.inside) or not self._answer(result.key):
+                named = result.key[1] if result.key[0] == "function" else self._names.get(result.key, result.name)
+                late.append(quote_result(result, named))
+                dropped.append(element)
+        left = without(message.payload, dropped) if dropped else message.payload
+        if left is None:
             self._aside += late
-            self._group.append(payload)
-            if speaks:
-                self._close()
-            self._close_if_answered()
-        elif kept:
+        elif len(dropped) == len(answered):
             self._close()
             self._shown += late
-            self._take_other(payload, made)
+            self._take_other(left, made)
+            return
         else:
             self._aside += late
-            self._close_if_answered()
+            self._group.append(left)
+            if made:
+                self._reopen(left, made)
+            elif any(element.kind != "result" and not is_blank(element) for element in message.elements):
+                self._close()
+        self._close_if_answered()
+
+    def _reopen(self, payload: Payload, made: Sequence[ToolCall]) -> None:
+        """End the group with a message that makes calls itself: its results are of the provider's own tools."""
+        if self._open.calls:  # the group ends with quotes, which no result may follow
+            self._group[-1:] = filter(None, [drop_calls(payload, {call.key for call in made})])
+            self._aside += map(quote_call, made)
+            return
+        self._close()
+        self._group, self._open = [self._shown.pop()], Waiting(made)
 
     def _answer(self, key: Key) -> bool:
         """Close the call that a result answers, also its twins in other formats; False if no such call is open."""

@@ -7,9 +7,11 @@ repairs most of that. The rest is quoted as text here, such as Responses items, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 
+from redismem.formats.forms import Payload
 from redismem.formats.parts import (
     ASSISTANT,
     SYSTEM,
@@ -23,7 +25,7 @@ from redismem.formats.parts import (
     text_of,
     to_text,
 )
-from redismem.formats.tool_calls import Payload, Waiting, quote_call, quote_result
+from redismem.formats.tool_calls import Waiting, quote_call, quote_result
 
 # Possessive: a long run of spaces is scanned only once.
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+system_message\b)", re.IGNORECASE)
@@ -38,29 +40,43 @@ class Turn:
     parts: list[Part] = field(default_factory=list)
 
 
-def build_turns(payloads: Iterable[Payload], *, keep_signatures: bool = False) -> list[Turn]:
+def build_turns(payloads: Iterable[Payload], is_native: Callable[[Payload, str], bool]) -> list[Turn]:
     """Build non-empty, alternating turns, the user first.
 
     A system or developer message becomes a user text between tags that no other text can open. The turn after a call
-    holds its result, except that the calls of the last turn may be open. `keep_signatures` keeps an assistant's
-    blank texts that carry a thought signature.
+    holds its result, except that the calls of the last turn may be open. `is_native` is that of `parse_message`.
     """
     turns: list[Turn] = []
+    own_results: list[Part] = []
     for payload in payloads:
-        role, parts = parse_message(payload, keep_signatures=keep_signatures)
-        if role != ASSISTANT:
-            parts = [_untag_part(part) for part in parts]
-        if role == SYSTEM:
-            text = text_of(parts)
-            tagged = [Text(f"<system_message>\n{text}\n</system_message>")] if text else []
-            role, parts = USER, [*tagged, *(part for part in parts if not isinstance(part, Text))]
-        _append_turn(turns, Turn(role, parts))
+        for role, parts in starmap(_untagged, parse_message(payload, is_native)):
+            for part in parts:
+                if isinstance(part, Result) and part.is_own:
+                    own_results.append(part)  # further calls of this turn may follow
+                    continue
+                if own_results and not isinstance(part, Call):
+                    _append_turn(turns, Turn(USER, own_results))
+                    own_results = []
+                _append_turn(turns, Turn(role, [part]))
+    _append_turn(turns, Turn(USER, own_results))
     paired: list[Turn] = []
     for turn in _pair_calls(turns):
         _append_turn(paired, turn)
     if paired and paired[0].role == ASSISTANT:
         paired.insert(0, Turn(USER, [Text(BEGINNING)]))
     return paired
+
+
+def _untagged(role: str, parts: list[Part]) -> tuple[str, list[Part]]:
+    """Return the parts without forged system_message tags; those of a system message as the user's, in such tags."""
+    if role == ASSISTANT:
+        return role, parts
+    parts = [_untag_part(part) for part in parts]
+    if role == SYSTEM:
+        text = text_of(parts)
+        tagged = [Text(f"<system_message>\n{text}\n</system_message>")] if text else []
+        parts = [*tagged, *(part for part in parts if not isinstance(part, Text))]
+    return USER, parts
 
 
 def _untag_part(part: Part) -> Part:
@@ -83,7 +99,7 @@ def split_opening(payloads: Sequence[Payload], background_count: int) -> tuple[l
     others: list[Payload] = []
     for at, payload in enumerate(payloads):
         if role_of(payload) == SYSTEM:
-            system += parse_message(payload)[1]
+            system += [part for _, parts in parse_message(payload, lambda *_: False) for part in parts]
         elif len(others) < background_count:
             others.append(payload)
         else:

@@ -71,8 +71,10 @@ def coerce_message(shape: object) -> tuple[dict[str, Any], dict[str, Any] | None
 
 
 def check_role_or_type(payload: dict[str, Any]) -> None:
-    """Check that a dict has a role or a type, as every provider requires. Raises InvalidMessage."""
+    """Check that a dict has a role or a type, or Pydantic AI's `kind` and `parts`. Raises InvalidMessage."""
     if any(type(payload.get(key)) is str and payload[key] for key in ("role", "type")):
+        return
+    if payload.get("kind") in ("request", "response") and type(payload.get("parts")) is list:
         return
     if "messages" in payload:
         raise InvalidMessage("this dict holds messages: pass them one by one, as in append(*messages)")

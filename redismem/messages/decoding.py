@@ -60,11 +60,9 @@ class StoredMessages:
         # One msgpack array around all elements: one call into msgspec instead of one per message.
         length = len(elements) if seqs is None else len(seqs)
         array = b"".join((b"\xdd", length.to_bytes(4, "big"), *elements))
-        # Every form of a tool call or result contains "_", except a role of eight letters and Gemini's `parts`. So does
-        # an assistant's audio, except one that never expires. Searching bytes for an integer is fastest.
         rows, self.may_hold_surrogates = _decode_rows(array, elements)
         self._rows = rows
-        may_hold_calls = 0x5F in array or 0xA8 in array or (0xA5 in array and _has_short_name(array))
+        may_hold_calls = _may_hold_form(array)
         self.may_hold_calls = may_hold_calls or bool(rows and type(rows[0]) is not _Element)
         self._first_seq = first_seq
         self._seqs = seqs
@@ -117,11 +115,23 @@ def scan_payloads(payloads: list[dict[str, Any]]) -> tuple[bool, bool]:
         packed = encode_plain(payloads)
     except (TypeError, ValueError, OverflowError):
         return True, True
-    return 0x5F in packed or 0xA8 in packed or _has_short_name(packed), False
+    return _may_hold_form(packed), False
 
 
-def _has_short_name(packed: bytes) -> bool:
-    return b"\xa5parts" in packed or b"\xa5audio" in packed
+def _may_hold_form(packed: bytes) -> bool:
+    """False for almost all messages without a tool call, a result, a thought or audio.
+
+    Each form of these contains "_" (OpenAI's reasoning in its id), except a role of eight letters, the AI SDK's
+    `toolCallId` (0xAA), Gemini's `parts`, Bedrock's `toolUse`, alone in a dict (0x81), and audio that never expires.
+    Searching bytes for an integer is fastest.
+    """
+    return (
+        0x5F in packed
+        or 0xA8 in packed
+        or 0xAA in packed
+        or (0xA5 in packed and (b"\xa5parts" in packed or b"\xa5audio" in packed))
+        or (0x81 in packed and b"toolUse" in packed)
+    )
 
 
 def split_elements(joined: bytes, length: int) -> list[bytes]:

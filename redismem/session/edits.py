@@ -7,7 +7,8 @@ from typing import Any
 
 from redismem.context import Context, Expected, parse_expected
 from redismem.errors import Conflict, InvalidMessage, NotInWindow, TooLarge
-from redismem.formats.tool_calls import calls, results
+from redismem.formats.reading import calls_in, results
+from redismem.formats.sections import speaker_of
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.message import Message
 
@@ -60,7 +61,7 @@ def _messages_from(context: Context, place: int, limit: int) -> list[Message]:
 
 def _is_question(message: Message) -> bool:
     """True if the user wrote the message: some formats send tool results in the role user."""
-    return message.role == "user" and next(results(message.to_openai()), None) is None
+    return speaker_of(message.to_openai()) == "user" and not results(message.to_openai())
 
 
 def find_message(context: Context, which: int | Message) -> Message:
@@ -95,4 +96,4 @@ def check_replacement(context: Context, old: Message, new: Message | dict[str, A
 
 
 def _keys(payload: dict[str, Any]) -> Sequence[object]:
-    return {call.key for call in calls(payload)}, {result.key for result in results(payload)}
+    return {call.key for call in calls_in(payload)}, {result.key for result in results(payload)}

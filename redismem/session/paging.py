@@ -6,7 +6,7 @@ from datetime import datetime
 
 from redismem.context import Context
 from redismem.errors import SessionNotFound
-from redismem.formats.tool_groups import cut_after, cut_before, links, newest_within
+from redismem.formats.tool_groups import begins_inside, cut_after, cut_before, links, newest_within
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
@@ -64,8 +64,13 @@ def narrow(context: Context, limit: int | None, before: int | datetime | None, m
 
 
 def needs_whole_window(context: Context) -> bool:
-    """Return True if a partial context is incomplete: older messages hold calls of its results, or pinned messages."""
-    return context.is_part and (context.is_mixed or any(call < 0 for call, _ in links(context.messages)))
+    """Return True if a partial context is incomplete.
+
+    Older messages may hold the calls of its results, the beginning of its first group, or pinned messages.
+    """
+    return context.is_part and (
+        context.is_mixed or begins_inside(context.messages) or any(call < 0 for call, _ in links(context.messages))
+    )
 
 
 class PageReader:

@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from redismem.formats.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, gemini_field
+from redismem.formats.elements import NO_KEY, Element, Key, kind_of, words_beside
+from redismem.formats.reading import read_part, read_value
+from redismem.formats.sections import sections, speaker_of, whole_result
+from redismem.formats.tool_calls import is_parts
 from redismem.messages.message import Message, moment
 
 T = TypeVar("T")
@@ -30,7 +33,6 @@ _NAME_CHARS = 64
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 # Possessive, so a long run of spaces is scanned only once.
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:transcript|previous_summary|summary|known_items)\b)", re.IGNORECASE)
-_TEXT_PARTS = (None, "text", "input_text", "output_text", "refusal")
 
 
 def clean_text(text: str) -> str:
@@ -68,62 +70,73 @@ def keep_ends(items: Sequence[T], limit: int) -> Sequence[T]:
 
 
 def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
-    """Yield the pieces of a message in order: parts of OpenAI, Anthropic and Gemini, and other parts by name.
+    """Yield the texts of a message in any format, in order; media appear as their kind.
 
     With `limit_bytes`, longer texts are shortened first, and only the first and the last of very many parts or calls
     are read.
     """
     payload = message.to_openai()
-    kind = payload.get("type")
-    if kind in ("function_call", "custom_tool_call"):
-        yield _call(payload.get("name"), payload.get("arguments", payload.get("input")))
-    elif kind in ("function_call_output", "custom_tool_call_output"):
-        yield "result", _flat(payload.get("output"), limit_bytes)
-    elif payload.get("role") in ("tool", "function") and "parts" not in payload:
-        yield "result", _flat(payload.get("content"), limit_bytes)
-    else:
-        parts = _listed(payload.get("content")) + _listed(payload.get("parts")) + _listed(payload.get("refusal"))
-        yield from _pieces(parts, limit_bytes)
-    calls = _listed(payload.get("tool_calls")) + _listed(payload.get("function_call"))
-    for call in calls if limit_bytes is None else keep_ends(calls, _PARTS_COUNT):
-        function = call.get("function", call) if isinstance(call, dict) else None
-        function = function if isinstance(function, dict) else {}
-        yield _call(function.get("name"), function.get("arguments", function.get("input")))
+    whole = whole_result(payload)
+    if whole is not None:
+        yield "result", _flat(whole.content, limit_bytes)
+    seen: set[Key] = set()
+    numbers: dict[Key, int] = {}
+    for section in sections(payload):
+        values, share = _bounded(section.values, limit_bytes, _PARTS_COUNT)
+        for value in values:
+            element = read_value(value, section, numbers=numbers)
+            if element.call is not None and element.call.key != NO_KEY:
+                if element.call.key in seen:  # some frameworks write a call twice
+                    continue
+                seen.add(element.call.key)
+            yield from _pieces(element, share, _PARTS_COUNT)
 
 
-def _pieces(parts: Sequence[Any], limit_bytes: int | None, most: int = _PARTS_COUNT) -> Iterator[Piece]:
-    if limit_bytes is not None:
-        parts = keep_ends(parts, most)
-        limit_bytes = max(limit_bytes // max(len(parts) // 2, 1), 200)
-    for part in parts:
-        yield _piece(part, limit_bytes, most)
+def _bounded(values: Sequence[Any], limit_bytes: int | None, most: int) -> tuple[Sequence[Any], int | None]:
+    """Return the values to show, and the limit of each in bytes."""
+    if limit_bytes is None:
+        return values, None
+    values = keep_ends(values, most)
+    return values, max(limit_bytes // max(len(values) // 2, 1), 200)
 
 
-def _listed(value: Any) -> list[Any]:
-    if value is None or value == "":
-        return []
-    return value if isinstance(value, list) else [value]
+def _pieces(element: Element, limit_bytes: int | None, most: int) -> Iterator[Piece]:
+    """Yield the texts of an element."""
+    if element.call is not None:
+        yield _call(element.call.name, element.call.arguments)
+    if element.result is not None:
+        yield "result", _flat(element.result.content, limit_bytes, most // 20)
+    if element.kind == "text":
+        yield "text", _cleaned_to(element.text, limit_bytes)
+    elif element.kind == "nested":
+        yield from (("text", text) for text in _texts(element.inner, limit_bytes, most // 20))
+    elif element.call is None and element.result is None:
+        yield "part", f"[{one_line(kind_of(element.part))}]"
+        words = _words(element, limit_bytes)
+        if words:
+            yield "text", words
 
 
-def _piece(part: Any, limit_bytes: int | None, most: int) -> Piece:
-    if isinstance(part, str):
-        return "text", _cleaned_to(part, limit_bytes)
-    if not isinstance(part, dict):
-        return "text", _flat(part, limit_bytes)
-    kind = part.get("type")
-    if kind == "tool_use":
-        return _call(part.get("name"), part.get("input"))
-    if kind == "tool_result":
-        return "result", _flat(part.get("content"), limit_bytes, most // 20)
-    if kind is None and (called := gemini_field(part, GEMINI_CALLS)) is not None:
-        return _call(called.get("name"), called.get("args"))
-    if kind is None and (answered := gemini_field(part, GEMINI_RESULTS)) is not None:
-        return "result", _flat(answered.get("response"), limit_bytes, most // 20)
-    text = part.get("refusal" if kind == "refusal" else "text")
-    if isinstance(text, str) and kind in _TEXT_PARTS:
-        return "text", _cleaned_to(text, limit_bytes)
-    name = kind if isinstance(kind, str) else next(iter(part), "part")
-    return "part", f"[{one_line(name)}]"
+def _texts(parts: Sequence[Any], limit_bytes: int | None, most: int) -> Iterator[str]:
+    """Yield the texts of parts within a part; parts within parts within parts are JSON."""
+    if most <= 0 and limit_bytes is not None:
+        yield _cleaned_to(_json_of(parts, limit_bytes), limit_bytes)
+        return
+    values, share = _bounded(parts, limit_bytes, most)
+    for value in values:
+        yield from (text for _, text in _pieces(read_part(value), share, most))
+
+
+def _words(element: Element, limit_bytes: int | None) -> str:
+    """Return the texts of a part without a form, or of a media part, such as a title."""
+    words, chars = [], 0
+    for text in words_beside(element):
+        words.append(_cleaned_to(text, limit_bytes))
+        chars += len(words[-1])
+        if limit_bytes is not None and chars > limit_bytes:
+            break
+    text = "\n".join(words)
+    return text if limit_bytes is None else shorten(text, limit_bytes)
 
 
 def _call(name: Any, arguments: Any) -> Piece:
@@ -133,14 +146,12 @@ def _call(name: Any, arguments: Any) -> Piece:
 
 def _flat(value: Any, limit_bytes: int | None, most: int = _PARTS_COUNT) -> str:
     """Return a tool's value as text. A list of parts becomes their texts; parts nested more deeply become JSON."""
+    if value is None:
+        return ""
     is_open = most > 0 or limit_bytes is None
-    if is_open and isinstance(value, list) and value and all(_has_type(part) for part in value):
-        return "\n".join(text for _, text in _pieces(value, limit_bytes, most))
+    if is_open and (is_parts(value) or is_parts([value])):
+        return "\n".join(_texts(value if isinstance(value, list) else [value], limit_bytes, most))
     return _cleaned_to(value if isinstance(value, str) else _json_of(value, limit_bytes), limit_bytes)
-
-
-def _has_type(part: Any) -> bool:
-    return isinstance(part, dict) and "type" in part
 
 
 def _json_of(value: Any, limit_bytes: int | None) -> str:
@@ -173,7 +184,7 @@ def day_of(message: Message) -> str:
 
 def speaker(message: Message) -> str:
     payload = message.to_openai()
-    return " ".join(filter(None, (one_line(payload.get("role")) or "message", one_line(payload.get("name")))))
+    return " ".join(filter(None, (one_line(speaker_of(payload)) or "message", one_line(payload.get("name")))))
 
 
 def render_message(message: Message, limit_bytes: int) -> str:

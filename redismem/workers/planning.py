@@ -35,6 +35,9 @@ def plan(context: Context, now_ms: int, settings: Settings, *, is_one: bool = Fa
     wanted = max(0, len(messages) - settings.recent_limit)
     # A single group may be longer than what one summary should cover.
     cut = cut_before(messages, min(COVER_COUNT, wanted)) or cut_before(messages, wanted)
+    most = min(COVER_COUNT, settings.max_window_count // 2)
+    if not cut and wanted > most:  # a group longer than the window may be: its reasoning goes without its calls
+        cut = cut_before(messages, most, splits_responses=True)
     closed_ms = now_ms - int(settings.open_call_s * 1000)
     waiting = next((at for at in open_calls(messages[:cut], messages) if messages[at].stored_ms > closed_ms), None)
     if waiting is not None:

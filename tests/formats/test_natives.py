@@ -19,7 +19,7 @@ def test_what_only_anthropic_understands_stays_as_it_is() -> None:
     assert third == [answer | {"content": [text("no")]}, text("Well?")]
     contents = gemini(*told)["contents"]
     assert contents[2]["parts"] == [{"function_response": {"name": "look", "response": {"error": "no"}}}]
-    assert contents[1]["parts"][0] == {"text": '["thinking"]'}
+    assert "thinking" not in str(contents), "thoughts go to their own provider only"
 
 
 def test_what_only_gemini_understands_stays_as_it_is() -> None:
@@ -87,10 +87,12 @@ def test_pictures_and_documents_of_anthropics_keep_all_that_stands_in_them() -> 
     assert all(word in str(gemini(*told)) for word in ('["image"]', "search_result", "body"))
 
 
-def test_an_assistant_that_only_thought_says_so() -> None:
+def test_a_message_that_ends_in_a_thought_says_so() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    blocks = anthropic(user("a"), assistant([thought]), user("b"))["messages"][1]["content"]
-    assert blocks == [thought, text("(The assistant thought, and said nothing.)")]
+    blocks = anthropic(user("a"), assistant([text("Well."), thought]), user("b"))["messages"][1]["content"]
+    assert blocks == [text("Well."), thought, text("(The assistant thought, and said nothing.)")]
+    (message,) = anthropic(user("a"), assistant([thought]), user("b"))["messages"]
+    assert message["content"] == [text("a"), text("b")], "a thought that nothing follows goes"
 
 
 def test_geminis_role_function_is_a_result() -> None:
@@ -105,7 +107,7 @@ def test_geminis_role_function_is_a_result() -> None:
     assert anthropic(*told)["messages"][2]["content"][0]["content"] == [text('{"celsius": 21}')]
 
 
-def test_items_that_the_others_have_no_form_for_are_named() -> None:
+def test_items_with_their_own_results_are_calls_and_results_elsewhere() -> None:
     told: list[Payload] = [
         user("a"),
         {"type": "web_search_call", "id": "w1", "status": "completed"},
@@ -114,8 +116,26 @@ def test_items_that_the_others_have_no_form_for_are_named() -> None:
         user("b"),
     ]
     for found in (str(anthropic(*told)), str(gemini(*told))):
-        assert all(word in found for word in ('["web_search_call"]', "Order 17 is late.", '["computer_call_output"]'))
-        assert "quoted as background" in found
+        assert all(word in found for word in ("web_search", "'orders'", "Order 17 is late.", "computer"))
+        assert "quoted as background" in found, "a result without its call"
+        assert "[" + '"web_search_call"' not in found
+    blocks = anthropic(*told)["messages"][1]["content"]
+    assert [block["name"] for block in blocks] == ["web_search", "orders"]
+
+
+def test_code_that_gemini_executed_stays_with_its_output() -> None:
+    code = {"executable_code": {"code": "1", "language": "PYTHON"}}
+    output = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "one"}}
+    told: list[Payload] = [user("a"), {"role": "model", "parts": [code, output, {"text": "1"}]}, user("b")]
+    assert gemini(*told)["contents"][1]["parts"] == [code, output, {"text": "1"}]
+    call, answer = (message["content"][0] for message in anthropic(*told)["messages"][1:3])
+    assert (call["name"], call["input"], answer["content"]) == ("code_execution", {"arguments": 1}, [text("one")])
+    unsound: list[Payload] = [
+        {"role": "model", "parts": [{"executable_code": {"code": "print(7)"}}, output]},
+        user("b"),
+    ]
+    assert "print(7)" in str(gemini(*unsound))
+    assert "executable_code" not in str(gemini(*unsound))
 
 
 def test_a_result_without_the_id_of_its_call_is_not_the_users_word() -> None:
@@ -154,12 +174,12 @@ def test_parts_beside_a_text_say_nothing_twice() -> None:
         assert gemini(told)["contents"] == [{"role": "user", "parts": [{"text": "Hello."}]}]
 
 
-def test_what_lacks_a_part_that_anthropic_asks_for_is_named() -> None:
+def test_a_thought_without_the_signature_that_anthropic_asks_for_is_left_out() -> None:
     """Servers of other models use Anthropic's format for thoughts, without the signature."""
     blocks = anthropic(user("a"), assistant([{"type": "thinking", "thinking": "hm"}, text("b")]))["messages"][1][
         "content"
     ]
-    assert blocks == [text('["thinking"]'), text("b")]
+    assert blocks == [text("b")]
 
 
 def test_what_is_odd_beside_a_document_or_a_text_is_left_out() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 from support.conversations import Conversation, closed, conversations
 
 from redismem.formats import tool_groups
-from redismem.formats.tool_calls import ToolCall, calls
+from redismem.formats.elements import Element
+from redismem.formats.reading import read_message
 from redismem.formats.tool_groups import cut_after, cut_before, links, newest_within
 from redismem.messages.message import Message
 
@@ -125,11 +125,11 @@ def test_messages_without_calls_are_not_taken_apart(monkeypatch: pytest.MonkeyPa
     """A window may hold ten thousand messages, and every search for a cut point scans all of them."""
     taken_apart = list[dict[str, Any]]()
 
-    def seen(payload: dict[str, Any]) -> Iterator[ToolCall]:
+    def seen(payload: dict[str, Any]) -> list[Element]:
         taken_apart.append(payload)
-        return calls(payload)
+        return read_message(payload)
 
-    monkeypatch.setattr(tool_groups, "calls", seen)
+    monkeypatch.setattr(tool_groups, "read_message", seen)
     call = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
     result = {"role": "tool", "tool_call_id": "c", "content": "found"}
     messages = messages_of(*[{"role": "user", "content": "hello", "name": "Ann"}] * 50, call, result)

@@ -199,18 +199,7 @@ IMAGES: list[tuple[Payload, Payload, Payload]] = [
         text("[image: http://example.com/a.png]"),
         {"file_data": {"mime_type": "image/png", "file_uri": "http://example.com/a.png"}},
     ),
-    ({"type": "hologram", "of": "a cat"}, text('["hologram"]'), {"text": '["hologram"]'}),
-    (
-        {"executable_code": {"code": "1", "language": "PYTHON"}},
-        text('["executable_code"]'),
-        {"executable_code": {"code": "1", "language": "PYTHON"}},
-    ),
-    (
-        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
-        text('["codeExecutionResult"]'),
-        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
-    ),
-    ({"executable_code": {"code": "1"}}, text('["executable_code"]'), {"text": '["executable_code"]'}),
+    ({"type": "hologram", "of": "a cat"}, text('["hologram"] a cat'), {"text": '["hologram"] a cat'}),
     (
         {"file_data": {"file_uri": "https://youtu.be/x"}},
         text("[file: https://youtu.be/x]"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 Payload = dict[str, Any]
 _ADDRESS = r"://[\w.-]+(:\d{1,5})?([/?#][!-;=?-\[\]_a-z~]*)?"
@@ -42,6 +42,8 @@ def _read(value: Any) -> Any:
         return {key: _read(item) for key, item in value.items()}
     if isinstance(value, str | int | float | None):
         return value
+    if isinstance(value, BaseModel):  # some published types of input hold models of output
+        return _read(value.model_dump(exclude_unset=True))
     return [_read(item) for item in value]
 
 

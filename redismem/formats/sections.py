@@ -1,0 +1,155 @@
+"""Where a message of any format holds its texts, parts and calls, and who wrote it. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from redismem.formats.elements import NO_KEY, ToolResult, make_key
+from redismem.formats.forms import ITEMS, OUTPUTS, Payload, find
+
+_KEYS = frozenset(
+    ["tool_calls", "tool_call_id", "function_call", "type", "parts", "contents", "blocks", "additional_kwargs", "audio"]
+)
+_LANGCHAIN_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "function",
+    "HumanMessageChunk": "user",
+    "AIMessageChunk": "assistant",
+    "SystemMessageChunk": "system",
+    "ToolMessageChunk": "tool",
+    "FunctionMessageChunk": "function",
+    "chat": "",
+    "ChatMessageChunk": "",
+}
+_PYDANTIC_ROLES = {"request": "user", "response": "assistant"}
+CALL_LISTS = ("tool_calls", "invalid_tool_calls")
+"""The keys of lists of calls beside the content."""
+
+
+class Section(NamedTuple):
+    """A part of a message that holds elements: a list, or one value. `space` is the id space of its calls."""
+
+    path: tuple[str, ...]
+    values: Sequence[Any]
+    space: str = "part"
+    is_list: bool = True
+
+
+def may_hold_calls(payload: Payload) -> bool:
+    """False for almost every message without calls, results and thoughts; a cheap test before parsing."""
+    return not _KEYS.isdisjoint(payload) or type(payload.get("content")) is list or payload.get("role") == "function"
+
+
+def has_calls(payloads: Sequence[Payload]) -> bool:
+    """True if any message may hold a tool call, a result or a thought."""
+    return any(map(may_hold_calls, payloads))
+
+
+def speaker_of(payload: Payload) -> str:
+    """Return the role of a message, "" if it has none; roles of LangChain and Pydantic AI as OpenAI names them."""
+    role = payload.get("role")
+    if isinstance(role, str):
+        return role
+    body = _langchain_body(payload)
+    if body is not None:
+        role = body.get("role")
+        return _LANGCHAIN_ROLES[payload["type"]] or (role if isinstance(role, str) else "")
+    kind = payload.get("kind")
+    return _PYDANTIC_ROLES.get(kind, "") if isinstance(kind, str) else ""
+
+
+def _langchain_body(payload: Payload) -> Payload | None:
+    kind, body = payload.get("type"), payload.get("data")
+    return body if isinstance(kind, str) and kind in _LANGCHAIN_ROLES and isinstance(body, dict) else None
+
+
+def is_item(payload: Payload) -> bool:
+    """True for an item of OpenAI Responses that is not a message."""
+    kind = payload.get("type")
+    return isinstance(kind, str) and kind in ITEMS
+
+
+def is_output(payload: Payload) -> bool:
+    """True if a model put the message out, reasoning included."""
+    if is_item(payload):
+        return payload["type"] in OUTPUTS or payload["type"] == "reasoning"
+    return speaker_of(payload) in ("assistant", "model")
+
+
+def sections(payload: Payload) -> list[Section]:
+    """Return where a message holds elements, in order. The result of a whole message comes as `whole_result`."""
+    if is_item(payload):
+        return [Section((), [payload], "item", is_list=False)]
+    body = _langchain_body(payload)
+    prefix: tuple[str, ...] = () if body is None else ("data",)
+    body = payload if body is None else body
+    extra = body.get("additional_kwargs") if "blocks" in body else None  # of LlamaIndex
+    space = "chat" if prefix or isinstance(extra, dict) else "part"
+    found = [] if whole_result(payload) is not None else _content_sections(body, prefix, space)
+    found += [
+        Section((*prefix, name), [body[name]], is_list=False)
+        for name in ("refusal", "audio")
+        if body.get(name) is not None
+    ]
+    sources = [(prefix, body)]
+    if isinstance(extra, dict):
+        sources.append((("additional_kwargs",), extra))
+    for path, source in sources:
+        found += [
+            Section((*path, name), source[name], "chat") for name in CALL_LISTS if isinstance(source.get(name), list)
+        ]
+        if isinstance(source.get("function_call"), dict):
+            found.append(Section((*path, "function_call"), [source["function_call"]], "function", is_list=False))
+    return found
+
+
+def _content_sections(body: Payload, prefix: tuple[str, ...], space: str) -> list[Section]:
+    """Return the sections of texts and parts. Beside a content, `parts` repeat it, unless they are of the AI SDK."""
+    content, parts = body.get("content"), body.get("parts")
+    if content and not (isinstance(content, str) and _has_invocations(parts)):
+        values, is_list = (content, True) if isinstance(content, list) else ([content], False)
+        return [Section((*prefix, "content"), values, space, is_list)]
+    return [
+        Section((*prefix, name), body[name], space)
+        for name in ("parts", "contents", "blocks")
+        if isinstance(body.get(name), list)
+    ]
+
+
+def _has_invocations(parts: object) -> bool:
+    return isinstance(parts, list) and any(
+        isinstance(part, dict) and part.get("type") == "tool-invocation" for part in parts
+    )
+
+
+def whole_result(payload: Payload) -> ToolResult | None:
+    """Return the result if a whole message is one; None for an item, and if only some of its parts are results."""
+    if is_item(payload):
+        return None
+    body = _langchain_body(payload) or payload
+    role = speaker_of(payload)
+    if role not in ("tool", "function") and body.get("tool_call_id") is None:
+        return None
+    extra = body.get("additional_kwargs")
+    call_id = body.get("tool_call_id")
+    call_id = extra.get("tool_call_id") if call_id is None and isinstance(extra, dict) else call_id
+    content = body.get("content") if body.get("content") is not None else body.get("blocks")
+    name = body.get("name", body.get("tool_name"))
+    is_error = body.get("status") == "error"
+    if call_id is not None:
+        return ToolResult(make_key("chat", call_id), content, name, is_error)
+    if "parts" in body or "contents" in body or _holds_results(content):
+        return None
+    if role == "function":
+        return ToolResult(make_key("function", name), content, name)
+    return ToolResult(NO_KEY, content, body.get("tool_name", name), is_error)
+
+
+def _holds_results(content: object) -> bool:
+    return isinstance(content, list) and any(
+        isinstance(part, dict) and find(part)[0].role == "result" for part in content
+    )
