@@ -1,4 +1,4 @@
-"""Where a message of any format holds its texts, parts and calls, and who wrote it. No I/O."""
+"""Find where a message of any format holds its texts, parts and calls, and who wrote it. No I/O."""
 
 from __future__ import annotations
 

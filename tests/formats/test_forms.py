@@ -40,7 +40,8 @@ def kinds_of(union: Any) -> Iterator[str]:
             yield from kinds_of(member)
         else:
             fields = getattr(member, "model_fields", None)  # some unions hold models of output too
-            yield from literals(fields["type"].annotation if fields else get_type_hints(member)["type"])
+            hints = {name: field.annotation for name, field in fields.items()} if fields else get_type_hints(member)
+            yield from literals(hints.get("type"))  # what describes the union has none
 
 
 def literals(hint: Any) -> Iterator[str]:
