@@ -14,7 +14,7 @@ import uvicorn
 
 from redismem.errors import InvalidSettings
 from redismem.web.app import create_app
-from redismem.web.http.protocol import Gathering
+from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.service import Service
 
 
@@ -49,7 +49,7 @@ async def serve(service: Service, listening: socket.socket, stop: asyncio.Event,
     """Answer requests until `stop` is set; then refuse new ones and finish the running ones within `stop_s`."""
     config = uvicorn.Config(
         create_app(service),
-        http=Gathering,
+        http=LimitedProtocol,
         ws="none",
         lifespan="off",
         proxy_headers=False,  # `_cut_off` finds a connection by its peer address

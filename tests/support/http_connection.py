@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from redismem.web.http.protocol import WHOLE, Gathering
+from redismem.web.http.protocol import WHOLE, LimitedProtocol
 
 
 class Wire(asyncio.Transport):
@@ -44,7 +44,7 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
-class Protocol(Gathering):
+class Protocol(LimitedProtocol):
     """A connection without a server; `answer` answers each request."""
 
     def __init__(self, answer: Callable[[Any, Any], Awaitable[None]]) -> None:
@@ -58,7 +58,14 @@ class Protocol(Gathering):
         super().__init__(config, ServerState(), {}, asyncio.get_running_loop())
         self.connection_made(self.wire)
 
+    def pass_time(self, seconds: float) -> None:
+        """Turn the clock of idle connections forward, and let the timer of this one fire."""
+        self._idle_since_s -= seconds
+        self._idle_timer.cancel()
+        self._check_idle()
+
     async def ask(self, request: bytes) -> None:
+        """Send these bytes and run the loop until every request is answered."""
         self.data_received(request)
         while self.tasks:
             await turn()
@@ -66,6 +73,7 @@ class Protocol(Gathering):
 
 
 async def whole(scope: Any, send: Any) -> None:
+    """Answer with `ANSWER`, in one piece if possible."""
     if not scope["extensions"][WHOLE]["send"](scope, 201, b"content-length: 2\r\n", b"ok"):
         await send({"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})

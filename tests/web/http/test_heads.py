@@ -1,4 +1,4 @@
-"""A request whose head does not end, or not in time, takes neither memory nor time; one that does is answered."""
+"""A head that is too large or too slow is refused; a head within the limits is answered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n
 
 
 def feed(protocol: Protocol, part: bytes, size_bytes: int) -> None:
-    """Sends it again and again, until it is so much or the connection has ended."""
+    """Send `part` repeatedly, up to `size_bytes` or until the connection closes."""
     for _ in range(0, size_bytes, len(part)):
         if protocol.wire.is_closing():
             return
@@ -36,7 +36,7 @@ async def test_a_head_without_an_end_is_refused(begin: bytes, part: bytes) -> No
     protocol.connection_lost(None)
 
 
-async def test_a_large_head_that_ends_is_answered() -> None:
+async def test_a_large_head_within_the_limit_is_answered() -> None:
     protocol = Protocol(whole)
     protocol.data_received(OPEN)
     feed(protocol, b"x-a: %s\r\n" % (b"y" * 1_000), HEAD_BYTES - 4_000)
@@ -45,13 +45,12 @@ async def test_a_large_head_that_ends_is_answered() -> None:
     protocol.connection_lost(None)
 
 
-async def test_a_body_is_no_head_and_its_trailers_are() -> None:
-    """The request waits for its body, and has no answer yet."""
-    is_whole = asyncio.Event()
+async def test_trailers_count_as_head_and_the_body_does_not() -> None:
+    is_complete = asyncio.Event()
 
     async def waiting(scope: Any, send: Any) -> None:
         del scope, send
-        await is_whole.wait()
+        await is_complete.wait()
 
     protocol = Protocol(waiting)
     protocol.data_received(CHUNKED)
@@ -61,36 +60,31 @@ async def test_a_body_is_no_head_and_its_trailers_are() -> None:
     feed(protocol, b"x-a: y\r\n" * 100, 10 * HEAD_BYTES)
     assert protocol.wire.told[-1] == "close"
     protocol.connection_lost(None)
-    is_whole.set()
+    is_complete.set()
     while protocol.tasks:
         await turn()
 
 
-async def test_a_head_has_as_long_as_a_connection_may_be_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_bytes_of_a_head_do_not_extend_its_time() -> None:
     protocol = Protocol(whole)
-    now_s = protocol.loop.time()
-    monkeypatch.setattr(protocol.loop, "time", lambda: now_s)
+    protocol.pass_time(4)
     protocol.data_received(OPEN)
-    now_s += 4
+    protocol.pass_time(4)
     protocol.data_received(b"x-a: y\r\n")
-    protocol.timeout_keep_alive_handler()
     assert protocol.wire.told == []
-    now_s += 1
-    protocol.timeout_keep_alive_handler()
+    protocol.pass_time(1)
     assert protocol.wire.told == ["close"]
     protocol.connection_lost(None)
 
 
-async def test_who_never_asks_for_anything_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_without_a_request_is_closed() -> None:
     protocol = Protocol(whole)
-    late_s = protocol.loop.time() + 6
-    monkeypatch.setattr(protocol.loop, "time", lambda: late_s)
-    protocol.timeout_keep_alive_handler()
+    protocol.pass_time(5)
     assert protocol.wire.told == ["close"]
     protocol.connection_lost(None)
 
 
-async def test_half_a_head_behind_a_request_does_not_end_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_a_head_behind_a_request_does_not_end_its_response() -> None:
     may_end = asyncio.Event()
 
     async def slowly(scope: Any, send: Any) -> None:
@@ -99,9 +93,7 @@ async def test_half_a_head_behind_a_request_does_not_end_its_answer(monkeypatch:
 
     protocol = Protocol(slowly)
     protocol.data_received(REQUEST + OPEN)
-    late_s = protocol.loop.time() + 60
-    monkeypatch.setattr(protocol.loop, "time", lambda: late_s)
-    protocol.timeout_keep_alive_handler()
+    protocol.pass_time(60)
     assert protocol.wire.told == []
     may_end.set()
     await protocol.ask(b"\r\n")

@@ -1,4 +1,4 @@
-"""Writes of one event-loop iteration leave together, in order, and before the connection closes."""
+"""Responses leave in one write and in the order of their requests; idle connections are closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from support.http_connection import ANSWER, REQUEST, Protocol, Wire, turn, whole
 from support.http_service import Served
 
-from redismem.web.http.protocol import HELD_BYTES, WHOLE, Gathered
+from redismem.web.http.protocol import _BUFFER_BYTES, WHOLE, BufferedTransport
 
 
 @pytest.fixture
@@ -19,53 +19,52 @@ async def wire() -> Wire:
 
 
 @pytest.fixture
-async def gathered(wire: Wire) -> Gathered:
-    return Gathered(wire, asyncio.get_running_loop())
+async def buffered(wire: Wire) -> BufferedTransport:
+    return BufferedTransport(wire, asyncio.get_running_loop())
 
 
-async def test_the_writes_of_a_turn_are_one(wire: Wire, gathered: Gathered) -> None:
-    gathered.write(b"head ")
-    gathered.write(b"body")
+async def test_writes_of_one_loop_iteration_leave_together(wire: Wire, buffered: BufferedTransport) -> None:
+    buffered.write(b"head ")
+    buffered.write(b"body")
     assert wire.told == []
     await turn()
-    gathered.write(b"next")
+    buffered.write(b"next")
     await turn()
     assert wire.told == [b"head body", b"next"]
 
 
-async def test_much_is_not_held(wire: Wire, gathered: Gathered) -> None:
-    gathered.write(b"head")
-    gathered.write(bytes(HELD_BYTES))
-    assert wire.told == [b"head" + bytes(HELD_BYTES)]
-    gathered.write(b"tail")
+async def test_a_full_buffer_is_written_at_once(wire: Wire, buffered: BufferedTransport) -> None:
+    buffered.write(b"head")
+    buffered.write(bytes(_BUFFER_BYTES))
+    assert wire.told == [b"head" + bytes(_BUFFER_BYTES)]
+    buffered.write(b"tail")
     await turn()
     assert wire.told[1:] == [b"tail"]
 
 
-async def test_what_is_held_goes_out_before_the_connection_closes(wire: Wire, gathered: Gathered) -> None:
-    gathered.write(b"last")
-    gathered.close()
+async def test_the_buffer_is_written_before_the_connection_closes(wire: Wire, buffered: BufferedTransport) -> None:
+    buffered.write(b"last")
+    buffered.close()
     await turn()
     assert wire.told == [b"last", "close"]
 
 
-async def test_nothing_is_written_to_a_connection_that_is_gone(wire: Wire, gathered: Gathered) -> None:
-    gathered.write(b"lost")
-    gathered.abort()
+async def test_nothing_is_written_to_an_aborted_connection(wire: Wire, buffered: BufferedTransport) -> None:
+    buffered.write(b"lost")
+    buffered.abort()
     await turn()
     assert wire.told == ["abort"]
-    gathered.write(b"late")
+    buffered.write(b"late")
     await turn()
     assert wire.told == ["abort"]
 
 
-async def test_the_rest_is_the_transports_own(gathered: Gathered) -> None:
-    assert gathered.get_extra_info("name") == "wire"
-    assert not gathered.is_closing()
+async def test_other_calls_reach_the_transport(buffered: BufferedTransport) -> None:
+    assert buffered.get_extra_info("name") == "wire"
+    assert not buffered.is_closing()
 
 
-async def test_an_answer_arrives_in_one_piece(http: Served) -> None:
-    """Head and body: whoever reads once has both."""
+async def test_head_and_body_of_a_response_arrive_together(http: Served) -> None:
     with socket.create_connection((http.client.base_url.host, http.client.base_url.port or 0)) as asking:
         asking.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = await asyncio.to_thread(asking.recv, 65_536)
@@ -74,7 +73,7 @@ async def test_an_answer_arrives_in_one_piece(http: Served) -> None:
     assert body
 
 
-async def test_a_whole_answer_is_one_write_and_the_next_request_is_served() -> None:
+async def test_a_whole_response_is_one_write_and_the_next_request_is_served() -> None:
     protocol = Protocol(whole)
     await protocol.ask(REQUEST)
     await protocol.ask(REQUEST)
@@ -82,7 +81,7 @@ async def test_a_whole_answer_is_one_write_and_the_next_request_is_served() -> N
     assert protocol.server_state.total_requests == 2
 
 
-async def test_requests_that_come_at_once_are_answered_in_their_order() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     numbers = iter(range(3))
 
     async def numbered(scope: Any, send: Any) -> None:
@@ -97,7 +96,7 @@ async def test_requests_that_come_at_once_are_answered_in_their_order() -> None:
     assert [part[-2:] for part in told.split(b"HTTP/1.1 200 OK\r\n")[1:]] == [b"00", b"10", b"20"]
 
 
-async def test_who_wants_no_more_is_told_so_and_the_connection_ends() -> None:
+async def test_connection_close_is_confirmed_and_obeyed() -> None:
     protocol = Protocol(whole)
     await protocol.ask(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
     told = b"".join(part for part in protocol.wire.told if isinstance(part, bytes))
@@ -105,57 +104,60 @@ async def test_who_wants_no_more_is_told_so_and_the_connection_ends() -> None:
     assert protocol.wire.told[-1] == "close"
 
 
-async def test_an_answer_is_sent_once() -> None:
-    taken: list[bool] = []
+async def test_a_response_is_sent_once() -> None:
+    results: list[bool] = []
 
     async def twice(scope: Any, send: Any) -> None:
         del send
-        taken.extend(scope["extensions"][WHOLE]["send"](scope, 201, b"content-length: 2\r\n", b"ok") for _ in range(2))
+        results.extend(
+            scope["extensions"][WHOLE]["send"](scope, 201, b"content-length: 2\r\n", b"ok") for _ in range(2)
+        )
 
     protocol = Protocol(twice)
     await protocol.ask(REQUEST)
-    assert taken == [True, False]
+    assert results == [True, False]
     assert protocol.wire.told == [ANSWER]
 
 
-async def test_an_idle_connection_is_closed_and_one_in_use_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_is_closed_once_it_is_idle_for_too_long() -> None:
     protocol = Protocol(whole)
-    now_s = protocol.loop.time()
-    monkeypatch.setattr(protocol.loop, "time", lambda: now_s)
-    await protocol.ask(REQUEST)
-    first = protocol.timeout_keep_alive_task
-    assert first is not None
-    now_s += 4
-    await protocol.ask(REQUEST)
-    assert protocol.timeout_keep_alive_task is first, "one timer for all of its requests"
-    now_s += 4
-    protocol.timeout_keep_alive_handler()
-    assert "close" not in protocol.wire.told
-    again = protocol.timeout_keep_alive_task
-    assert again is not None
-    assert again.when() == now_s + 1
-    now_s += 1
-    protocol.timeout_keep_alive_handler()
-    assert protocol.wire.told[-1] == "close"
-    for timer in (first, again):
-        timer.cancel()
-
-
-async def test_a_connection_that_is_gone_leaves_no_timer() -> None:
-    protocol = Protocol(whole)
-    await protocol.ask(REQUEST)
-    timer = protocol.timeout_keep_alive_task
-    assert timer is not None
+    for _ in range(3):
+        protocol.pass_time(4)
+        await protocol.ask(REQUEST)
+    protocol.pass_time(4)
+    assert protocol.wire.told == [ANSWER] * 3
+    protocol.pass_time(1)
+    assert protocol.wire.told == [ANSWER] * 3 + ["close"]
     protocol.connection_lost(None)
-    assert timer.cancelled()
 
 
-async def test_a_body_is_taken_when_all_of_it_is_there() -> None:
-    taken: list[bytes | None] = []
+async def test_one_timer_per_connection_fires_when_it_may_be_idle() -> None:
+    protocol = Protocol(whole)
+    timer = protocol._idle_timer
+    await protocol.ask(REQUEST)
+    assert protocol._idle_timer is timer
+    assert protocol.timeout_keep_alive_task is None, "uvicorn armed its own"
+    protocol.pass_time(4)
+    assert 0 < protocol._idle_timer.when() - protocol.loop.time() <= 1
+    protocol.connection_lost(None)
+    assert protocol._idle_timer.cancelled()
+
+
+async def test_bytes_between_requests_do_not_keep_a_connection_open() -> None:
+    protocol = Protocol(whole)
+    for _ in range(2):
+        protocol.pass_time(3)
+        protocol.data_received(b"\r\n")
+    assert protocol.wire.told == ["close"]
+    protocol.connection_lost(None)
+
+
+async def test_a_body_is_taken_once_it_is_complete() -> None:
+    bodies: list[bytes | None] = []
 
     async def reading(scope: Any, send: Any) -> None:
-        while not taken or taken[-1] is None:
-            taken.append(scope["extensions"][WHOLE]["body"](scope))
+        while not bodies or bodies[-1] is None:
+            bodies.append(scope["extensions"][WHOLE]["body"](scope))
             await turn()
         await whole(scope, send)
 
@@ -163,5 +165,5 @@ async def test_a_body_is_taken_when_all_of_it_is_there() -> None:
     protocol.data_received(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nab")
     await turn()
     await protocol.ask(b"cd")
-    assert (taken[0], taken[-1]) == (None, b"abcd")
+    assert (bodies[0], bodies[-1]) == (None, b"abcd")
     assert protocol.wire.told == [ANSWER]
