@@ -94,7 +94,7 @@ async def measured(request: Request, memory: TheMemory) -> Response:
     stores = [each.store for each in service.memories.values()]
     calls_count = sum(store.calls_count for store in stores)
     backlog_count = sum(store.health().backlog_message_count for store in stores)
-    text = service.meters.looked(depths, calls_count, service.streams_count, _away_s(stores), backlog_count)
+    text = service.meters.render(depths, calls_count, service.streams_count, _away_s(stores), backlog_count)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -1,15 +1,18 @@
-"""Metrics for Prometheus. No label names a session, a key or a path.
+"""The metrics of a server, for Prometheus. No label names a session, a key or a path.
 
-They are words of closed sets, but for the nodes of a cluster, which are named only while they do not answer.
+Labels are words of closed sets. The exception is the node of a cluster, which is named only while it is down.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 
 from redismem.errors import StoreUnavailable
@@ -17,7 +20,6 @@ from redismem.events import Event, OnEvent, Op
 from redismem.inspection.depths import QUEUES, Depths
 from redismem.web.http.static import is_page
 from redismem.web.metrics import spans
-from redismem.web.metrics.histograms import Histogram
 
 
 def _words(text: str) -> frozenset[str]:
@@ -37,7 +39,7 @@ _TURNS = frozenset(op for op in Op if op.is_turn)
 _DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
 _METHODS = frozenset(["GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"])
 _SESSION, _PROJECT = "/v1/sessions/", "/v1/projects/"
-_OF_A_SESSION = frozenset(["", "/messages", "/context", "/state", "/events"])
+_SESSION_ROUTES = frozenset(["", "/messages", "/context", "/state", "/events"])
 _ROUTES = _words(
     """
     /v1/sessions /v1/projects /v1/about /v1/load /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz
@@ -48,44 +50,44 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _MESSAGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 10_000)
 _TOKENS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000)
 
-# What each of them counts, and in what unit.
+# The help text of each metric. It names the unit.
 _TEXTS = {
-    "redismem_operation_seconds": "Seconds that a call to Redis or a piece of work took, with all that was sent again",
-    "redismem_resent": "Times that a call to Redis was sent again, for want of a reply",
-    "redismem_window_messages": "Messages in the window of a session, after each append or read of it",
-    "redismem_summary_covered_tokens": "Tokens of the messages that a summary came to cover",
-    "redismem_append_tokens": "Tokens of the messages of an append, all together",
-    "redismem_evictions": "Evictions that this server has tried, by outcome; ok: a session was evicted",
+    "redismem_operation_seconds": "Seconds of a call to Redis or a piece of work, retries included",
+    "redismem_resent": "Calls to Redis sent again because no reply came",
+    "redismem_window_messages": "Messages in the window of a session, after each append or read",
+    "redismem_summary_covered_tokens": "Tokens of the messages that a new summary covers",
+    "redismem_append_tokens": "Tokens of all messages of an append",
+    "redismem_evictions": "Evictions that this server tried, by outcome; ok means a session was evicted",
     "redismem_degraded": "1 while Redis does not answer, else 0",
-    "redismem_away_seconds": "Seconds since Redis, or a node of a cluster, went away; 0: it is there",
-    "redismem_backlog_messages": "Messages that this server accepted while Redis was away, still to be replayed",
+    "redismem_away_seconds": "Seconds since Redis or a node of a cluster stopped answering; 0 means it answers",
+    "redismem_backlog_messages": "Messages that this server accepted while Redis was down and has not replayed yet",
     "redismem_queue_sessions": "Sessions in a queue of the namespace of the key",
-    "redismem_queue_lag_seconds": "Seconds since the first session of a queue was due; 0: none is",
+    "redismem_queue_lag_seconds": "Seconds since the first session of a queue was due; 0 means no session is due",
     "redismem_sessions": "Live sessions of the namespace of the key",
-    "redismem_sessions_limit": "Sessions that the namespace of the key may have; more are evicted",
-    "redismem_calls_in_flight": "Calls to Redis of this server without an answer yet",
-    "redismem_streams": "Streams of this server that are open: events, and answers of the chat",
-    "redismem_http_request_seconds": "Seconds from a request to the beginning of its answer",
+    "redismem_sessions_limit": "Sessions that the namespace of the key may hold; sessions above it are evicted",
+    "redismem_calls_in_flight": "Calls of this server to Redis without a reply yet",
+    "redismem_streams": "Open streams of this server: events, and answers of the chat",
+    "redismem_http_request_seconds": "Seconds from a request to the start of its response",
 }
 
 
 def listener(meters: Meters) -> OnEvent:
-    """The `on_event` of a memory: what is measured, and spans if somebody has set up a provider of them."""
+    """Return the `on_event` of a memory. It also records spans if the process has a tracer provider."""
     if not spans.is_wanted():
         return meters.event
 
-    def both(event: Event) -> None:
+    def record(event: Event) -> None:
         meters.event(event)
-        spans.event_span(event)
+        spans.record_event(event)
 
-    return both
+    return record
 
 
 def route_of(path: str) -> str:
-    """The route of a path as it was sent: one of a closed set."""
+    """Return the route of a percent-encoded path, or 'other'."""
     if path.startswith(_SESSION):
         _, slash, rest = path[len(_SESSION) :].partition("/")
-        return f"{_SESSION}{{session_id}}{slash}{rest}" if slash + rest in _OF_A_SESSION else "other"
+        return f"{_SESSION}{{session_id}}{slash}{rest}" if slash + rest in _SESSION_ROUTES else "other"
     if path.startswith(_PROJECT):
         return f"{_PROJECT}{{name}}"
     if is_page(path):
@@ -93,24 +95,24 @@ def route_of(path: str) -> str:
     return path if path in _ROUTES else "other"
 
 
-class Worked(NamedTuple):
-    """Appends, by how long they took, those that failed, and evictions."""
+class Work(NamedTuple):
+    """Counts of appends by duration, failed appends and evictions."""
 
     bounds_s: Sequence[float]
     turns: Sequence[int]
-    """The number of turns in each duration bucket; the last bucket has no upper bound."""
+    """Successful appends per bucket; the last bucket holds those slower than the last bound."""
     failed_count: int
     evictions_count: int
 
-    def since(self, before: Worked) -> Worked:
-        """Return the work since `before`."""
+    def since(self, before: Work) -> Work:
+        """Return the work that was done after the snapshot `before`."""
         turns = [now - then for now, then in zip(self.turns, before.turns, strict=True)]
         failed_count = self.failed_count - before.failed_count
-        return Worked(self.bounds_s, turns, failed_count, self.evictions_count - before.evictions_count)
+        return Work(self.bounds_s, turns, failed_count, self.evictions_count - before.evictions_count)
 
 
 class _Registry(CollectorRegistry):
-    """Without the moment that each counter began: a series a counter, which prometheus_client drops for all or none."""
+    """A registry without the `_created` series. prometheus_client can only drop them for the whole process."""
 
     def collect(self) -> Iterator[Metric]:
         for metric in super().collect():
@@ -119,7 +121,7 @@ class _Registry(CollectorRegistry):
 
 
 class Meters:
-    """The numbers of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self.registry = registry = _Registry()
@@ -140,7 +142,7 @@ class Meters:
         self._appended = histogram("redismem_append_tokens", _TOKENS)
         self._evictions = counter("redismem_evictions", "outcome")
         self._degraded = gauge("redismem_degraded")
-        self._is_degraded = False  # setting a gauge takes a lock
+        self._is_degraded = False  # saves setting the gauge, which takes a lock, per event
         self._away = gauge("redismem_away_seconds", "node")
         self._backlog = gauge("redismem_backlog_messages")
         self._queues = gauge("redismem_queue_sessions", "queue")
@@ -150,9 +152,9 @@ class Meters:
         self._calls = gauge("redismem_calls_in_flight")
         self._streams = gauge("redismem_streams")
         self._requests = histogram("redismem_http_request_seconds", _SECONDS, "route", "method", "status")
-        # Finding a child by its labels takes longer than counting.
-        self._operation = lru_cache(maxsize=1_024)(self._operation_of)
-        self._request = lru_cache(maxsize=1_024)(self._request_of)
+        # Looking up a child by its labels takes longer than counting.
+        self._operation = lru_cache(maxsize=1_024)(self._find_operation)
+        self._request = lru_cache(maxsize=1_024)(self._find_request)
 
     def event(self, event: Event) -> None:
         """The `on_event` of a memory."""
@@ -169,26 +171,29 @@ class Meters:
         elif event.message_bytes:
             self._appended.observe(event.tokens)
         elif event.op == Op.EVICTION:
-            self._evictions.labels(_known(event.outcome, OUTCOMES)).inc()
+            self._evictions.labels(_word_or_other(event.outcome, OUTCOMES)).inc()
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Counts one answer, and how long it took."""
+        """Count a response, and the seconds from its request to its start."""
         self._request(route, method, status)(seconds)
 
-    def worked(self) -> Worked:
-        """Return the work since the start of this server."""
-        bounds_s = self._operations.bounds
-        turns, failed_count, evictions_count = [0] * (len(bounds_s) + 1), 0, 0
-        for (op, outcome), counts in self._operations.children():
-            if op in _TURNS and outcome in _DONE:
-                turns = [a + b for a, b in zip(turns, counts.counts, strict=True)]
-            elif op in _TURNS:
-                failed_count += sum(counts.counts)
-            elif op == Op.EVICTION and outcome == "ok":
-                evictions_count += sum(counts.counts)
-        return Worked(bounds_s, turns, failed_count, evictions_count)
+    def work(self) -> Work:
+        """Return a snapshot of the work since this server began."""
+        below, failed_count, evictions_count = Tally[float](), 0, 0
+        (metric,) = self._operations.collect()
+        for sample in metric.samples:
+            op, outcome = sample.labels["op"], sample.labels["outcome"]
+            is_turn, is_total = op in _TURNS, sample.name.endswith("_count")
+            if is_turn and outcome in _DONE and "le" in sample.labels:
+                below[float(sample.labels["le"])] += int(sample.value)
+            elif is_turn and outcome not in _DONE and is_total:
+                failed_count += int(sample.value)
+            elif op == Op.EVICTION and outcome == "ok" and is_total:
+                evictions_count += int(sample.value)
+        turns = [high - low for low, high in pairwise([0, *(below[bound_s] for bound_s in (*_SECONDS, math.inf))])]
+        return Work(_SECONDS, turns, failed_count, evictions_count)
 
-    def looked(
+    def render(
         self,
         depths: Depths | None,
         calls_count: int,
@@ -196,14 +201,16 @@ class Meters:
         away_s: Mapping[str, float],
         backlog_count: int,
     ) -> bytes:
-        """All of it as text, with what was looked up just now; without depths the store did not answer.
+        """Return all metrics as text, with the gauges set to these values.
 
-        `away_s`: how long a node has not answered, by its place; "" is the place of all together.
+        Args:
+            depths: `None` means the store did not answer.
+            away_s: The seconds since a node stopped answering, by its place. The place "" is the whole store.
         """
         self._calls.set(calls_count)
         self._streams.set(streams_count)
         self._backlog.set(backlog_count)
-        self._away.clear()  # a node that is back, or gone for good, is named no more
+        self._away.clear()  # drops nodes that answer again or were removed
         for place, seconds in away_s.items():
             self._away.labels(place).set(seconds)
         self._is_degraded = depths is None
@@ -218,12 +225,12 @@ class Meters:
                 self._lag.labels(queue).set(lag_ms / 1000)
         return generate_latest(self.registry)
 
-    def _operation_of(self, op: str, outcome: str) -> Callable[[float], Any]:
-        return self._operations.labels(_known(op, OPERATIONS), _known(outcome, OUTCOMES)).observe
+    def _find_operation(self, op: str, outcome: str) -> Callable[[float], Any]:
+        return self._operations.labels(_word_or_other(op, OPERATIONS), _word_or_other(outcome, OUTCOMES)).observe
 
-    def _request_of(self, route: str, method: str, status: int) -> Callable[[float], Any]:
-        return self._requests.labels(route, _known(method, _METHODS), str(status)).observe
+    def _find_request(self, route: str, method: str, status: int) -> Callable[[float], Any]:
+        return self._requests.labels(route, _word_or_other(method, _METHODS), str(status)).observe
 
 
-def _known(word: str, words: frozenset[str]) -> str:
+def _word_or_other(word: str, words: frozenset[str]) -> str:
     return word if word in words else "other"

@@ -1,6 +1,6 @@
-"""Spans of OpenTelemetry, by its API alone: who has set up a provider gets them, all others pay nothing.
+"""OpenTelemetry spans, through its API only: without a tracer provider there are no spans and no cost.
 
-Names and attributes are those of the conventions for databases and for generative models. No text, no id.
+Names and attributes follow the semantic conventions for databases and generative AI. Spans contain no text and no id.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NAME = "redismem"
 
 
 def is_wanted() -> bool:
-    """True if a tracer provider is set up."""
+    """True if the process has set up a tracer provider."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
 
-def event_span(event: Event) -> None:
-    """The span of a call that has ended."""
+def record_event(event: Event) -> None:
+    """Record the span of a call that has just ended."""
     end_ns = time.time_ns()
     span = trace.get_tracer(_NAME).start_span(
         f"{event.op} redis",
@@ -44,7 +44,7 @@ def event_span(event: Event) -> None:
 
 @contextlib.contextmanager
 def chat_span(provider: str, model: str) -> Iterator[None]:
-    """A span around the asking of a model. What is raised within it is named by its kind alone."""
+    """Wrap a request to a model in a span. An exception is recorded by its type, without its text."""
     attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": provider,

@@ -1,4 +1,4 @@
-"""The page's overview: the recent load of the server, and the list of conversations."""
+"""The load of a server over the last minutes, and the list of conversations."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ def turn(outcome: str = "ok", duration_ms: float = 1.5, op: str = "append_and_re
     return Event(op, outcome, duration_ms, "shop")
 
 
-async def test_it_counts_what_lies_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slot_counts_the_work_between_two_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "SLOT_S", 0.01)
     meters = Meters()
     meters.event(turn())
-    found = Load(meters)
-    running = asyncio.create_task(found.run())
+    load_now = Load(meters)
+    running = asyncio.create_task(load_now.run())
     for event in (turn(), turn(duration_ms=70), turn("StoreUnavailable"), turn(op="read"), turn(op="eviction")):
         meters.event(event)
-    document = found.document()
+    document = load_now.document()
     assert document["whole"]["turns_count"] == 2
     assert document["whole"]["failed_count"] == 1
     assert document["whole"]["evictions_count"] == 1
     assert 1 <= document["whole"]["p50_ms"] <= 2.5
     assert 50 <= document["whole"]["p99_ms"] <= 100
-    slots = await until(lambda: found.document()["slots"])
+    slots = await until(lambda: load_now.document()["slots"])
     assert sum(slot["turns_count"] for slot in slots) == 2
-    assert found.document()["whole"]["turns_count"] == 2
-    await until(lambda: len(found.document()["slots"]) == 120)
-    await until(lambda: found.document()["whole"]["turns_count"] == 0)
-    assert found.document()["whole"]["p99_ms"] is None
+    assert load_now.document()["whole"]["turns_count"] == 2
+    await until(lambda: len(load_now.document()["slots"]) == 120)
+    await until(lambda: load_now.document()["whole"]["turns_count"] == 0)
+    assert load_now.document()["whole"]["p99_ms"] is None
     running.cancel()
 
 
 @given(st.lists(st.integers(0, 50), min_size=4, max_size=4), st.floats(0.01, 1))
 def test_a_quantile_lies_in_the_bucket_of_its_rank(counts: list[int], part: float) -> None:
-    found = quantile_ms(BOUNDS_S, counts, part)
+    quantile = quantile_ms(BOUNDS_S, counts, part)
     if sum(counts) == 0:
-        assert found is None
+        assert quantile is None
         return
-    assert found is not None
-    ranked = [at for at, count in enumerate(counts) for _ in range(count)]
-    bucket = ranked[min(len(ranked) - 1, max(0, -int(-(part * len(ranked)) // 1) - 1))]
+    assert quantile is not None
+    buckets = [number for number, count in enumerate(counts) for _ in range(count)]
+    bucket = buckets[min(len(buckets) - 1, max(0, -int(-(part * len(buckets)) // 1) - 1))]
     low = 0 if bucket == 0 else BOUNDS_S[min(bucket, 3) - 1] * 1000
     high = BOUNDS_S[min(bucket, 2)] * 1000
-    assert low - 0.01 <= found <= high + 0.01
+    assert low - 0.01 <= quantile <= high + 0.01
 
 
 async def test_the_load_is_served(http: Served) -> None:
@@ -76,20 +76,20 @@ async def test_conversations_are_found_by_a_part_of_their_id(
     monkeypatch.setattr(listing, "_PAGES_COUNT", 2)
     for number in range(10):
         await memory.session(f"Shelf/{number}").append(said(number))
-    found: list[str] = []
+    session_ids: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
         query = {"contains": "SHELF/", "limit": 100} | ({"cursor": cursor} if cursor else {})
         page = (await http.ask("GET", "/v1/sessions", params=query)).json()
         assert len(page["sessions"]) <= 6
-        found += [row["session_id"] for row in page["sessions"]]
+        session_ids += [row["session_id"] for row in page["sessions"]]
         cursor = page["cursor"]
-    assert sorted(found) == [f"Shelf/{number}" for number in range(10)]
-    nobody = (await http.ask("GET", "/v1/sessions", params={"contains": "nobody"})).json()
-    assert nobody["sessions"] == []
+    assert sorted(session_ids) == [f"Shelf/{number}" for number in range(10)]
+    empty_page = (await http.ask("GET", "/v1/sessions", params={"contains": "unknown"})).json()
+    assert empty_page["sessions"] == []
 
 
-async def test_the_list_tells_what_was_said_last(http: Served, memory: Memory) -> None:
+async def test_the_list_shows_the_newest_message(http: Served, memory: Memory) -> None:
     call: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
     await memory.session("chat").append(said("of mine"), {"role": "assistant", "content": "an answer"})
     await memory.session("calls").append(call)

@@ -1,4 +1,4 @@
-"""Metrics have closed label sets and true numbers; the dashboard queries existing metrics; and spans."""
+"""Metrics with closed labels and true numbers, a dashboard whose queries match them, and spans."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ from redismem.web.metrics.prometheus import OUTCOMES, Meters, listener, route_of
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "docs" / "grafana.json").read_text())
-GIVEN_BY_PROMETHEUS = {"le"}
 
 
 def samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    values: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
-    return found
+            values.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return values
 
 
-def total(found: Any, name: str, **labels: str) -> float:
-    return sum(value for own, value in found.get(name, []) if labels.items() <= own.items())
+def total(metrics: Any, name: str, **labels: str) -> float:
+    return sum(value for own, value in metrics.get(name, []) if labels.items() <= own.items())
 
 
-async def looked(http: Served) -> Any:
+async def scrape(http: Served) -> Any:
     answer = await http.ask("GET", "/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     return samples(answer.text)
@@ -53,111 +52,111 @@ async def test_turns_requests_and_queues_are_counted(store: Any, namespace: str)
         await http.ask("GET", "/v1/sessions/none")
         await http.ask("GET", "/v1/secret-path/s-1")
 
-        async def settled() -> Any:
-            found = await looked(http)
-            evicted = total(found, "redismem_evictions_total", outcome="ok")
-            return evicted == 2 and total(found, "redismem_sessions") == 2 and found
+        async def has_settled() -> Any:
+            metrics = await scrape(http)
+            evicted = total(metrics, "redismem_evictions_total", outcome="ok")
+            return evicted == 2 and total(metrics, "redismem_sessions") == 2 and metrics
 
-        found = await until(settled)
-        assert total(found, "redismem_operation_seconds_count", op="append_and_read", outcome="ok") == 12
-        assert total(found, "redismem_http_request_seconds_count", method="POST", status="201") == 12
+        metrics = await until(has_settled)
+        assert total(metrics, "redismem_operation_seconds_count", op="append_and_read", outcome="ok") == 12
+        assert total(metrics, "redismem_http_request_seconds_count", method="POST", status="201") == 12
         route = "/v1/sessions/{session_id}"
-        assert total(found, "redismem_http_request_seconds_count", route=route, status="404") == 1
-        assert total(found, "redismem_http_request_seconds_count", route="other", status="404") == 1
-        assert total(found, "redismem_append_tokens_count") == 12
-        assert total(found, "redismem_summary_covered_tokens_count") >= 1
-        assert total(found, "redismem_sessions_limit") == 2
-        assert total(found, "redismem_degraded") == 0
-        assert all("s-1" not in value for rows in found.values() for labels, _ in rows for value in labels.values())
+        assert total(metrics, "redismem_http_request_seconds_count", route=route, status="404") == 1
+        assert total(metrics, "redismem_http_request_seconds_count", route="other", status="404") == 1
+        assert total(metrics, "redismem_append_tokens_count") == 12
+        assert total(metrics, "redismem_summary_covered_tokens_count") >= 1
+        assert total(metrics, "redismem_sessions_limit") == 2
+        assert total(metrics, "redismem_degraded") == 0
+        assert all("s-1" not in value for rows in metrics.values() for labels, _ in rows for value in labels.values())
 
 
-async def test_a_store_that_is_away_is_degraded_till_it_is_back(redis_server: Any, proxy: Any, namespace: str) -> None:
+async def test_a_store_is_degraded_until_it_answers_again(redis_server: Any, proxy: Any, namespace: str) -> None:
     meters = Meters()
     settings = Settings(deadline_s=2, reply_timeout_s=1)
     options: Any = {"namespace": namespace, "settings": settings, "on_event": meters.event}
     async with Memory.connect(proxy.url, **options) as memory, served(memory, meters=meters) as http:
-        assert total(await looked(http), "redismem_degraded") == 0
+        assert total(await scrape(http), "redismem_degraded") == 0
         proxy.break_next("swallow", count=float("inf"))
-        assert total(await looked(http), "redismem_degraded") == 1
+        assert total(await scrape(http), "redismem_degraded") == 1
         proxy.heal()
 
-        async def well() -> bool:
-            return total(await looked(http), "redismem_degraded") == 0
+        async def is_well() -> bool:
+            return total(await scrape(http), "redismem_degraded") == 0
 
-        await until(well)
+        await until(is_well)
 
 
-async def test_an_outage_is_measured_and_what_is_accepted_meanwhile(proxy: Any, namespace: str) -> None:
+async def test_an_outage_and_its_backlog_are_measured(proxy: Any, namespace: str) -> None:
     meters = Meters()
     settings = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.5)
     options: Any = {"namespace": namespace, "settings": settings, "fallback": True, "on_event": meters.event}
     async with Memory.connect(proxy.url, **options) as memory, served(memory, meters=meters) as http:
 
-        def changes(found: Any, outcome: str) -> float:
-            return total(found, "redismem_operation_seconds_count", op="breaker", outcome=outcome)
+        def changes(metrics: Any, outcome: str) -> float:
+            return total(metrics, "redismem_operation_seconds_count", op="breaker", outcome=outcome)
 
         await proxy.refuse()
         for _ in range(2):
             assert (await memory.session("a").append(said(1))).degraded
 
-        async def missed() -> Any:
-            found = await looked(http)
-            return changes(found, "half_open") >= 2 and found
+        async def has_probed_twice() -> Any:
+            metrics = await scrape(http)
+            return changes(metrics, "half_open") >= 2 and metrics
 
-        found = await until(missed)
-        assert total(found, "redismem_away_seconds", node="") > 0
-        assert total(found, "redismem_backlog_messages") == 2
-        assert changes(found, "open") == changes(found, "closed") + 1
+        metrics = await until(has_probed_twice)
+        assert total(metrics, "redismem_away_seconds", node="") > 0
+        assert total(metrics, "redismem_backlog_messages") == 2
+        assert changes(metrics, "open") == changes(metrics, "closed") + 1
         await proxy.accept_again()
 
-        async def back() -> Any:
-            found = await looked(http)
-            return total(found, "redismem_backlog_messages") == 0 and found
+        async def has_replayed() -> Any:
+            metrics = await scrape(http)
+            return total(metrics, "redismem_backlog_messages") == 0 and metrics
 
-        found = await until(back)
-        assert found["redismem_away_seconds"] == [({"node": ""}, 0)]
-        assert changes(found, "open") == changes(found, "closed") >= 1
-        assert changes(found, "other") == 0
+        metrics = await until(has_replayed)
+        assert metrics["redismem_away_seconds"] == [({"node": ""}, 0)]
+        assert changes(metrics, "open") == changes(metrics, "closed") >= 1
+        assert changes(metrics, "other") == 0
 
 
 def test_a_node_is_named_while_it_does_not_answer() -> None:
     meters = Meters()
 
     def away(places: dict[str, float]) -> Any:
-        return samples(meters.looked(None, 0, 0, {"": 0.0, **places}, 0).decode())["redismem_away_seconds"]
+        return samples(meters.render(None, 0, 0, {"": 0.0, **places}, 0).decode())["redismem_away_seconds"]
 
     assert away({"10.0.0.1:7000": 3.5}) == [({"node": ""}, 0), ({"node": "10.0.0.1:7000"}, 3.5)]
     assert away({}) == [({"node": ""}, 0)]
 
 
-def test_a_counter_is_one_series_and_every_text_names_the_unit_of_its_name() -> None:
+def test_a_counter_is_one_series_and_every_help_text_names_the_unit() -> None:
     meters = Meters()
     meters.event(Event("eviction", "ok", 1.0, "shop", "hash", sent_count=2))
-    text = meters.looked(None, 0, 0, {}, 0).decode()
+    text = meters.render(None, 0, 0, {}, 0).decode()
     assert "redismem_resent_total 1.0" in text
     assert "_created" not in text
     for unit in ("seconds", "messages", "tokens", "sessions"):
-        said = [line for line in text.splitlines() if re.match(rf"# HELP redismem_\w*{unit} ", line)]
-        assert said
-        assert [line for line in said if unit not in line.split(" ", 3)[3].lower()] == []
+        help_lines = [line for line in text.splitlines() if re.match(rf"# HELP redismem_\w*{unit} ", line)]
+        assert help_lines
+        assert [line for line in help_lines if unit not in line.split(" ", 3)[3].lower()] == []
 
 
-def test_the_labels_are_of_closed_sets() -> None:
+def test_unknown_words_become_the_label_other() -> None:
     meters = Meters()
     for outcome in (*OUTCOMES, "canary"):
         meters.event(Event("canary", outcome, 1.0, "shop", "hash"))
-    text = meters.looked(None, 0, 0, {}, 0).decode()
+    text = meters.render(None, 0, 0, {}, 0).decode()
     assert "canary" not in text
     assert 'op="other"' in text
 
 
-def test_what_a_process_serves_while_redis_is_away_is_made_and_not_failed() -> None:
+def test_turns_served_while_redis_is_down_do_not_count_as_failed() -> None:
     meters = Meters()
     for outcome in ("ok", "degraded", "FallbackFull"):
         meters.event(Event("append", outcome, 1.0, "shop", "hash"))
-    worked = meters.worked()
-    assert (sum(worked.turns), worked.failed_count) == (2, 1)
-    text = meters.looked(None, 0, 0, {}, 0).decode()
+    work = meters.work()
+    assert (sum(work.turns), work.failed_count) == (2, 1)
+    text = meters.render(None, 0, 0, {}, 0).decode()
     assert all(f'op="append",outcome="{outcome}"' in text for outcome in ("degraded", "FallbackFull"))
 
 
@@ -172,54 +171,54 @@ def test_what_a_process_serves_while_redis_is_away_is_made_and_not_failed() -> N
         ("/x/abc", "other"),
     ],
 )
-def test_a_route_is_one_of_few(path: str, route: str) -> None:
+def test_a_path_belongs_to_one_of_few_routes(path: str, route: str) -> None:
     assert route_of(path) == route
 
 
-def queries(dashboard: Any) -> list[str]:
+def queries_of(dashboard: Any) -> list[str]:
     return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
 
-def exposed() -> dict[str, set[str]]:
-    """Every sample there is, with its labels."""
+def exposed_labels() -> dict[str, set[str]]:
+    """Return the labels of every sample by its name."""
     meters = Meters()
-    found: dict[str, set[str]] = {}
+    labels_by_name: dict[str, set[str]] = {}
     for metric in meters.registry.collect():
         suffixes = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("_total",)}.get(metric.type, ("",))
         collector = meters.registry._names_to_collectors[metric.name]
-        labels = set(getattr(collector, "_labelnames", getattr(collector, "_labels", ())))
+        labels = set(getattr(collector, "_labelnames", ()))
         for suffix in suffixes:
-            found[metric.name + suffix] = labels | ({"le"} if suffix == "_bucket" else set())
-    return found
+            labels_by_name[metric.name + suffix] = labels | ({"le"} if suffix == "_bucket" else set())
+    return labels_by_name
 
 
-def faults(asked: list[str]) -> Iterator[str]:
-    known = exposed()
+def faults(queries: list[str]) -> Iterator[str]:
+    exposed = exposed_labels()
     used: set[str] = set()
-    for query in asked:
+    for query in queries:
         names = set(re.findall(r"\bredismem_\w+", query))
         used |= names
-        yield from (f"{name} is not measured" for name in names - known.keys())
+        yield from (f"{name} is not measured" for name in names - exposed.keys())
         labels = set(re.findall(r"(\w+)=?[=!]~?\"", query))
         labels |= {word.strip() for group in re.findall(r"by \((.*?)\)", query) for word in group.split(",")}
-        have = set.union(set(), *(known.get(name, set()) for name in names))
+        have = set.union(set(), *(exposed.get(name, set()) for name in names))
         yield from (f"{label} is no label of {names}" for label in labels - have)
     families = {re.sub(r"_(bucket|count|sum|total)$", "", name) for name in used}
-    for name in known:
+    for name in exposed:
         family = re.sub(r"_(bucket|count|sum|total)$", "", name)
         if family not in families:
             yield f"{family} is in no panel"
 
 
-def test_the_dashboard_asks_for_what_there_is_and_for_all_of_it() -> None:
-    assert list(faults(queries(DASHBOARD))) == []
+def test_the_dashboard_queries_every_metric_and_no_other() -> None:
+    assert list(faults(queries_of(DASHBOARD))) == []
 
 
-def test_a_dashboard_that_asks_for_something_else_is_noticed() -> None:
-    asked = queries(DASHBOARD)
-    assert list(faults([*asked, "redismem_nothing"])) == ["redismem_nothing is not measured"]
-    assert [each for each in faults([*asked, 'redismem_streams{op="x"}']) if "op is no label" in each]
-    assert "redismem_streams is in no panel" in list(faults([each for each in asked if "streams" not in each]))
+def test_a_wrong_query_of_a_dashboard_is_noticed() -> None:
+    queries = queries_of(DASHBOARD)
+    assert list(faults([*queries, "redismem_nothing"])) == ["redismem_nothing is not measured"]
+    assert [fault for fault in faults([*queries, 'redismem_streams{op="x"}']) if "op is no label" in fault]
+    assert "redismem_streams is in no panel" in list(faults([query for query in queries if "streams" not in query]))
 
 
 class Recorded(trace.NonRecordingSpan):
@@ -246,7 +245,7 @@ class Recording(trace.NoOpTracer):
 
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> Recording:
-    """A provider that is set up: the API's own way, as its SDK would do it, but forgotten after the test."""
+    """Set up a tracer provider, as the SDK would, for the time of the test."""
     tracer = Recording()
 
     class Provider(trace.TracerProvider):
@@ -257,18 +256,18 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> Recording:
     return tracer
 
 
-async def test_who_wants_spans_gets_one_a_call(recording: Recording, memory: Memory, store: Any) -> None:
+async def test_with_a_tracer_provider_each_call_has_one_span(recording: Recording, memory: Memory, store: Any) -> None:
     assert spans.is_wanted()
     async with store.memory(memory.store.keys.namespace, on_event=listener(Meters())) as watched:
         await watched.session("canary").append({"role": "user", "content": "canary"})
     span = next(span for span in recording.spans if span.name == "append redis")
     assert (span.attributes["db.system.name"], span.attributes["db.operation.name"]) == ("redis", "append")
-    spans.event_span(Event("append", "StoreUnavailable", 1.0, "shop"))
+    spans.record_event(Event("append", "StoreUnavailable", 1.0, "shop"))
     assert recording.spans[-1].attributes["error.type"] == "StoreUnavailable"
     assert recording.spans[-1].status is trace.StatusCode.ERROR
     assert "canary" not in str([span.attributes for span in recording.spans])
 
 
-def test_who_has_set_up_nothing_pays_nothing() -> None:
+def test_without_a_tracer_provider_events_go_to_the_meters_alone() -> None:
     meters = Meters()
     assert listener(meters) == meters.event
