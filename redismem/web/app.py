@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from redismem.errors import RedismemError
 from redismem.web.api import about, appends, chat, operations, projects, schemas, sessions
 from redismem.web.edge import Edge
-from redismem.web.http.problems import CODES, MEDIA_TYPE, Problem, problem_of
+from redismem.web.http.problems import CODES, MEDIA_TYPE, Problem, to_problem
 from redismem.web.service import Service
 
 _OPEN = ("/livez", "/readyz", "/openapi.json")
@@ -76,7 +76,7 @@ def _response(problem: Problem) -> Response:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     del request
-    return _response(problem_of(error))
+    return _response(to_problem(error))
 
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:

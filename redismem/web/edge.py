@@ -13,11 +13,11 @@ from redismem.events import facts
 from redismem.web.access import needed_scope
 from redismem.web.api.appends import KEY, append_messages, is_append
 from redismem.web.http.deadlines import Deadlines
-from redismem.web.http.problems import Problem, may_be_done, problem_of
+from redismem.web.http.problems import Problem, may_be_done, to_problem
 from redismem.web.http.protocol import WHOLE
 from redismem.web.http.queries import Documented, is_stream
 from redismem.web.http.static import HEADERS as PAGE_HEADERS
-from redismem.web.http.static import answer_of, is_page
+from redismem.web.http.static import is_page, respond_with_page
 from redismem.web.metrics.prometheus import route_of
 from redismem.web.service import CALLER, Service
 
@@ -73,7 +73,7 @@ class Edge:
         except Gone:
             return
         except Exception as error:
-            problem = problem_of(error)
+            problem = to_problem(error)
             if scope["method"] == "POST" and is_append(path) and KEY not in headers and may_be_done(error):
                 problem.retry_after_s = None  # a retry without a key could store the message twice
             await _refuse(error, problem, answer)
@@ -205,7 +205,7 @@ async def _send_page(method: str, path: str, headers: dict[bytes, bytes], answer
     """Send a file of the page. Raises Problem."""
     if method not in ("GET", "HEAD"):
         raise Problem("method_not_allowed", allow="GET, HEAD")
-    file_answer = answer_of(path, headers.get(b"if-none-match", b""))
+    file_answer = respond_with_page(path, headers.get(b"if-none-match", b""))
     if file_answer is None:
         raise Problem("not_found")
     status, own_headers, body = file_answer

@@ -21,7 +21,7 @@ from redismem.errors import InvalidTime, NotAllowed, NotInWindow, RedismemError,
 from redismem.protocol import permissions
 from redismem.web.access import Access
 from redismem.web.edge import HEADERS
-from redismem.web.http.problems import CODES, Problem, problem_of
+from redismem.web.http.problems import CODES, Problem, to_problem
 from redismem.web.service import Limits, Service
 
 CANARY = "canary-7c1f"
@@ -252,7 +252,7 @@ async def test_a_client_that_disconnects_midway_does_not_affect_others(http: Ser
     ],
 )
 def test_a_redismem_error_has_a_code_and_names_no_session(error: RedismemError, code: str) -> None:
-    problem = problem_of(error)
+    problem = to_problem(error)
     assert problem.code == code
     assert CANARY.encode() not in problem.document()
 
@@ -273,7 +273,7 @@ async def test_a_command_that_the_acl_forbids_is_store_not_allowed(redis_server:
 
 
 def test_a_foreign_error_is_500_without_its_text() -> None:
-    problem = problem_of(RuntimeError(CANARY))
+    problem = to_problem(RuntimeError(CANARY))
     assert problem.status == 500
     assert CANARY.encode() not in problem.document()
 

@@ -10,7 +10,7 @@ from redismem.context import Context, Receipt
 from redismem.errors import IdReused, InvalidMessage
 from redismem.web.access import Caller
 from redismem.web.api import schemas
-from redismem.web.http.json import context_document, decoded, encoded, receipt_document
+from redismem.web.http.json import context_document, decode_json, encode_json, receipt_document
 from redismem.web.http.problems import Problem
 from redismem.web.http.queries import check_names
 from redismem.web.service import Service
@@ -45,7 +45,7 @@ async def append_messages(
     session = service.session(caller, session_id_of(path[len(_PREFIX) : -len(_SUFFIX)]))
     wants_context = _wants_context(query)
     context: Context | None = None
-    messages = decoded(body)
+    messages = decode_json(body)
     if not isinstance(messages, list):
         messages = [messages]
     options = _options(headers)
@@ -63,7 +63,7 @@ async def append_messages(
         _check_body(messages)
         raise
     assert receipt is not None
-    text = encoded(document)
+    text = encode_json(document)
     answer_headers = [_JSON, (b"content-length", b"%d" % len(text))]
     if not receipt.degraded:  # in Redis, this seq may go to another message
         answer_headers.append((b"etag", f'"{receipt.epoch}-{receipt.last_seq}"'.encode()))

@@ -18,7 +18,7 @@ from redismem.project.items.schema import TASK
 from redismem.project.project import Project
 from redismem.web.api import project_schemas, schemas
 from redismem.web.api.sessions import TheMemory, TheService, memory_of, service_of
-from redismem.web.http.json import Json, zoned
+from redismem.web.http.json import Json, parse_moment
 from redismem.web.http.problems import Problem
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
@@ -49,7 +49,7 @@ def project_of(request: Request, name: Annotated[schemas.ProjectName, Path()]) -
 
 def moment_of(at: Annotated[str | None, Query(max_length=64, description="A time (RFC 3339).")] = None) -> Any:
     """Return the moment in the query. `None` means now. Raises Problem."""
-    return None if at is None else zoned(at, "at is a time with its zone (RFC 3339)")
+    return None if at is None else parse_moment(at, "at is a time with its zone (RFC 3339)")
 
 
 At = Annotated[datetime | None, Depends(moment_of)]

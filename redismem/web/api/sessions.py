@@ -16,7 +16,7 @@ from redismem.web.access import Caller
 from redismem.web.api import listing, schemas
 from redismem.web.api.appends import append_id, session_id_of
 from redismem.web.api.streams import STREAM, EventStream
-from redismem.web.http.json import Format, Json, context_document, message_document, state_document, zoned
+from redismem.web.http.json import Format, Json, context_document, message_document, parse_moment, state_document
 from redismem.web.http.problems import Problem
 from redismem.web.service import CALLER, Service
 
@@ -119,7 +119,7 @@ def _parse_before(before: str | None) -> int | datetime | None:
         return None
     if before.isascii() and before.isdigit() and 0 < int(before[:20]) < 1 << 53:
         return int(before)
-    return zoned(before, "before is a seq, or a time with its zone (RFC 3339)")
+    return parse_moment(before, "before is a seq, or a time with its zone (RFC 3339)")
 
 
 @router.get("/sessions/{session_id}/context", response_model=schemas.ContextDocument)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from redismem.web.http.json import encoded
+from redismem.web.http.json import encode_json
 
 HEARTBEAT_S = 15.0
 _HEARTBEAT = b": still here\n\n"
@@ -15,7 +15,7 @@ _HEARTBEAT = b": still here\n\n"
 def frame(event: str, document: Any, event_id: str = "") -> bytes:
     """Encode one event of a stream."""
     head = f"id: {event_id}\n" if event_id else ""
-    return f"{head}event: {event}\ndata: ".encode() + encoded(document) + b"\n\n"
+    return f"{head}event: {event}\ndata: ".encode() + encode_json(document) + b"\n\n"
 
 
 class Turn:

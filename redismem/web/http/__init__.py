@@ -1,1 +1,1 @@
-"""HTTP itself: problems, JSON, deadlines, static files."""
+"""HTTP itself: problem details, JSON, queries, deadlines, static files and the protocol of a connection."""

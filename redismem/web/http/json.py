@@ -1,4 +1,4 @@
-"""Encode and decode the JSON of the API, and convert a session's parts to JSON values."""
+"""JSON text in and out, and the parts of a session as JSON values."""
 
 from __future__ import annotations
 
@@ -17,58 +17,66 @@ from redismem.web.http.problems import Problem
 
 Format = Literal["openai", "anthropic", "gemini"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder()
 
 
-def encoded(document: Any) -> bytes:
-    """JSON text. Halves of surrogate pairs, which UTF-8 has no bytes for, are escaped."""
+def encode_json(document: Any) -> bytes:
+    """Return a document as JSON text. Lone surrogates, which UTF-8 cannot encode, are escaped."""
     try:
-        return _encode(document)
+        return _ENCODER.encode(document)
     except UnicodeEncodeError:
         return json.dumps(document, separators=(",", ":"), default=asdict).encode()
 
 
-def decoded(text: bytes) -> Any:
-    """The JSON value. Raises Problem: bad_request."""
+def decode_json(text: bytes) -> Any:
+    """Return the value of JSON text.
+
+    Raises:
+        Problem: bad_request, if the text is not JSON or is nested too deep.
+    """
     try:
-        return _decode(text)
+        return _DECODER.decode(text)
     except (msgspec.MsgspecError, UnicodeError):
-        pass  # msgspec refuses escaped halves of surrogate pairs, which are JSON
+        pass  # JSON allows escaped lone surrogates, msgspec does not: let json decide
     except RecursionError:
         raise Problem("bad_request", "the body is nested too deep") from None
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise Problem("bad_request", "the body is not JSON") from None
 
 
-def zoned(text: str, wanted: str) -> datetime:
-    """The moment of a text. Raises Problem: invalid, with what is wanted, for one that is none or has no zone."""
+def parse_moment(text: str, expected: str) -> datetime:
+    """Return the moment that an ISO 8601 text with a time zone denotes.
+
+    Raises:
+        Problem: invalid, with `expected` as its detail, if the text is not a moment or has no time zone.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise Problem("invalid", wanted)
+        raise Problem("invalid", expected)
     return moment
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
 class Json(Response):
-    """An answer that is a JSON document."""
+    """A response with a JSON document."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return encoded(content)
+        return encode_json(content)
 
 
 def state_document(state: State, hidden: Collection[str] = ()) -> dict[str, Any]:
-    """`hidden`: names of params whose values are not shown."""
+    """Return a state as JSON values. `hidden` names the params whose values are left out."""
     params = {name: None if name in hidden else value for name, value in state.params.items()}
     return {
         "params": params,
@@ -82,7 +90,7 @@ def state_document(state: State, hidden: Collection[str] = ()) -> dict[str, Any]
 
 
 def context_document(context: Context, form: Format = "openai", hidden: Collection[str] = ()) -> dict[str, Any]:
-    """Return the context for a model, and the parts that it was built from."""
+    """Return a context as JSON values: the request for a model in format `form`, and the parts it was made of."""
     receipt = context.receipt
     return {
         "session_id": context.session_id,
@@ -123,7 +131,7 @@ def receipt_document(session_id: str, receipt: Any) -> dict[str, Any]:
 
 
 def message_document(message: Message) -> dict[str, Any]:
-    """A stored message: its dict as it was put in, and what is known beside it."""
+    """Return a stored message as JSON values: its dict as it was appended, and its metadata."""
     return {
         "seq": message.seq,
         "tokens": message.tokens,

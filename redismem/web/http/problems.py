@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): stable codes, without any message text or stack trace."""
+"""Errors as problem details (RFC 9457): stable codes, never the text of a message, never a stack trace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CODES: dict[str, tuple[int, str]] = {
     "stopping": (503, "This server is about to stop"),
     "too_late": (503, "The request took too long"),
 }
-# What a caller waits before the next attempt, in seconds.
+# Seconds until the next attempt, sent with each 503.
 RETRY_AFTER_S = 1
 _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
     (InvalidSessionId, "bad_session_id"),
@@ -81,9 +81,12 @@ _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
 
 
 class Problem(Exception):
-    """An answer that is no success. `code` is one of CODES; `allow`: the methods that there are.
+    """A response that reports an error.
 
-    `more` are members of the document beside the usual.
+    Args:
+        code: One of `CODES`.
+        allow: The methods of the path, for the header `Allow`.
+        more: Further members of the document.
     """
 
     def __init__(
@@ -98,45 +101,45 @@ class Problem(Exception):
         self.more = more
 
     def document(self) -> bytes:
-        """The problem as JSON text."""
-        found = {"type": f"urn:redismem:problem:{self.code}", "title": self.title, "status": self.status}
+        """Return the problem as JSON text."""
+        members = {"type": f"urn:redismem:problem:{self.code}", "title": self.title, "status": self.status}
         if self.detail:
-            found["detail"] = self.detail.encode("utf-8", "replace").decode()
-        return msgspec.json.encode(found | {"code": self.code} | self.more)
+            members["detail"] = self.detail.encode("utf-8", "replace").decode()
+        return msgspec.json.encode(members | {"code": self.code} | self.more)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers of the problem, beside those that every answer has."""
-        found = [(b"content-type", MEDIA_TYPE.encode())]
+        """Return the headers of the problem. The edge adds the headers of every response."""
+        headers = [(b"content-type", MEDIA_TYPE.encode())]
         if self.retry_after_s is not None:
-            found.append((b"retry-after", b"%d" % max(1, -(-self.retry_after_s // 1))))
+            headers.append((b"retry-after", b"%d" % max(1, -(-self.retry_after_s // 1))))
         if self.allow:
-            found.append((b"allow", self.allow.encode()))
+            headers.append((b"allow", self.allow.encode()))
         if self.status == 401:
-            found.append((b"www-authenticate", b"Bearer"))
-        return found
+            headers.append((b"www-authenticate", b"Bearer"))
+        return headers
 
 
-def problem_of(error: Exception) -> Problem:
-    """Return the problem to send for an error. A foreign error becomes `internal`, without details."""
+def to_problem(error: Exception) -> Problem:
+    """Return the problem that reports an error. An error that is not redismem's own is `internal`, without details."""
     if isinstance(error, Problem):
         return error
     for kind, code in _ERRORS:
         if isinstance(error, kind):
-            # The text without the id; what is wrong with the store or the server is not the caller's business.
+            # `error.text` has no session id. Details of the store or the server are not for callers.
             detail = "" if isinstance(error, StoreUnavailable | NotAllowed | InvalidTime) else error.text
-            return Problem(code, detail, **_more(error))
+            return Problem(code, detail, **_members_of(error))
     if isinstance(error, TimeoutError):
         return Problem("too_late")
     return Problem("internal")
 
 
 def may_be_done(error: Exception) -> bool:
-    """True if the requested operation may have been executed despite the error."""
+    """True if the operation may have been carried out despite this error."""
     return isinstance(error, Unconfirmed | TimeoutError) or (isinstance(error, StoreUnavailable) and error.may_be_done)
 
 
-def _more(error: RedismemError) -> Mapping[str, Any]:
-    """Return the machine-readable fields of an error."""
+def _members_of(error: RedismemError) -> Mapping[str, Any]:
+    """Return the members that a program needs to react to the error."""
     if isinstance(error, Conflict):
         return {"last_seq": error.last_seq}
     if isinstance(error, StoreUnavailable) and error.reason in SERVER_WORDS:

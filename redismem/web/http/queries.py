@@ -1,4 +1,4 @@
-"""Validate requests against the OpenAPI document: the methods of a path, and the names in its query."""
+"""Check methods and query names of requests against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl
 from redismem.web.http.problems import Problem
 
 _FIELDS_COUNT = 100
-_OF_CLIENTS = ("/v1/", "/api/")
+_CHECKED_ROOTS = ("/v1/", "/api/")
 
 
 class Documented:
-    """The routes of a document. Paths are as they were sent."""
+    """The routes of an OpenAPI document. Paths are percent-encoded, as the client sent them."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._routes = [_names_by_method(operations) for operations in document["paths"].values()]
@@ -22,40 +22,49 @@ class Documented:
         self._paths = re.compile("|".join(f"({shape})" for shape in shapes))
 
     def check(self, method: str, path: str, query: bytes) -> None:
-        """Raises Problem: method_not_allowed; invalid, for a name that is none: it would be passed over in silence."""
-        found = self._paths.fullmatch(path)
-        if found is None:
+        """Check a request. A path that is not in the document passes, and so does any query of a probe.
+
+        Raises:
+            Problem: method_not_allowed, if the path does not have this method.
+            Problem: invalid, if the query has an unknown name, which the route would ignore.
+        """
+        match = self._paths.fullmatch(path)
+        if match is None:
             return
-        methods = self._routes[(found.lastindex or 1) - 1]
+        methods = self._routes[(match.lastindex or 1) - 1]
         if method not in methods:
-            raise Problem("method_not_allowed", allow=", ".join(_with_head(methods, path)))
-        if query and path.startswith(_OF_CLIENTS):  # probes may be asked with whatever their caller likes
+            raise Problem("method_not_allowed", allow=", ".join(_allowed_methods(methods, path)))
+        if query and path.startswith(_CHECKED_ROOTS):
             check_names(query, methods[method])
 
 
 def is_stream(path: str) -> bool:
-    """True if the response of this path has no time limit, since it bounds itself."""
+    """True if the path answers with a stream, which has no deadline because it limits itself."""
     return path == "/api/chat" or (path.startswith("/v1/sessions/") and path.endswith("/events"))
 
 
 def check_names(query: bytes, names: tuple[str, ...]) -> dict[str, str]:
-    """The query by its names, the last of each. Raises Problem: invalid, for other names than these."""
+    """Return the query as a dict. If a name is repeated, its last value counts.
+
+    Raises:
+        Problem: invalid, if there are too many fields, or a name is not in `names`.
+    """
     try:
-        given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_FIELDS_COUNT))
+        fields = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_FIELDS_COUNT))
     except ValueError:
         raise Problem("invalid", f"a query has at most {_FIELDS_COUNT} fields") from None
-    if not given.keys() <= set(names):
-        told = f"a query here has {', '.join(names)}, and no other name" if names else "there is no query here"
-        raise Problem("invalid", told)
-    return given
+    if not fields.keys() <= set(names):
+        detail = f"a query here has {', '.join(names)}, and no other name" if names else "there is no query here"
+        raise Problem("invalid", detail)
+    return fields
 
 
 def _names_by_method(operations: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {
-        method.upper(): tuple(each["name"] for each in operation.get("parameters", ()) if each["in"] == "query")
+        method.upper(): tuple(field["name"] for field in operation.get("parameters", ()) if field["in"] == "query")
         for method, operation in operations.items()
     }
 
 
-def _with_head(methods: Mapping[str, Any], path: str) -> list[str]:
+def _allowed_methods(methods: Mapping[str, Any], path: str) -> list[str]:
     return sorted({*methods, "HEAD"} if "GET" in methods and not is_stream(path) else methods)

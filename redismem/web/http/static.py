@@ -1,4 +1,4 @@
-"""The page: static files that are read once, and answered with headers of their own."""
+"""The static files of the page, read once and sent with their own headers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES = {
     "svg": b"image/svg+xml",
 }
 HEADERS = [
-    # Asked for anew each time, and then mostly answered with 304: nobody mixes modules of two releases.
+    # Revalidated on each load, so that a browser never mixes modules of two releases.
     (b"cache-control", b"no-cache"),
     (
         b"content-security-policy",
@@ -42,31 +42,31 @@ class File(NamedTuple):
 
 
 @cache
-def page_files() -> Mapping[str, File]:
-    """The files of the page, by path. Nothing else is ever read, whatever is asked for."""
+def load_pages() -> Mapping[str, File]:
+    """Return the files of the page by path. No request can read any other file."""
     folder = files("redismem.web") / "static"
-    found = {}
-    for each in folder.iterdir():
-        ending = each.name.rpartition(".")[2]
+    pages = {}
+    for file in folder.iterdir():
+        ending = file.name.rpartition(".")[2]
         if ending in _TYPES:
-            body = each.read_bytes()
+            body = file.read_bytes()
             etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode()
-            found[ROOT + each.name] = File(body, _TYPES[ending], etag)
-    found["/"] = found.pop(f"{ROOT}index.html")
-    return found
+            pages[ROOT + file.name] = File(body, _TYPES[ending], etag)
+    pages["/"] = pages.pop(f"{ROOT}index.html")
+    return pages
 
 
 def is_page(path: str) -> bool:
-    """True for paths of the page, which need no key and hold no user data."""
+    """True if a path belongs to the page, which needs no key and contains no user data."""
     return path == "/" or path.startswith(ROOT)
 
 
-def answer_of(path: str, asked_etags: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
-    """Status, headers and body; None: there is no such file. `asked_etags`: of If-None-Match."""
-    file = page_files().get(path)
+def respond_with_page(path: str, etags: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
+    """Return status, headers and body for a path. `None` means there is no such file. `etags` is `If-None-Match`."""
+    file = load_pages().get(path)
     if file is None:
         return None
-    if any(each.strip().removeprefix(b"W/") in (file.etag, b"*") for each in asked_etags[:4096].split(b",")):
+    if any(etag.strip().removeprefix(b"W/") in (file.etag, b"*") for etag in etags[:4096].split(b",")):
         return 304, [(b"etag", file.etag)], b""
     length = b"%d" % len(file.body)
     return 200, [(b"etag", file.etag), (b"content-type", file.media_type), (b"content-length", length)], file.body

@@ -1,4 +1,4 @@
-"""A problem invites a retry of an append only if the append has a key, or was certainly not made."""
+"""A failed append invites a retry if it has an idempotency key or certainly was not made."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ KEY = {"Idempotency-Key": "turn-1"}
         (StoreUnavailable("no answer came", may_be_done=True), "store_unavailable"),
     ],
 )
-async def test_an_append_that_may_have_been_made_is_to_be_sent_again_with_its_key_alone(
+async def test_an_append_that_may_have_been_made_invites_a_retry_only_with_a_key(
     memory: Memory, error: Exception, code: str
 ) -> None:
-    """Without one it would stand there twice."""
+    """A retry without a key could store the message twice."""
 
     class Failing(Service):
         def session(self, caller: Any, session_id: str) -> Any:
@@ -42,7 +42,7 @@ async def test_an_append_that_may_have_been_made_is_to_be_sent_again_with_its_ke
         assert (answer.json()["code"], answer.headers["retry-after"]) == (code, "1")
 
 
-async def test_an_append_that_was_not_made_may_be_sent_again(memory: Memory) -> None:
+async def test_an_append_that_was_not_made_invites_a_retry(memory: Memory) -> None:
     class Failing(Service):
         def session(self, caller: Any, session_id: str) -> Any:
             raise StoreUnavailable("the memory is full", reason="OOM")

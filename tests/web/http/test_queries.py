@@ -1,4 +1,4 @@
-"""The allowed body, query and method of a request. A refusal names the allowed values."""
+"""Bodies, queries and methods of requests. A refusal names what is allowed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ UNKNOWN: dict[str, Any] = {f"unknown{number}": 0 for number in range(1_000)}
 @pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "text/plain", ""])
 async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_type: str) -> None:
     headers = {"Content-Type": media_type} if media_type else {}
-    asked = [
+    requests = [
         ("POST", "/v1/sessions/s/messages", json.dumps(said(1))),
         ("PATCH", "/v1/sessions/s/state", '{"plan": 1}'),
         ("POST", "/v1/dead/drop", '{"session_ids": ["s"]}'),
         ("POST", "/api/chat/stop", '{"session_id": "s"}'),
     ]
-    for method, path, body in asked:
+    for method, path, body in requests:
         assert (await http.ask(method, path, content=body, headers=headers)).status_code < 300, path
         for wrong in (b"plan=1", b"\xff"):
             refused = await http.ask(method, path, content=wrong, headers=headers)
@@ -32,7 +32,7 @@ async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_ty
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "told"),
+    ("method", "path", "detail"),
     [
         ("GET", "/v1/sessions/s/context?foramt=canary-7c1f", "a query here has max_tokens, format, and no other name"),
         ("POST", "/v1/sessions/s/messages?reed=true", "a query here has read, and no other name"),
@@ -43,27 +43,27 @@ async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_ty
         ("POST", "/v1/sessions", "send no body"),
     ],
 )
-async def test_what_would_be_passed_over_is_refused_and_says_what_is_allowed(
-    http: Served, method: str, path: str, told: str
+async def test_a_request_with_an_unknown_or_invalid_part_is_refused(
+    http: Served, method: str, path: str, detail: str
 ) -> None:
     refused = await http.ask(method, path, json=said(CANARY) if method == "POST" else None)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
-    assert told in refused.text
+    assert detail in refused.text
     assert CANARY not in refused.text
 
 
 @pytest.mark.parametrize("body", [{"remove_params": [""] * 1_000}, {"remove_params": [0] * 1_000}, UNKNOWN])
-def test_of_many_faults_no_more_are_made_than_are_told(body: dict[str, Any]) -> None:
+def test_the_number_of_faults_of_a_body_is_limited(body: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as refused:
         StateChange.model_validate(body)
     assert refused.value.error_count() <= FAULTS_COUNT
 
 
-async def test_what_is_told_of_many_faults_is_true(http: Served) -> None:
+async def test_the_first_faults_of_many_are_reported(http: Served) -> None:
     refused = await http.ask("PATCH", "/v1/sessions/s/state", json=UNKNOWN | {"waiting_for_param": 5, "plan": 1})
-    told = [(each["where"], each["what"]) for each in refused.json()["faults"]]
+    faults = [(fault["where"], fault["what"]) for fault in refused.json()["faults"]]
     unknown = [(f"body.unknown{number}", "extra_forbidden") for number in range(FAULTS_COUNT)]
-    assert told == [("body.waiting_for_param", "string_type"), *unknown][:FAULTS_COUNT]
+    assert faults == [("body.waiting_for_param", "string_type"), *unknown][:FAULTS_COUNT]
 
 
 async def test_probes_may_be_asked_with_any_query(http: Served) -> None:
@@ -71,7 +71,7 @@ async def test_probes_may_be_asked_with_any_query(http: Served) -> None:
         assert (await http.ask("GET", path)).status_code == 200
 
 
-async def test_a_method_that_there_is_not_is_told_those_that_there_are(http: Served) -> None:
+async def test_a_refused_method_is_answered_with_the_allowed_methods(http: Served) -> None:
     allowed = {
         "/v1/sessions": "GET, HEAD, POST",
         "/v1/sessions/s": "DELETE, GET, HEAD",
@@ -88,7 +88,7 @@ async def test_a_method_that_there_is_not_is_told_those_that_there_are(http: Ser
     assert set((await http.ask("PUT", "/openapi.json")).headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
-async def test_a_head_is_answered_as_a_get_without_its_body(http: Served) -> None:
+async def test_head_is_answered_like_get_without_a_body(http: Served) -> None:
     await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
     for path in ("/livez", "/readyz", "/v1/sessions/s", "/v1/sessions/none", "/v1/sessions?limit=1"):
         got, head = await http.ask("GET", path), await http.ask("HEAD", path)

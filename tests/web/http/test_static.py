@@ -1,4 +1,4 @@
-"""The page's files: which there are, how they are answered, and what they may not hold."""
+"""The files of the page: which exist, how they are served, and what they must not contain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.http_service import PATIENT, Served, serving
 import redismem.web
 from redismem import Memory
 from redismem.web.access import Access, new_key
-from redismem.web.http.static import page_files
+from redismem.web.http.static import load_pages
 from redismem.web.service import Service
 
 STATIC = Path(redismem.web.__file__).parent / "static"
@@ -25,7 +25,7 @@ POLICY = {
     "base-uri": "'none'",
     "frame-ancestors": "'none'",
     "form-action": "'none'",
-    # Text becomes markup nowhere: the browser itself refuses it.
+    # The browser itself refuses to turn text into markup.
     "require-trusted-types-for": "'script'",
     "trusted-types": "'none'",
 }
@@ -35,19 +35,19 @@ async def test_the_page_is_served_under_a_strict_policy_of_its_own(http: Served)
     answer = await http.ask("GET", "/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = answer.headers["content-security-policy"]
-    assert dict(each.strip().split(" ", 1) for each in policy.split(";")) == POLICY
+    assert dict(part.strip().split(" ", 1) for part in policy.split(";")) == POLICY
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cross-origin-opener-policy"] == "same-origin"
     assert answer.headers["x-frame-options"] == "DENY"
-    # What the API answers may do nothing at all, as ever.
+    # Responses of the API may load and run nothing.
     other = await http.ask("GET", "/livez")
     assert other.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
     assert other.headers["cache-control"] == "no-store"
 
 
-async def test_what_is_known_already_is_not_sent_again(http: Served) -> None:
-    for path in page_files():
+async def test_a_file_with_a_known_etag_is_not_sent_again(http: Served) -> None:
+    for path in load_pages():
         first = await http.ask("GET", path)
         assert (first.status_code, first.headers["cache-control"]) == (200, "no-cache")
         for asked in (first.headers["etag"], f'"other", W/{first.headers["etag"]}', "*"):
@@ -64,13 +64,13 @@ async def test_what_is_known_already_is_not_sent_again(http: Served) -> None:
 @pytest.mark.parametrize(
     "path", ["/static/", "/static/none.js", "/static/../page.py", "/static/%2e%2e/page.py", "/static//page.css"]
 )
-async def test_nothing_else_is_there(http: Served, path: str) -> None:
+async def test_no_other_file_is_served(http: Served, path: str) -> None:
     answer = await http.ask("GET", path)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     assert (await http.ask("POST", "/")).json()["code"] == "method_not_allowed"
 
 
-async def test_it_needs_no_key_and_no_page_of_another_host_gets_it() -> None:
+async def test_the_page_needs_no_key_and_refuses_other_hosts() -> None:
     key, line = new_key("one", "shop", ["read"])
     async with Memory.connect("memory://", namespace="shop") as memory:
         async with serving(Service({"shop": memory}, Access.of(line), PATIENT)) as keyed:
@@ -78,20 +78,20 @@ async def test_it_needs_no_key_and_no_page_of_another_host_gets_it() -> None:
             assert (await keyed.ask("GET", "/static/app.js")).status_code == 200
             assert (await keyed.ask("GET", "/v1/about")).status_code == 401
             about = await keyed.ask("GET", "/v1/about", headers={"Authorization": f"Bearer {key}"})
-            found = about.json()
-            assert (found["namespace"], found["scopes"], found["has_keys"]) == ("shop", ["read"], True)
+            document = about.json()
+            assert (document["namespace"], document["scopes"], document["has_keys"]) == ("shop", ["read"], True)
         async with serving(Service({"default": memory}, Access.of(""), PATIENT)) as unlocked:
             answer = await unlocked.ask("GET", "/", headers={"Host": "shop.example"})
             assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
 
 
-def test_every_file_is_small_and_asks_nobody_else() -> None:
+def test_every_file_is_small_and_contacts_no_other_host() -> None:
     assert {"index.html", "app.js", "page.css", "icon.svg"} <= {path.name for path in SOURCES}
     assert {path.name for path in STATIC.iterdir()} == {path.name for path in SOURCES}
     for path in SOURCES:
         text = path.read_text()
         assert len(text.splitlines()) <= 300, path.name
-        # Addresses of namespaces are names; nobody asks for them.
+        # An XML namespace is a name that no browser fetches.
         assert "//" not in re.sub(r"(?m)http://www\.w3\.org/2000/svg|^\s*//.*$|\s// .*$", "", text), path.name
 
 
@@ -103,7 +103,7 @@ def test_no_text_becomes_markup_or_code() -> None:
         assert re.findall(wrong, path.read_text()) == [], path.name
 
 
-def test_each_module_finds_what_it_imports() -> None:
+def test_imports_and_element_ids_exist() -> None:
     exported = {
         path.name: set(re.findall(r"(?m)^export (?:async )?(?:const|function\*?|class) (\w+)", path.read_text()))
         for path in STATIC.glob("*.js")
