@@ -15,6 +15,7 @@ from redismem.models.base_url import split_base_url
 from redismem.models.draft import Draft
 from redismem.models.http import Address, Endpoint, model_error, normalize_key, not_json_error
 from redismem.models.lost_facts import restore_lost_facts
+from redismem.text.data_runs import replace_data
 from redismem.text.plain import clean_text, escape_tags, pieces, shorten, split_transcript
 
 INSTRUCTION = """\
@@ -120,7 +121,8 @@ class HttpModel:
 
     async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
         """Summarise in one request, or in several if the messages exceed the input budget."""
-        before = escape_tags(clean_text(previous or "")).strip()
+        previous = replace_data(clean_text(previous or ""))
+        before = escape_tags(previous).strip()
         if not messages and not before:
             raise ValueError("there is nothing to summarise")
         room = self._input_bytes - len(INSTRUCTION) - 200
@@ -139,7 +141,7 @@ class HttpModel:
             summary = shorten(escape_tags(answer.text), summary_room)
             spent_in, spent_out = spent_in + answer.input_tokens, spent_out + answer.output_tokens
         room = min(max_tokens * 4 // _LOST_PART, self._max_summary_bytes - len(answer.text.encode()))
-        text = await restore_lost_facts(answer.text, messages, previous or "", room)
+        text = await restore_lost_facts(answer.text, messages, previous, room)
         return Draft(text, spent_in, spent_out, self._model)
 
     async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:

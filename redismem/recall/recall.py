@@ -38,6 +38,7 @@ from redismem.recall.semantic import BLOCKS_LIMIT as VECTORS_LIMIT
 from redismem.recall.semantic import Meaning
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
+from redismem.text.data_runs import replace_data
 from redismem.text.plain import pieces
 
 log = logging.getLogger("redismem")
@@ -232,6 +233,6 @@ def _text_of(shape: Message | Shape) -> str:
     if type(shape) is dict and shape.keys() == _PLAIN and shape["role"] == "user":
         content = shape["content"]
         if type(content) is str and len(content) <= TEXT_CHARS and content.isascii() and content.isprintable():
-            return content
+            return replace_data(content)
     message = shape if isinstance(shape, Message) else Message.from_openai(shape)
     return "" if is_gap(message) else "\n".join(text for _, text in pieces(message, TEXT_CHARS))

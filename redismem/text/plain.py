@@ -12,6 +12,7 @@ from redismem.formats.reading import read_part, read_value
 from redismem.formats.sections import sections, speaker_of, whole_result
 from redismem.formats.tool_calls import is_parts
 from redismem.messages.message import Message, moment
+from redismem.text.data_runs import replace_data
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ RESULT_BYTES = 1_500
 LEFT_OUT = " [... part left out ...] "
 _PARTS_COUNT = 300
 _JSON_CHARS = 8_000
+# How much of a text is searched for data: a multiple of its limit, and the most.
+_DATA_FACTOR = 16
+_DATA_BYTES = 262_144
 _NAME_CHARS = 64
 
 # C0, C1, and the characters that reverse the order of letters or stay invisible: they hide text from a human reader.
@@ -72,8 +76,8 @@ def keep_ends(items: Sequence[T], limit: int) -> Sequence[T]:
 def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
     """Yield the texts of a message in any format, in order; media appear as their kind.
 
-    With `limit_bytes`, longer texts are shortened first, and only the first and the last of very many parts or calls
-    are read.
+    With `limit_bytes`, data URLs and long runs of base64 or hex become `[data]`, longer texts are shortened, and only
+    the first and the last of very many parts or calls are read.
     """
     payload = message.to_openai()
     whole = whole_result(payload)
@@ -159,7 +163,8 @@ def _json_of(value: Any, limit_bytes: int | None) -> str:
     if limit_bytes is None:
         return json.dumps(value, ensure_ascii=False)
     chunks, chars = [], 0
-    for chunk in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+    for encoded in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+        chunk = replace_data(shorten(encoded, _JSON_CHARS))
         chunks.append(chunk)
         chars += len(chunk)
         if chars > _JSON_CHARS:
@@ -168,7 +173,11 @@ def _json_of(value: Any, limit_bytes: int | None) -> str:
 
 
 def _cleaned_to(text: str, limit_bytes: int | None) -> str:
-    return clean_text(text if limit_bytes is None else shorten(text, limit_bytes))
+    if limit_bytes is not None:
+        # Data goes before the text is cut to its limit, so that the words around it get the space.
+        most_bytes = max(limit_bytes, min(_DATA_FACTOR * limit_bytes, _DATA_BYTES))
+        text = shorten(replace_data(shorten(text, most_bytes)), limit_bytes)
+    return clean_text(text)
 
 
 def one_line(value: Any) -> str:

@@ -69,7 +69,7 @@ async def test_a_summary_that_is_too_long_does_not_push_the_transcript_over_the_
 
 async def test_one_message_over_the_budget_says_what_is_left_out(server: Any, opened: Any) -> None:
     async with opened(input_tokens=1_500) as model:
-        await model.summarize([Message("user", "begin " + "x" * 50_000 + " end")], None, 300)
+        await model.summarize([Message("user", "begin " + "x " * 25_000 + "end")], None, 300)
     ((_, text),) = told(server.asked[0])
     assert "begin" in text
     assert LEFT_OUT in text

@@ -24,6 +24,7 @@ from redismem.models.extractive.summarizer import Extractive
 from redismem.models.http_model import split_turns
 from redismem.models.lost_facts import restore_lost_facts
 from redismem.session.paging import narrow
+from redismem.text.data_runs import replace_data
 from redismem.text.plain import (
     clean_text,
     escape_tags,
@@ -58,6 +59,10 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "a closing tag and spaces": between("</", " ", "x"),
     "spaces on both sides of a slash": between("<" + " " * 500 + "/", " ", "x"),
     "tags that begin": many("<"),
+    "data URLs that begin": many("data:a/"),
+    "parameters of a data URL": between("data:a/b", ";a=b", ""),
+    "runs of data": many("A1b" * 22 + " "),
+    "runs that are too short": many("A1b" * 21 + " "),
     "tags and spaces": many("< / "),
     "tags and line feeds": between("<", "\n", "summary"),
     "closed summaries": many("</summary>"),
@@ -176,6 +181,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "values": lambda text: decode_value(encode_value({text: [text]})),
     "session_view": shown,
     "stems": lambda text: list(stems(text)),
+    "replace_data": replace_data,
+    "Context.to_openai, alternate": lambda text: everything(text).to_openai(alternate=True),
 }
 
 

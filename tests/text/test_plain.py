@@ -89,12 +89,12 @@ def test_the_head_names_place_and_speaker() -> None:
 
 
 def test_long_results_and_arguments_are_shortened_and_say_so() -> None:
-    (line,) = shown({"role": "tool", "content": "begin " + "x" * 9_000 + " end"})
+    (line,) = shown({"role": "tool", "content": "begin " + "x " * 4_500 + "end"})
     assert line.startswith("  result: begin")
     assert line.endswith(" end")
     assert LEFT_OUT in line
     assert len(line) < 1_600
-    (line,) = shown({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "x" * 9_000}}]})
+    (line,) = shown({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "x " * 4_500}}]})
     assert len(line) < 700
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from redismem.messages.message import Message
 from redismem.models.draft import Draft
 from redismem.models.extractive.ranking import LineRanker, find_outdated
+from redismem.text.data_runs import replace_data
 from redismem.text.plain import clean_text
 from redismem.text.sentences import MENTIONED, PIECE_LINES, Line, Work, lines_of, lines_of_summary
 from redismem.text.word_counts import Sketch
@@ -36,7 +37,7 @@ class Extractive:
         words are in the session according to `sketch`, or in these texts without one.
         Yields to the event loop often, and writes one summary at a time.
         """
-        before = clean_text(previous or "").strip()
+        before = replace_data(clean_text(previous or "")).strip()
         if not messages and not before:
             raise ValueError("there is nothing to summarise")
         async with self._turn:

@@ -16,6 +16,7 @@ from redismem.errors import ModelFailed
 from redismem.messages.message import Message
 from redismem.project.items.schema import DECISION, ENTITY, TASK, Kind, kind_of
 from redismem.project.items.versions import State
+from redismem.text.data_runs import replace_data
 from redismem.text.plain import clean_text, escape_tags, render_message, shorten
 
 TRANSCRIPT_BYTES = 60_000
@@ -84,7 +85,7 @@ def user_prompt(messages: Sequence[Message], known: Iterable[tuple[str, str]], s
         said.appendleft(text)
     parts = [("known_items", items), ("transcript", "\n".join(said))]
     if summaries:
-        before = shorten(escape_tags(clean_text("\n\n".join(summaries))), SUMMARIES_BYTES)
+        before = shorten(escape_tags(replace_data(clean_text("\n\n".join(summaries)))), SUMMARIES_BYTES)
         parts.insert(1, ("previous_summary", before))
     return "\n".join([*(f"<{tag}>\n{text}\n</{tag}>" for tag, text in parts), "Answer now."])
 
