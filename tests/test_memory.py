@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from support.conversations import contents, said
+from support.conversations import contents, user_message
 from support.operations import OPERATIONS, UNSET
 from support.stored import keys_of, keys_with
 from support.stores import Store
@@ -30,7 +30,7 @@ async def test_a_turn_is_one_call_and_returns_the_context(memory: Memory) -> Non
 
 async def test_turns_follow_each_other(session: Session) -> None:
     for number in range(1, 11):
-        context = await session.append_and_read(said(number), merge={"turn": number})
+        context = await session.append_and_read(user_message(number), merge={"turn": number})
         assert contents(context.messages) == list(range(1, number + 1))
         assert [message.seq for message in context.messages] == list(range(1, number + 1))
         assert (context.total_messages, context.last_seq, context.first_seq) == (number, number, 1)
@@ -44,20 +44,20 @@ async def test_turns_follow_each_other(session: Session) -> None:
 
 
 async def test_a_batch_is_stored_in_its_order(session: Session) -> None:
-    receipt = await session.append(*map(said, "abc"))
+    receipt = await session.append(*map(user_message, "abc"))
     assert (receipt.first_seq, receipt.last_seq, receipt.total, receipt.created) == (1, 3, 3, True)
-    receipt = await session.append(Message("user", "d"), said("e"))
+    receipt = await session.append(Message("user", "d"), user_message("e"))
     assert (receipt.first_seq, receipt.last_seq, receipt.total, receipt.created) == (4, 5, 5, False)
     assert contents((await session.read()).messages) == list("abcde")
 
 
 async def test_a_message_has_a_seq_and_a_time(session: Session) -> None:
-    await session.append(said("a"), Message("user", "b", id="mine", metadata={"k": [1.0]}))
+    await session.append(user_message("a"), Message("user", "b", id="mine", metadata={"k": [1.0]}))
     context = await session.read()
     first, second = context.messages
     assert first.id == f"{context.epoch}:1"
     assert (second.id, second.metadata) == ("mine", {"k": [1.0]})
-    assert second.to_openai() == said("b")
+    assert second.to_openai() == user_message("b")
     assert first.timestamp == second.timestamp == datetime.fromtimestamp(first.stored_ms / 1000, UTC)
     assert (await session.messages()) == context.messages
 
@@ -71,12 +71,12 @@ async def test_tokens_are_counted_once_when_a_message_is_stored(store: Store, na
 
     async with store.memory(namespace, count_tokens=count) as memory:
         session = memory.session("s")
-        await session.append(said("abc"), said("de"))
+        await session.append(user_message("abc"), user_message("de"))
         assert [message.tokens for message in (await session.read()).messages] == [3, 2]
         assert (await session.info()).window_tokens == 5
         await session.prune(1)
         assert (await session.info()).window_tokens == 2
-    assert counted == [said("abc"), said("de")]
+    assert counted == [user_message("abc"), user_message("de")]
 
 
 @pytest.mark.parametrize("method", [name for name, row in OPERATIONS.items() if row.unknown is not UNSET])
@@ -103,21 +103,21 @@ async def test_the_context_of_an_unknown_session_is_empty(session: Session) -> N
 
 
 async def test_a_session_without_messages_exists(session: Session) -> None:
-    await session.append(said("a"), said("b"), merge={"x": 1})
+    await session.append(user_message("a"), user_message("b"), merge={"x": 1})
     assert await session.prune(0) == 2
     context = await session.read()
     assert (context.messages, context.total_messages, context.first_seq, context.last_seq) == ([], 2, 3, 2)
     assert context.state.params == {"x": 1}
     assert await session.messages() == []
-    assert (await session.append(said("c"))).first_seq == 3
+    assert (await session.append(user_message("c"))).first_seq == 3
     assert contents((await session.read()).messages) == ["c"]
 
 
 async def test_clear_removes_every_trace_of_a_session(raw: Any, memory: Memory, namespace: str) -> None:
     session, other = memory.session("user-42"), memory.session("other")
-    await other.append(said("a"))
+    await other.append(user_message("a"))
     await session.append(
-        *[said("a")] * 20, id="turn", merge={"a": 1}, waiting="a", plan=1, last_intent=1, last_result=1
+        *[user_message("a")] * 20, id="turn", merge={"a": 1}, waiting="a", plan=1, last_intent=1, last_result=1
     )
     keys = Keys(namespace, 64).session("user-42")
     await raw.rpush(keys.originals, "old")
@@ -129,7 +129,7 @@ async def test_clear_removes_every_trace_of_a_session(raw: Any, memory: Memory, 
     assert await keys_with(raw, namespace, "user-42") == set()
     assert await session.clear() is False
     assert contents((await other.read()).messages) == ["a"]
-    fresh = await session.append_and_read(said("b"), id="turn")
+    fresh = await session.append_and_read(user_message("b"), id="turn")
     assert fresh.receipt is not None
     assert (fresh.receipt.first_seq, fresh.receipt.created, fresh.receipt.duplicate) == (1, True, False)
     assert (fresh.total_messages, fresh.first_seq, contents(fresh.messages)) == (1, 1, ["b"])
@@ -142,21 +142,21 @@ async def test_clear_removes_every_trace_of_a_session(raw: Any, memory: Memory, 
 async def test_prune_keeps_the_newest_and_whole_tool_calls(session: Session) -> None:
     call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}, {"id": "c2"}]}
     results = [{"role": "tool", "tool_call_id": id, "content": "x"} for id in ("c1", "c2")]
-    await session.append(said("a"), call, *results, said("b"))
+    await session.append(user_message("a"), call, *results, user_message("b"))
     assert await session.prune(5) == 0
     assert await session.prune(2) == 1
     context = await session.read()
-    assert context.to_openai() == [call, *results, said("b")]
+    assert context.to_openai() == [call, *results, user_message("b")]
     assert (context.first_seq, context.total_messages) == (2, 5)
     assert await session.prune(1) == 3
-    assert (await session.read()).to_openai() == [said("b")]
+    assert (await session.read()).to_openai() == [user_message("b")]
 
 
 async def test_a_concurrent_prune_drops_only_messages_that_it_saw(memory: Memory) -> None:
     session = memory.session("s")
-    await session.append(*[said(number) for number in range(20)])
+    await session.append(*[user_message(number) for number in range(20)])
     first = asyncio.ensure_future(session.prune(5))
-    appends = [asyncio.ensure_future(memory.session("s").append(said(number))) for number in range(20, 30)]
+    appends = [asyncio.ensure_future(memory.session("s").append(user_message(number))) for number in range(20, 30)]
     last = asyncio.ensure_future(session.prune(5))
     await asyncio.gather(first, *appends, last)
     context = await session.read()
@@ -168,7 +168,7 @@ async def test_a_concurrent_prune_drops_only_messages_that_it_saw(memory: Memory
 
 async def test_a_namespace_keeps_its_number_of_shards(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=8)) as memory:
-        await memory.session("s").append(said("a"))
+        await memory.session("s").append(user_message("a"))
         with pytest.raises(WrongShards, match="8 shards, the settings say 16"):
             async with store.memory(namespace, Settings(shards=16)):
                 pass
@@ -176,7 +176,7 @@ async def test_a_namespace_keeps_its_number_of_shards(store: Store, namespace: s
         async with store.client() as client:
             unopened = Memory.connect(client=client, namespace=namespace, settings=Settings(shards=16))
             with pytest.raises(WrongShards):
-                await unopened.session("s").append(said("b"))
+                await unopened.session("s").append(user_message("b"))
         assert contents((await memory.session("s").read()).messages) == ["a"]
 
 
@@ -194,7 +194,7 @@ async def test_a_memory_answers_a_ping(memory: Memory) -> None:
 
 async def test_without_a_url_each_memory_has_its_own_store() -> None:
     async with Memory.connect() as one, Memory.connect() as two:
-        await one.session("s").append(said("a"))
+        await one.session("s").append(user_message("a"))
         assert await one.session("s").exists()
         assert not await two.session("s").exists()
 

@@ -15,9 +15,9 @@ import fakeredis
 import pytest
 import redis
 import redis.asyncio
-from support.conversations import said
+from support.conversations import user_message
 from support.redis_server import RedisServer, free_port
-from support.stored import everything
+from support.stored import read_namespace
 from support.stores import Store
 
 from redismem import InvalidSettings, InvalidState, Memory, Session, Settings, StoreUnavailable
@@ -175,8 +175,8 @@ async def test_a_client_of_the_other_kind_is_refused() -> None:
 async def test_arguments_are_named_as_the_caller_knows_them(
     memory: Memory, session: Session, raw: Any, namespace: str
 ) -> None:
-    await session.append(said("a"))
-    before = await everything(raw, namespace)
+    await session.append(user_message("a"))
+    before = await read_namespace(raw, namespace)
     wrong: Any
     for wrong in (-1, 1.0, True, "1"):
         with pytest.raises(ValueError, match=r"^max_messages must be an integer, 0 or more"):
@@ -193,12 +193,12 @@ async def test_arguments_are_named_as_the_caller_knows_them(
         with pytest.raises(InvalidState, match="merge takes a mapping"):
             await session.merge(wrong)
         with pytest.raises(InvalidState, match="merge takes a mapping"):
-            await session.append(said("b"), merge=wrong)
+            await session.append(user_message("b"), merge=wrong)
     with pytest.raises(InvalidState, match="pass None to wait for no param"):
         await session.set_waiting("")
     with pytest.raises(InvalidState, match="a param name is a string, not a int"):
         await session.merge({1: 1})  # type: ignore[dict-item]
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
 
 
 async def test_a_closed_memory_says_so(store: Store, namespace: str) -> None:
@@ -206,9 +206,9 @@ async def test_a_closed_memory_says_so(store: Store, namespace: str) -> None:
     async with store.client() as client:
         memory = Memory.connect(client=client, namespace=namespace)
         session = memory.session("s")
-        await session.append(said("a"))
+        await session.append(user_message("a"))
         await memory.aclose()
-        for call in (session.append(said("b")), session.read(), memory.ping(), memory.count()):
+        for call in (session.append(user_message("b")), session.read(), memory.ping(), memory.count()):
             with pytest.raises(RuntimeError, match="this memory is closed"):
                 await call
         await memory.aclose()
@@ -219,7 +219,7 @@ async def test_a_closed_memory_says_so(store: Store, namespace: str) -> None:
 def test_a_closed_blocking_memory_says_so(url: str, redis_server: RedisServer, namespace: str) -> None:
     memory = blocking.Memory.connect(redis_server.url if url == "real" else url, namespace=namespace)
     session = memory.session("s")
-    session.append(said("a"))
+    session.append(user_message("a"))
     memory.close()
     for call in (session.read, memory.ping, memory.count):
         with pytest.raises(RuntimeError, match="this memory is closed"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import redis
-from support.commands import finished, started
+from support.commands import start_command, wait_for_exit
 
 import redismem.blocking
 from redismem import Settings
@@ -138,7 +138,7 @@ def test_watch_in_a_pipe_prints_one_line_per_poll(command: Any, filled: Any, her
 
 
 def test_watch_shows_changes_and_ends_on_a_signal(memory: Any, raw: Any, here: Any) -> None:
-    with started("watch", "--every-s", "0.05", "--json", *here) as running:
+    with start_command("watch", "--every-s", "0.05", "--json", *here) as running:
         assert running.stdout is not None
         first = json.loads(running.stdout.readline())
         assert first["sessions"] == 0
@@ -150,7 +150,7 @@ def test_watch_shows_changes_and_ends_on_a_signal(memory: Any, raw: Any, here: A
         rates.append(line["given_per_s"])
         assert max(rates) > 0
         running.send_signal(signal.SIGINT)
-        ran = finished(running)
+        ran = wait_for_exit(running)
     assert (ran.code, ran.err) == (0, "")
 
 

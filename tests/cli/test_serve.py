@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.commands import finished, spawn, started, wait_for_line
+from support.commands import run_command, start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
 from support.redis_server import wait_until
 
@@ -33,13 +33,13 @@ def address(running: Any) -> str:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal(here: Any, redis_server: Any, namespace: str, number: Any) -> None:
     with (
-        started("serve", "--port", "0", *here) as running,
+        start_command("serve", "--port", "0", *here) as running,
         httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client,
     ):
         posted = client.post("/v1/sessions/s/messages", json={"role": "user", "content": "canary-text"})
         assert posted.status_code == 201
         running.send_signal(number)
-        ran = finished(running)
+        ran = wait_for_exit(running)
     assert (ran.code, "has stopped" in ran.out) == (0, True)
     assert "no keys: every user of this machine has full access" in ran.err
     assert f"no worker runs for {namespace}: " in ran.err
@@ -55,17 +55,17 @@ def test_a_server_with_workers_advises_no_worker(here: Any, redis_server: Any, n
     with connect(redis_server.url, namespace=namespace, settings=settings, workers=by == "another") as memory:
         if by == "another":
             wait_until(lambda: memory.health().holds, "somebody ticks")
-        with started("serve", "--port", "0", *(["--workers"] if by == "itself" else []), *here) as running:
+        with start_command("serve", "--port", "0", *(["--workers"] if by == "itself" else []), *here) as running:
             address(running)
             running.send_signal(signal.SIGTERM)
-            ran = finished(running)
+            ran = wait_for_exit(running)
     assert (ran.code, "no worker" in ran.err) == (0, False)
 
 
 def test_every_answered_turn_is_stored_after_a_stop(here: Any, redis_server: Any, namespace: str) -> None:
     """A server that is stopped during turns still answers the turns it has accepted."""
     answered = 0
-    with started("serve", "--port", "0", *here) as running:
+    with start_command("serve", "--port", "0", *here) as running:
         with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
             for number in range(10_000):
                 if number == 20:
@@ -78,21 +78,21 @@ def test_every_answered_turn_is_stored_after_a_stop(here: Any, redis_server: Any
                     assert answer.json()["code"] == "stopping"
                     break
                 answered += 1
-        assert finished(running).code == 0
+        assert wait_for_exit(running).code == 0
     assert answered >= 20
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert memory.session("s").read().total_messages == answered
 
 
 def test_an_embedded_store_is_summarised_by_the_server_itself(tmp_path: Path) -> None:
-    with started("serve", "--port", "0", REDISMEM_TICK_S="0.05") as running:
+    with start_command("serve", "--port", "0", REDISMEM_TICK_S="0.05") as running:
         with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
             messages = [{"role": "user", "content": f"{number}"} for number in range(12)]
             assert client.post("/v1/sessions/s/messages", json=messages).status_code == 201
             while not client.get("/v1/sessions/s/context").json()["summaries"]:
                 pass  # each poll is a request that waits for its answer
         running.send_signal(signal.SIGTERM)
-        assert finished(running).code == 0
+        assert wait_for_exit(running).code == 0
 
 
 def test_a_setting_makes_the_chat_send_alternating_turns(tmp_path: Path) -> None:
@@ -104,12 +104,12 @@ def test_a_setting_makes_the_chat_send_alternating_turns(tmp_path: Path) -> None
             "REDISMEM_MODEL_ALLOW_HTTP": "true",
             "REDISMEM_CHAT_ALTERNATE": "true",
         }
-        with started("serve", "--port", "0", **environment) as running:
+        with start_command("serve", "--port", "0", **environment) as running:
             with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
                 client.post("/v1/sessions/s/messages", json=[{"role": "user", "content": "hello"}])
                 assert client.post("/api/chat", json={"session_id": "s", "message": "anyone?"}).status_code == 200
             running.send_signal(signal.SIGTERM)
-            assert finished(running).code == 0
+            assert wait_for_exit(running).code == 0
         (_, turn) = provider.bodies[0]["messages"]
     assert turn == {"role": "user", "content": "hello\n\nanyone?"}
 
@@ -221,7 +221,7 @@ def test_without_its_packages_the_error_says_what_to_install(tmp_path: Path) -> 
     for package in ("prometheus_client", "fastapi", "uvicorn"):
         (tmp_path / f"{package}.py").write_text("raise ModuleNotFoundError")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    ran = spawn("serve", "--url", "memory://", "--port", "0", PYTHONPATH=path)
+    ran = run_command("serve", "--url", "memory://", "--port", "0", PYTHONPATH=path)
     assert ran.code == 2
     assert "pip install 'redismem[server]'" in ran.err
 

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from support.commands import Between, finished, started, wait_for_line
+from support.commands import Between, start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
 
 import redismem.blocking
@@ -192,7 +192,7 @@ def test_an_error_of_one_session_is_logged_by_its_kind(command: Any, intercept: 
 
 
 def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: Any, here: Any) -> None:
-    with started("worker", "--json", *here, REDISMEM_TICK_S="0.05") as running:
+    with start_command("worker", "--json", *here, REDISMEM_TICK_S="0.05") as running:
         assert running.stderr is not None
         first = json.loads(running.stderr.readline())
         assert "started on redis://" in first["message"]
@@ -200,7 +200,7 @@ def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: A
             memory.session(name).append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
         until(lambda: covered(memory, "a") == covered(memory, "b") == [(1, 6)])
         running.send_signal(signal.SIGTERM)
-        ran = finished(running)
+        ran = wait_for_exit(running)
     assert (ran.code, ran.out) == (0, "")
     lines = [json.loads(line) for line in ran.err.splitlines()]
     assert {line["session"] for line in lines if "session" in line} == {session_hash("a"), session_hash("b")}
@@ -214,11 +214,11 @@ def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: A
 def test_work_that_takes_too_long_is_released_at_a_stop(
     command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any, number: Any
 ) -> None:
-    with started("worker", "--stop-s", "0.2", *here, **by_model) as running:
+    with start_command("worker", "--stop-s", "0.2", *here, **by_model) as running:
         model.wait_for_asked(len(overdue))
         assert memory.session("s-0").info().queued == "leased"
         running.send_signal(number)
-        ran = finished(running)
+        ran = wait_for_exit(running)
     assert ran.code == 0
     assert "stopping: taking no new work" in ran.err
     assert "stopped in" in ran.err
@@ -234,12 +234,12 @@ def test_work_that_takes_too_long_is_released_at_a_stop(
 def test_work_is_finished_at_a_stop_if_there_is_time(
     overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
 ) -> None:
-    with started("worker", "--stop-s", "60", "--concurrency", "3", *here, **by_model) as running:
+    with start_command("worker", "--stop-s", "60", "--concurrency", "3", *here, **by_model) as running:
         model.wait_for_asked(3)
         running.send_signal(signal.SIGTERM)
         wait_for_line(running.stderr, "stopping: taking no new work")
         model.release()
-        ran = finished(running)
+        ran = wait_for_exit(running)
     assert ran.code == 0
     assert len(model.asked) == 3  # the worker claims no further session
     assert sorted(len(covered(memory, name)) for name in overdue) == [0, 0, 1, 1, 1]
@@ -250,7 +250,7 @@ def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
     command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
 ) -> None:
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
-    with started("worker", "--stop-s", "60", *here, **environment) as running:
+    with start_command("worker", "--stop-s", "60", *here, **environment) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
         wait_for_line(running.stderr, "stopping: taking no new work")
@@ -267,10 +267,10 @@ def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
 
 
 def test_once_stops_on_a_signal_too(overdue: Any, memory: Any, model: Any, by_model: Any, here: Any) -> None:
-    with started("worker", "--once", "--json", "--stop-s", "0.2", *here, **by_model) as running:
+    with start_command("worker", "--once", "--json", "--stop-s", "0.2", *here, **by_model) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
-        ran = finished(running)
+        ran = wait_for_exit(running)
     assert (ran.code, ran.document["good"], ran.document["evicted_count"]) == (1, False, None)
     assert {memory.session(name).info().queued for name in overdue} == {"overdue"}
 
@@ -280,7 +280,7 @@ def test_a_frozen_worker_delays_no_session_beyond_its_lease(
 ) -> None:
     """Its lease expires and another worker takes over; when it resumes, its commit is refused."""
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
-    with started("worker", *here, **environment) as frozen:
+    with start_command("worker", *here, **environment) as frozen:
         model.wait_for_asked(len(overdue))
         frozen.send_signal(signal.SIGSTOP)
         written: list[int] = []
@@ -294,6 +294,6 @@ def test_a_frozen_worker_delays_no_session_beyond_its_lease(
         frozen.send_signal(signal.SIGCONT)
         wait_for_line(frozen.stderr, "fenced")
         frozen.send_signal(signal.SIGTERM)
-        assert finished(frozen).code == 0
+        assert wait_for_exit(frozen).code == 0
     assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
     assert command("check", *here).code == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from support.commands import finished, started, wait_for_line
+from support.commands import start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
 
 import redismem.blocking
@@ -70,12 +70,12 @@ def test_once_makes_vectors_of_the_originals(
 def test_a_running_worker_makes_vectors_and_logs_its_embedder(
     memory: Any, here: Any, redis_server: Any, provider: ProviderServer, by_meaning: dict[str, str]
 ) -> None:
-    with started("worker", *here, **by_meaning) as running:
+    with start_command("worker", *here, **by_meaning) as running:
         line = wait_for_line(running.stderr, "started on")
         assert "summarize by extractive, vectors by openai" in line
         provider.wait_for_asked(1)
         running.send_signal(signal.SIGTERM)
-        ran = finished(running)
+        ran = wait_for_exit(running)
     assert (ran.code, "Unclosed" in ran.err) == (0, False)
     assert dimensions_of(memory, redis_server) == [32]
     assert DOG not in line + ran.err
@@ -86,10 +86,10 @@ def test_a_running_worker_makes_vectors_and_logs_its_embedder(
 def test_without_originals_the_worker_says_that_it_makes_no_vectors(
     here: Any, by_meaning: dict[str, str], variables: dict[str, str]
 ) -> None:
-    with started("worker", *here, **by_meaning, **variables) as running:
+    with start_command("worker", *here, **by_meaning, **variables) as running:
         assert "no vectors: no messages are kept" in wait_for_line(running.stderr, "started on")
         running.send_signal(signal.SIGTERM)
-        assert finished(running).code == 0
+        assert wait_for_exit(running).code == 0
 
 
 @pytest.mark.parametrize(

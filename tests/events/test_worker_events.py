@@ -15,8 +15,8 @@ from support.clock import T0, Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.watched import CANARY, NAME, PATIENT, Events, Place, user
-from support.worked import drained
-from support.writers import Echo, called, fill
+from support.worked import drain_at
+from support.writers import Echo, call_message, fill
 
 import redismem
 from redismem import Message, Settings, StoreUnavailable
@@ -105,7 +105,7 @@ async def test_a_worker_sends_an_event_per_call_and_summary(async_place: Place, 
         await fill(memory.session(NAME), 11, CANARY)
         events.ended()
         echo = Echo()
-        assert await drained(Worker(memory.store, echo), T0) == 1
+        assert await drain_at(Worker(memory.store, echo), T0) == 1
         first = ["provider", "due", "claim", "dictionaries", "commit", "summary"]
         assert [op for op, _ in events.ended()] == [*first, "provider", "due", "drain"]
         claim, _, commit, summary = events[-7:-3]
@@ -130,7 +130,7 @@ async def test_a_worker_sends_an_event_per_missing_summary(async_place: Place, e
         await clock.at(T0 + 60_000, Worker(memory.store, echo).attend(NAME))
         tried = [("claim", "job"), ("release", "ok"), ("summary", "failed")]
         assert events.ended() == tried * 2
-        await clock.at(T0, memory.session("calls").append(*(called(f"c{number}") for number in range(11))))
+        await clock.at(T0, memory.session("calls").append(*(call_message(f"c{number}") for number in range(11))))
         events.ended()
         assert await clock.at(T0, worker.attend("calls")) == "waiting"
         assert events.ended() == [("claim", "job"), ("release", "ok"), ("summary", "waiting")]

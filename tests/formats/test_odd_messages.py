@@ -12,9 +12,9 @@ from support.odd_messages import (
     ODD_URLS,
     ODD_VALUES,
     ROLES,
-    called_with,
+    calls_with,
     check_views,
-    deep,
+    nested_json,
     parts_at,
 )
 from support.views import PNG, Payload, anthropic, assistant, chat_call, chat_result, gemini, text, user
@@ -26,7 +26,7 @@ from redismem import InvalidMessage, Memory
 async def test_an_odd_url_breaks_no_session(near: Memory, name: str) -> None:
     url = (ODD_URLS | {f"data: {name}": url for name, url in ODD_DATA.items()} | ODD_VALUES)[name]
     for part in parts_at(url):
-        call, answer = called_with("{}")[2]
+        call, answer = calls_with("{}")[2]
         in_answer = user([answer["content"][0] | {"content": [part]}])
         for told in (user([part, text("words")]), assistant([part]), {"role": "system", "content": [part]}):
             await check_views(near, [told])
@@ -35,13 +35,13 @@ async def test_an_odd_url_breaks_no_session(near: Memory, name: str) -> None:
 
 @pytest.mark.parametrize("name", ODD_ARGUMENTS)
 async def test_odd_arguments_break_no_session(near: Memory, name: str) -> None:
-    for told in called_with(ODD_ARGUMENTS[name]):
+    for told in calls_with(ODD_ARGUMENTS[name]):
         await check_views(near, told)
 
 
 @pytest.mark.parametrize("arguments", [b"{}", {"n": float("nan")}, {"n": float("inf")}, {1: 2}, {"n": 10**5_000}])
 async def test_arguments_that_are_no_json_are_refused_when_they_are_appended(near: Memory, arguments: Any) -> None:
-    for told in called_with(arguments):
+    for told in calls_with(arguments):
         with pytest.raises(InvalidMessage):
             await near.session("s").append(*told)
 
@@ -110,8 +110,8 @@ def test_an_image_that_anthropic_refuses_for_its_size_is_named() -> None:
     ("arguments", "expected"),
     [
         ('{"n": 1e999}', {"arguments": '{"n": 1e999}'}),
-        (deep(32), None),
-        (deep(33), {"arguments": deep(33)}),
+        (nested_json(32), None),
+        (nested_json(33), {"arguments": nested_json(33)}),
         ('{"n": ' + "9" * 400 + "}", {"arguments": '{"n": ' + "9" * 400 + "}"}),
         ('{"a": 1, "a": 2}', {"a": 2}),
         ('{"a": "\\ud83d\\ude00 \\ud83d"}', {"a": "\U0001f600 \ufffd"}),

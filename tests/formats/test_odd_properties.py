@@ -11,7 +11,7 @@ from support.odd_messages import (
     ODD_PARTS,
     ODD_URLS,
     ROLES,
-    called_with,
+    calls_with,
     check_views,
     parts_at,
 )
@@ -32,7 +32,7 @@ spoken = st.fixed_dictionaries(
     optional={"parts": st.lists(parts, max_size=2), "refusal": values, "audio": values, "name": texts | values},
 ).map(lambda payload: [payload])
 asked = st.one_of(st.sampled_from([*ODD_ARGUMENTS.values()]), values, texts).flatmap(
-    lambda arguments: st.sampled_from(called_with(arguments))
+    lambda arguments: st.sampled_from(calls_with(arguments))
 )
 
 

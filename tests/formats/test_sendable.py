@@ -10,7 +10,7 @@ import pytest
 from formats.test_tool_pairing import context_of
 from hypothesis import given
 from hypothesis import strategies as st
-from support.json_values import messages, same, texts, values
+from support.json_values import is_identical, messages, texts, values
 from support.provider_rules import check_sendable
 from support.views import assistant, chat_call, chat_result, user
 
@@ -74,7 +74,7 @@ def test_whatever_is_stored_a_client_can_send_it(told: list[Payload], stored: bo
     context = context_of(told, stored=stored)
     for view in views(context):
         json.dumps(view, ensure_ascii=False).encode()
-    assert all(map(same, (message.to_openai() for message in context.messages), told)), "messages stay exact"
+    assert all(map(is_identical, (message.to_openai() for message in context.messages), told)), "messages stay exact"
 
 
 @given(values)

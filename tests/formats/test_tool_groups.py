@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.conversations import Conversation, closed, conversations
+from support.conversations import Conversation, conversations, is_closed
 
 from redismem.formats import tool_groups
 from redismem.formats.elements import Element
@@ -37,7 +37,7 @@ def test_a_cut_before_is_the_largest_that_parts_nothing(told: Conversation, want
 @given(told=conversations(), wanted=places)
 def test_a_cut_after_is_the_smallest_from_where_every_result_has_its_call(told: Conversation, wanted: int) -> None:
     wanted = min(wanted, len(told.messages))
-    cuts = [cut for cut in range(wanted, len(told.messages) + 1) if closed(told.pairs, cut, len(told.messages))]
+    cuts = [cut for cut in range(wanted, len(told.messages) + 1) if is_closed(told.pairs, cut, len(told.messages))]
     assert cut_after(told.messages, wanted) == min(cuts)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from support.checks import CANARY, user
-from support.damage import HARM, no_entry
-from support.stored import everything, set_counters
+from support.damage import HARM, delete_entry
+from support.stored import read_namespace, set_counters
 
 from redismem import Memory, Settings
 from redismem.inspection import check, invariants
@@ -78,9 +78,9 @@ async def test_intact_sessions_have_no_violations_and_the_check_writes_nothing(m
     await fill(memory)
     summarised = await memory.session("summarised").read()
     assert summarised.summaries
-    before = await everything(raw, memory.store.keys.namespace)
+    before = await read_namespace(raw, memory.store.keys.namespace)
     assert await find_violations(memory) == []
-    assert await everything(raw, memory.store.keys.namespace) == before
+    assert await read_namespace(raw, memory.store.keys.namespace) == before
 
 
 async def test_an_expired_session_is_no_violation(memory: Memory, raw: Any) -> None:
@@ -148,7 +148,7 @@ async def test_a_counter_rolled_back_by_one_is_found(memory: Memory, raw: Any) -
 
 async def test_a_session_in_no_index_is_found_by_its_name(memory: Memory, raw: Any) -> None:
     await fill(memory)
-    await no_entry("active")(raw, memory.store.keys.session("window"))
+    await delete_entry("active")(raw, memory.store.keys.session("window"))
     assert await find_violations(memory) == []
     assert [
         (violation.session_id, violation.invariant) for violation in await find_violations(memory, "window", "nobody")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.clock import ProjectClock
-from support.commands import spawn
+from support.commands import run_command
 
 from redismem import Memory
 from redismem.inspection.projects import check_projects
@@ -147,13 +147,13 @@ async def test_a_cycle_of_decisions_is_reported(memory: Memory) -> None:
 async def test_the_command_covers_projects(near: Memory, redis_server: Any, namespace: str) -> None:
     apollo = await create_project(near)
     words = ("check", "--json", "--url", redis_server.url, "--namespace", namespace)
-    good = spawn(*words)
+    good = run_command(*words)
     assert (good.code, json.loads(good.out)["good"]) == (0, True)
     import redis.asyncio
 
     async with redis.asyncio.Redis(port=redis_server.port) as raw:
         await raw.delete(apollo._items.keys.index("d", "open"))
-    bad = spawn(*words)
+    bad = run_command(*words)
     assert (bad.code, json.loads(bad.out)["violations"][0]["invariant"]) == (1, "P2")
 
 

@@ -8,7 +8,7 @@ import pytest
 from store.test_corrupt import CORRUPT
 from support.checks import user
 from support.proxy import Proxy
-from support.stored import everything
+from support.stored import read_namespace
 from support.stores import Store
 
 from redismem import CorruptSession, Memory, SessionExists, SessionNotFound, Settings
@@ -58,7 +58,7 @@ async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw
     assert (await session.info()).total_messages == info.total_messages
     assert await check_session(memory.store, ID) == []
     assert (await session.append(user("again"), id="id-11")).duplicate, "appends are remembered"
-    assert [key for key in await everything(raw, memory.store.keys.namespace) if b":quarantine:" in key] == []
+    assert [key for key in await read_namespace(raw, memory.store.keys.namespace) if b":quarantine:" in key] == []
     with pytest.raises(SessionNotFound):
         await quarantine.find(memory.store, ID, None)
     with pytest.raises(SessionNotFound):
@@ -76,17 +76,17 @@ async def test_salvage_restores_the_readable_parts_consistently(
     await session.append_and_read(user("current"))
     await session.clear()
     found = await quarantine.find(memory.store, "user-42", None)
-    before = await everything(raw, namespace)
+    before = await read_namespace(raw, namespace)
     with pytest.raises(CorruptSession) as refused:
         await quarantine.restore(memory.store, found)
     assert str(refused.value)
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
     back = await quarantine.restore(memory.store, found, salvage=True)
     context = await session.read()
     assert [message.to_openai() for message in context.messages] == [message.to_openai() for message in back.messages]
     assert set(context.state.params) <= {"x", "a"}
     assert await check_session(memory.store, "user-42") == []
-    after = await everything(raw, namespace)
+    after = await read_namespace(raw, namespace)
     assert {key: value for key, value in after.items() if b":quarantine:" in key} == {
         key: value for key, value in before.items() if b":quarantine:" in key
     }, "the quarantine keeps everything"
@@ -107,11 +107,11 @@ async def test_a_lone_block_of_originals_never_replaces_a_session(
         await session.clear()
     found = await quarantine.find(memory.store, ID, None)
     assert [key.name for key in found.keys] == ["originals"]
-    before = await everything(raw, namespace)
+    before = await read_namespace(raw, namespace)
     for words in ({}, {"salvage": True}, {"salvage": True, "swap": True}):
         with pytest.raises(SessionNotFound, match="nothing would come back"):
             await quarantine.restore(memory.store, found, **words)
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
 
 
 async def test_a_state_of_many_values_comes_back_whole(store: Store, namespace: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, SWEEP, claimed, over, overdue
+from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, SWEEP, create_claimed, create_overdue, run_many
 from support.raw_scripts import NOW_MS, POP, PRUNE, REPLACE, TIMEOUT_MS, Scripts
 
 from redismem.protocol import scripts
@@ -33,7 +33,7 @@ OTHERS = ["v2 1 6 10 4000000000000 4000001700000 idle", "v2", "v17 {}", "v0 1 6 
 
 async def of_another_layout(lua: Scripts, counters: str, what: str = "") -> dict[bytes, tuple[Any, int]]:
     """Create a session on which the script would act, if not for its layout version."""
-    await (overdue if what in ("claim", "append") else claimed)(lua)
+    await (create_overdue if what in ("claim", "append") else create_claimed)(lua)
     if what.startswith("requeue"):
         await lua.run("release", **RELEASE | {"max_attempts": 1})
     await lua.raw.zadd(lua.key("evictions"), {"s": NOW_MS})
@@ -93,8 +93,8 @@ async def test_it_does_not_stop_the_sweep_of_other_sessions(lua: Scripts) -> Non
     await lua.append("1", session_id="b")
     await lua.raw.zrem(lua.key("active"), "b")
     before = await lua.everything()
-    assert await over(lua, "sweep", ["s", "b"], LATER_MS, *SWEEP, "s", "b") == [0, 1]
-    assert await over(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", 0, "s", NOW_MS, "b", NOW_MS) == [1, 0]
+    assert await run_many(lua, "sweep", ["s", "b"], LATER_MS, *SWEEP, "s", "b") == [0, 1]
+    assert await run_many(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", 0, "s", NOW_MS, "b", NOW_MS) == [1, 0]
     after = await lua.everything()
     for key in (lua.key(name) for name in ("state", "messages", "overdue", "leased", "dead")):
         assert after.get(key) == before.get(key)

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from support.json_values import messages, same
+from support.json_values import is_identical, messages
 from support.stores import Store
 from support.writers import Echo
 
@@ -46,7 +46,7 @@ def test_what_was_compressed_comes_back(payload: dict[str, Any], tokens: int) ->
     assert expand_element(small + STAMP) == element + STAMP
     assert 0 <= len(element + STAMP) - expanded_bytes(small + STAMP) < 32
     before, after = plain_of(element), plain_of(small)
-    assert same(after.to_openai(), payload | {"long": LONG})
+    assert is_identical(after.to_openai(), payload | {"long": LONG})
     assert (
         (after.tokens, after.stored_ms, after.seq)
         == (before.tokens, before.stored_ms, before.seq)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import example, given, settings
-from support.json_values import messages, same, texts, values
+from support.json_values import is_identical, messages, texts, values
 
 from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
 from redismem.messages.decoding import decode_messages
@@ -80,13 +80,13 @@ def stored(message: Any, **options: Any) -> Message:
 @example(payload={"content": None})
 def test_a_dict_comes_back_as_it_was_put_in(payload: dict[str, Any]) -> None:
     message = stored(payload)
-    assert same(message.to_openai(), payload)
+    assert is_identical(message.to_openai(), payload)
     assert (message.seq, message.epoch, message.stored_ms) == (7, "1-ab", 1_700_000_000_123)
 
 
 @given(value=values)
 def test_a_state_value_comes_back_as_it_was_put_in(value: Any) -> None:
-    assert same(decode_value(encode_value(value)), value)
+    assert is_identical(decode_value(encode_value(value)), value)
 
 
 @settings(max_examples=100)
@@ -97,9 +97,9 @@ def test_what_is_known_beside_a_message_comes_back_and_goes_to_no_model(payload:
     payload = {key: value for key, value in payload.items() if key not in reserved or key in {"role", "content"}}
     message = Message(**payload, metadata={"kept": metadata}, timestamp=at, id=id)
     back = stored(message)
-    assert same({"kept": back.to_openai()}, {"kept": message.to_openai()})
-    assert same(dict(sorted(back.to_openai().items())), dict(sorted(payload.items())))
-    assert same(back.metadata, {"kept": metadata})
+    assert is_identical({"kept": back.to_openai()}, {"kept": message.to_openai()})
+    assert is_identical(dict(sorted(back.to_openai().items())), dict(sorted(payload.items())))
+    assert is_identical(back.metadata, {"kept": metadata})
     assert (back.timestamp, back.id) == (at, id)
     assert back.time_ms == int(at.timestamp() * 1000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from support.dictionaries import made
+from support.dictionaries import make_dictionary
 
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
@@ -19,7 +19,7 @@ from redismem.protocol.session import pages
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.workers.originals import encode_original_fields, has_partial_block
 
-KNOWN: Dictionaries = {1: made(1)}
+KNOWN: Dictionaries = {1: make_dictionary(1)}
 """The trained dictionaries of the namespace; every other commit uses one."""
 Run = Callable[[Call[Any]], Any]
 

@@ -15,7 +15,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import run_state_machine_as_test
-from support.mutants import Mutant, keen_first, noticed, seed, seeded
+from support.mutants import Mutant, expect_failure, install_mutant, mutate, play_keen_first
 from support.redis_server import RedisServer
 
 from model_check.scene_machine import EVERY_SCENE, SceneMachine, play_one
@@ -210,7 +210,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[SceneMach
 
 def play(machine: type[SceneMachine]) -> None:
     """Play the scenes first, then at random."""
-    keen_first(SCENES, lambda scene: play_one(machine, scene))
+    play_keen_first(SCENES, lambda scene: play_one(machine, scene))
     run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)
 
 
@@ -219,17 +219,17 @@ def test_a_broken_script_is_noticed(
     mutant: Mutant, machine: type[SceneMachine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with redis.Redis(port=machine.server.port) as client:
-        seed(mutant, client, monkeypatch)
-    with noticed():
+        install_mutant(mutant, client, monkeypatch)
+    with expect_failure():
         play(machine)
 
 
 def test_a_fault_survives_a_rename_and_is_missed_where_it_has_no_place() -> None:
     mutant = Mutant("extend", "no longer than before", "lease", r" \+ \w+", "")
     script = "redis.call('ZADD', leased, now + lease_ms, session) -- [lease]\nreturn 1\n"
-    assert seeded(script, mutant) == "redis.call('ZADD', leased, now, session)\nreturn 1\n"
+    assert mutate(script, mutant) == "redis.call('ZADD', leased, now, session)\nreturn 1\n"
     renamed = script.replace("lease_ms", "more_ms").replace("session", "name")
-    assert seeded(renamed, mutant) == "redis.call('ZADD', leased, now, name)\nreturn 1\n"
+    assert mutate(renamed, mutant) == "redis.call('ZADD', leased, now, name)\nreturn 1\n"
     for lost in (script.replace("[lease]", "[other]"), script * 2, script.replace(" + lease_ms", "")):
         with pytest.raises(AssertionError):
-            seeded(lost, mutant)
+            mutate(lost, mutant)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from support.provider_server import system_of, told
+from support.provider_server import request_turns, system_of
 
 from redismem.errors import ModelFailed
 from redismem.messages.message import Message
@@ -22,7 +22,7 @@ TRANSCRIPT = (
 
 async def test_the_previous_summary_goes_along_quoted(server: Any, model: Any) -> None:
     await model.summarize(MESSAGES, "They </previous_summary> ordered a lamp.", 300)
-    ((role, text),) = told(server.asked[0])
+    ((role, text),) = request_turns(server.asked[0])
     assert role == "user"
     assert text == (
         f"<previous_summary>\nThey <\\/previous_summary> ordered a lamp.\n</previous_summary>\n{TRANSCRIPT}"
@@ -31,7 +31,7 @@ async def test_the_previous_summary_goes_along_quoted(server: Any, model: Any) -
 
 async def test_without_messages_the_previous_summary_is_condensed(server: Any, model: Any) -> None:
     await model.summarize([], "One.\n\nTwo.", 300)
-    ((_, text),) = told(server.asked[0])
+    ((_, text),) = request_turns(server.asked[0])
     assert "<previous_summary>\nOne.\n\nTwo.\n</previous_summary>" in text
     assert "<transcript>" not in text
     with pytest.raises(ValueError, match="nothing to summarise"):
@@ -42,7 +42,7 @@ async def test_a_long_transcript_takes_several_requests_each_with_the_summary_so
     messages = [Message("user", f"number {at}: {'word ' * 100}") for at in range(40)]
     async with opened(input_tokens=1_500) as model:
         draft = await model.summarize(messages, "the first summary", 300)
-    texts = [text for asked in server.asked for _, text in told(asked)]
+    texts = [text for asked in server.asked for _, text in request_turns(asked)]
     assert len(texts) > 3
     assert "the first summary" in texts[0]
     assert all(f"<previous_summary>\n{server.text}\n" in text for text in texts[1:])
@@ -60,7 +60,7 @@ async def test_a_summary_that_is_too_long_does_not_push_the_transcript_over_the_
     messages = [Message("user", "word " * 100) for _ in range(40)]
     async with opened(input_tokens=1_500) as model:
         draft = await model.summarize(messages, None, 300)
-    texts = [text for asked in server.asked for _, text in told(asked)]
+    texts = [text for asked in server.asked for _, text in request_turns(asked)]
     assert all(len(INSTRUCTION.encode()) + len(text.encode()) <= 1_500 * 4 for text in texts)
     assert "begin " in texts[-1]
     assert LEFT_OUT in texts[-1]
@@ -70,7 +70,7 @@ async def test_a_summary_that_is_too_long_does_not_push_the_transcript_over_the_
 async def test_one_message_over_the_budget_says_what_is_left_out(server: Any, opened: Any) -> None:
     async with opened(input_tokens=1_500) as model:
         await model.summarize([Message("user", "begin " + "x " * 25_000 + "end")], None, 300)
-    ((_, text),) = told(server.asked[0])
+    ((_, text),) = request_turns(server.asked[0])
     assert "begin" in text
     assert LEFT_OUT in text
     assert " end\n" in text
@@ -114,7 +114,7 @@ async def test_orders_in_a_transcript_stay_data(server: Any, model: Any, place: 
         )
         asked = server.asked[-1]
         assert system_of(asked) == INSTRUCTION
-        ((role, sent),) = told(asked)
+        ((role, sent),) = request_turns(asked)
         assert role == "user"
         body = sent.removesuffix("\nWrite the summary of all of this now.")
         names = ["previous_summary", "transcript"] if place == "previous" else ["transcript"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.provider_answers import gemini_answer
-from support.provider_server import told
+from support.provider_server import request_turns
 
 from redismem.errors import InvalidSettings, ModelFailed
 from redismem.messages.message import Message
@@ -127,7 +127,7 @@ async def test_reply_sends_the_conversation(server: Any, model: Any, provider: A
     if provider == "openai":
         assert asked.body["messages"] == messages
     else:
-        assert told(asked) == [("user", "Hello\n\nAnyone?\n[image_url]"), ("assistant", "Yes?")]
+        assert request_turns(asked) == [("user", "Hello\n\nAnyone?\n[image_url]"), ("assistant", "Yes?")]
         system = (
             asked.body["system"] if provider == "anthropic" else asked.body["systemInstruction"]["parts"][0]["text"]
         )
@@ -136,7 +136,7 @@ async def test_reply_sends_the_conversation(server: Any, model: Any, provider: A
 
 async def test_half_of_a_surrogate_pair_becomes_a_question_mark(server: Any, model: Any) -> None:
     await model.reply([{"role": "user", "content": "half \ud83d pair"}], max_tokens=9)
-    assert told(server.asked[0]) == [("user", "half ? pair")]
+    assert request_turns(server.asked[0]) == [("user", "half ? pair")]
 
 
 @pytest.mark.parametrize("provider", ["gemini"], indirect=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.provider_server import catch_failure, in_s
+from support.provider_server import catch_failure, http_date_in
 
 from redismem.errors import ProviderUnavailable
 from redismem.models.http import MAX_WAIT_S, retry_after_s
@@ -20,10 +20,10 @@ from redismem.models.http import MAX_WAIT_S, retry_after_s
         ("429", {"retry-after": "7"}, 7.0),
         ("429", {"retry-after": "0.25"}, 0.25),
         ("429", {"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-        ("429", {"retry-after": in_s(-3600)}, 0.0),
+        ("429", {"retry-after": http_date_in(-3600)}, 0.0),
         ("429", {"retry-after": "3601"}, MAX_WAIT_S),
         ("429", {"retry-after": "inf"}, MAX_WAIT_S),
-        ("429", {"retry-after": in_s(90_000)}, MAX_WAIT_S),
+        ("429", {"retry-after": http_date_in(90_000)}, MAX_WAIT_S),
         ("429", {"retry-after": "soon"}, None),
         ("429", {"retry-after": "-5"}, None),
         ("429", {"retry-after": "nan"}, None),
@@ -49,7 +49,7 @@ async def test_a_refused_request_may_be_repeated_if_the_provider_says_so(
 
 
 async def test_retry_after_as_a_date(server: Any, model: Any) -> None:
-    server.mode, server.headers = "429", {"retry-after": in_s(60)}
+    server.mode, server.headers = "429", {"retry-after": http_date_in(60)}
     failed = await catch_failure(model)
     assert failed.retry_after_s is not None
     assert 0 < failed.retry_after_s <= 60

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from support.campaign import EVERYTHING, ROUNDS, campaign_on, show, slot
+from support.campaign import EVERYTHING, ROUNDS, print_rows, run_campaign, slot
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.pods import own_sessions
 from support.sentinel_servers import SentinelServers
@@ -87,10 +87,10 @@ async def test_a_cluster_with_bad_days(tmp_path: Path) -> None:
         "SIGSTOP of a primary": faults.stop,
         "a node comes and goes": faults.new,
     }
-    async with campaign_on(servers, tmp_path) as campaign:
+    async with run_campaign(servers, tmp_path) as campaign:
         rows = await campaign.run(dict(list(kinds.items())[: None if ROUNDS else 3]))
     if ROUNDS:
-        show("Cluster", rows)
+        print_rows("Cluster", rows)
     for kind in ("busy slots move", "SCRIPT FLUSH everywhere"):
         assert rows[kind].lost == 0
 
@@ -116,5 +116,5 @@ async def test_sentinels_with_bad_days(tmp_path: Path) -> None:
         "SIGSTOP of the primary": lambda: remove_primary("stop_process"),
         "planned failover": fail_over,
     }
-    async with campaign_on(servers, tmp_path) as campaign:
-        show("Sentinel", await campaign.run(kinds))
+    async with run_campaign(servers, tmp_path) as campaign:
+        print_rows("Sentinel", await campaign.run(kinds))

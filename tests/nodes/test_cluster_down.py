@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.callers import calling, on_each
-from support.checks import unavailable, until
+from support.callers import open_caller, session_ids_by_place
+from support.checks import catch_unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
-from support.http_service import said, served
+from support.http_service import numbered_message, serve_memory
 
 from redismem import Settings
 
@@ -39,11 +39,11 @@ def set_timeout(nodes: list[ClusterNode], node_timeout_ms: int) -> None:
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 async def test_a_cluster_that_is_down(kind: str, servers: ClusterServers, namespace: str) -> None:
     async with (
-        calling(kind, servers.url, namespace) as caller,
-        calling(kind, servers.url, namespace, HASTY) as hasty,
+        open_caller(kind, servers.url, namespace) as caller,
+        open_caller(kind, servers.url, namespace, HASTY) as hasty,
     ):
         owners = servers.topology().owners
-        names = on_each(caller, owners)
+        names = session_ids_by_place(caller, owners)
         record = owners[caller.slot_of_record()]
         for (name,) in names.values():
             await caller.append(name, "a")
@@ -60,12 +60,12 @@ async def test_a_cluster_that_is_down(kind: str, servers: ClusterServers, namesp
 
         async def is_refused() -> bool:
             """A node that was just busy may have timed out instead."""
-            return (await unavailable(hasty.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
+            return (await catch_unavailable(hasty.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
 
         await until(is_refused)
         if kind == "asyncio":
-            async with served(hasty.memory) as http:
-                answer = await http.ask("POST", f"/v1/sessions/{name}/messages", json=said(1))
+            async with serve_memory(hasty.memory) as http:
+                answer = await http.ask("POST", f"/v1/sessions/{name}/messages", json=numbered_message(1))
                 assert (answer.status_code, answer.json()["reason"]) == (503, "CLUSTERDOWN")
         waiting = asyncio.ensure_future(caller.append(name, "b", id="b"))
         await asyncio.to_thread(gone.start)

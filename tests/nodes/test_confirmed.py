@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from support.callers import PATIENT, calling
+from support.callers import PATIENT, open_caller
 from support.checks import until
 from support.cluster_servers import ClusterServers
 from support.sentinel_servers import SentinelServers
@@ -35,7 +35,7 @@ def sentinels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelServ
 async def test_a_cluster_confirms_also_where_a_slot_has_moved(
     kind: str, cluster_servers: ClusterServers, namespace: str
 ) -> None:
-    async with calling(kind, cluster_servers.url, namespace, CONFIRMING) as caller:
+    async with open_caller(kind, cluster_servers.url, namespace, CONFIRMING) as caller:
         source = cluster_servers.owner(caller.slot("user-42"))
         target = next(node for node in cluster_servers.primaries() if node is not source)
         assert (await caller.append("user-42", "a")).replicas == 1
@@ -98,7 +98,7 @@ async def test_a_topology_refresh_does_not_cut_off_a_wait_for_replicas(
 async def test_behind_sentinels_the_replicas_of_the_primary_confirm(
     kind: str, sentinels: SentinelServers, namespace: str
 ) -> None:
-    async with calling(kind, sentinels.url, namespace, CONFIRMING) as caller:
+    async with open_caller(kind, sentinels.url, namespace, CONFIRMING) as caller:
         assert (await caller.append("user-42", "a", id="a")).replicas is not None
         sentinels.until_in_step()
         await asyncio.to_thread(sentinels.fail_over)

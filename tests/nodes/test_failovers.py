@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from support.callers import Caller, Writers, calling, check_texts, on_each
-from support.checks import unavailable, until
+from support.callers import Caller, Writers, check_texts, open_caller, session_ids_by_place
+from support.checks import catch_unavailable, until
 from support.cluster_servers import ON_DEMAND, ClusterNode, ClusterServers
 
 from redismem import Settings, StoreUnavailable, WrongShards
@@ -42,7 +42,7 @@ def well(servers: ClusterServers) -> Iterator[None]:
 
 def split_sessions(caller: Caller, servers: ClusterServers, count: int = 1) -> tuple[list[str], list[str], ClusterNode]:
     """Return sessions of two nodes, sessions of a third, and that node, which does not hold the namespace's record."""
-    names = on_each(caller, servers.topology().owners, count)
+    names = session_ids_by_place(caller, servers.topology().owners, count)
     record = servers.topology().owners[caller.slot_of_record()]
     place = next(place for place in names if place != record)
     affected = names.pop(place)
@@ -59,7 +59,7 @@ async def pester(caller: Caller, names: list[str], count: int) -> None:
 async def test_a_stalled_primary_delays_no_call_to_other_nodes(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    async with calling(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         healthy, (name,), node = split_sessions(caller, servers)
         await caller.append_confirmed(name, "a")
         node.stop_process()
@@ -77,7 +77,7 @@ async def test_a_stalled_primary_delays_no_call_to_other_nodes(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_planned_failover_is_followed(kind: str, servers: ClusterServers, namespace: str) -> None:
-    async with calling(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         _, (name,), node = split_sessions(caller, servers)
         await caller.append(name, "0")
         handing_over = asyncio.ensure_future(asyncio.to_thread(servers.hand_over, node))
@@ -96,15 +96,15 @@ async def test_a_planned_failover_is_followed(kind: str, servers: ClusterServers
 async def test_calls_to_a_node_that_is_down_name_it_and_others_are_served(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    async with calling(kind, servers.url, namespace, HASTY) as caller:
+    async with open_caller(kind, servers.url, namespace, HASTY) as caller:
         healthy, (name, other), node = split_sessions(caller, servers, 2)
         await pester(caller, healthy, 4)
         node.stop_process()
-        failed = await unavailable(caller.append(name, "a"))
+        failed = await catch_unavailable(caller.append(name, "a"))
         assert f"Redis at {node.place} " in str(failed)
         caller.events.clear()
         # Once the node is known to be down, no call waits for it, and no other call is delayed.
-        refused = await unavailable(caller.append(other, "a"))
+        refused = await catch_unavailable(caller.append(other, "a"))
         assert f"Redis at {node.place} has not answered for" in str(refused)
         assert [event.sent_count for event in caller.events if event.op == "append"] == [0]
         caller.events.clear()
@@ -128,7 +128,7 @@ async def test_calls_to_a_node_that_is_down_name_it_and_others_are_served(
 async def test_with_the_fallback_only_sessions_of_the_missing_node_are_degraded(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    async with calling(kind, servers.url, namespace, HASTY, fallback=True) as caller:
+    async with open_caller(kind, servers.url, namespace, HASTY, fallback=True) as caller:
         healthy, (name,), node = split_sessions(caller, servers)
         await caller.append_confirmed(name, "a")
         await caller.turn(name, "b")
@@ -157,18 +157,18 @@ async def test_a_process_may_start_while_the_node_with_the_record_is_away(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     """The process has not checked the namespace's record, so its fallback serves all sessions."""
-    async with calling("asyncio", servers.url, namespace, HASTY) as caller:
-        names = on_each(caller, servers.topology().owners)
+    async with open_caller("asyncio", servers.url, namespace, HASTY) as caller:
+        names = session_ids_by_place(caller, servers.topology().owners)
         node = servers.owner(caller.slot_of_record())
         for (name,) in names.values():
             await caller.append_confirmed(name, "a")
         node.kill()
         hit = names.pop(node.place)[0]
-        async with calling(kind, servers.url, namespace, HASTY, fallback=True) as started:
+        async with open_caller(kind, servers.url, namespace, HASTY, fallback=True) as started:
             for name in (hit, *(name for (name,) in names.values())):
                 for text in "bc":
                     assert (await started.turn(name, text)).degraded
-            refused = await unavailable(started.count())
+            refused = await catch_unavailable(started.count())
             assert f"Redis at {node.place} " in str(refused)
             assert started.memory.health().away_nodes == (node.place,)
             await asyncio.to_thread(servers.fail_over, node)
@@ -185,13 +185,13 @@ async def test_another_number_of_shards_is_refused_once_the_record_is_back(
     servers: ClusterServers, namespace: str
 ) -> None:
     """Nothing accepted meanwhile is written to a shard where no process would find it."""
-    async with calling("asyncio", servers.url, namespace, HASTY) as caller:
-        names = on_each(caller, servers.topology().owners)
+    async with open_caller("asyncio", servers.url, namespace, HASTY) as caller:
+        names = session_ids_by_place(caller, servers.topology().owners)
         node = servers.owner(caller.slot_of_record())
         await caller.append_confirmed(names[node.place][0], "a")  # the record is on the replica too
         node.kill()
         other = HASTY.model_copy(update={"shards": 32})
-        async with calling("asyncio", servers.url, namespace, other, fallback=True) as wrong:
+        async with open_caller("asyncio", servers.url, namespace, other, fallback=True) as wrong:
             given = [f"user-{number}" for number in range(12)]  # on any node
             for name in given:
                 assert (await wrong.turn(name, "b")).degraded
@@ -215,10 +215,10 @@ async def test_another_number_of_shards_is_refused_once_the_record_is_back(
 
 async def test_a_primary_that_is_killed_under_three_writers(servers: ClusterServers, namespace: str) -> None:
     async with (
-        calling("asyncio", servers.url, namespace) as first,
-        calling("asyncio", servers.url, namespace) as second,
-        calling("blocking", servers.url, namespace) as third,
-        calling("asyncio", servers.url, namespace) as healthy,
+        open_caller("asyncio", servers.url, namespace) as first,
+        open_caller("asyncio", servers.url, namespace) as second,
+        open_caller("blocking", servers.url, namespace) as third,
+        open_caller("asyncio", servers.url, namespace) as healthy,
     ):
         well, hit, node = split_sessions(first, servers, 2)
         writers = Writers((first, second, third), well + hit)
@@ -251,17 +251,17 @@ async def _is(condition: object) -> bool:
 async def test_calls_that_any_node_can_take_go_to_one_that_answers(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    async with calling(kind, servers.url, namespace, HASTY) as caller:
+    async with open_caller(kind, servers.url, namespace, HASTY) as caller:
         healthy, _, _ = split_sessions(caller, servers)
         await pester(caller, healthy, 2)
         first = servers.at(servers.topology().primaries[0])
-        hit = on_each(caller, servers.topology().owners)[first.place][0]
+        hit = session_ids_by_place(caller, servers.topology().owners)[first.place][0]
         first.stop_process()
-        await unavailable(caller.append(hit, "a"))
+        await catch_unavailable(caller.append(hit, "a"))
         for _ in range(20):
             assert await caller.memory.ping()
         # The sessions due on other nodes are found without it.
-        await unavailable(caller.count())
+        await catch_unavailable(caller.count())
         oldest = queue_calls.due_sessions(caller.store.keys.shards(), 0, 1)
         found = caller.store.run(oldest)
         assert (await asyncio.to_thread(run_without_loop, found) if kind == "blocking" else await found) == []

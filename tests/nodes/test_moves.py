@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
-from support.callers import PATIENT, Caller, calling, on_each
+from support.callers import PATIENT, Caller, open_caller, session_ids_by_place
 from support.checks import until
 from support.cluster_servers import ClusterNode, ClusterServers
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 async def caller(
     request: pytest.FixtureRequest, cluster_servers: ClusterServers, namespace: str
 ) -> AsyncIterator[Caller]:
-    async with calling(request.param, cluster_servers.url, namespace) as caller:
+    async with open_caller(request.param, cluster_servers.url, namespace) as caller:
         yield caller
 
 
@@ -48,7 +48,7 @@ def other_nodes(servers: ClusterServers, node: ClusterNode) -> list[ClusterNode]
 
 
 async def test_calls_about_a_namespace_go_to_all_nodes(caller: Caller, cluster_servers: ClusterServers) -> None:
-    names = on_each(caller, cluster_servers.topology().owners)
+    names = session_ids_by_place(caller, cluster_servers.topology().owners)
     assert len(names) == 3
     for (name,) in names.values():
         assert [message.content for message in (await caller.turn(name, "a")).messages] == ["a"]
@@ -152,7 +152,7 @@ async def _in_order(caller: Caller, session_id: str) -> list[list[object]]:
 
 
 async def test_writers_go_on_while_a_busy_slot_moves(cluster_servers: ClusterServers, namespace: str) -> None:
-    async with calling("asyncio", cluster_servers.url, namespace, PATIENT) as caller:
+    async with open_caller("asyncio", cluster_servers.url, namespace, PATIENT) as caller:
         slot = caller.slot("user-42")
         source = cluster_servers.owner(slot)
         target = other_nodes(cluster_servers, source)[0]
@@ -187,7 +187,7 @@ async def test_writers_go_on_while_a_busy_slot_moves(cluster_servers: ClusterSer
 async def test_flushed_scripts_are_loaded_into_the_nodes_that_lack_them(
     caller: Caller, cluster_servers: ClusterServers
 ) -> None:
-    names = on_each(caller, cluster_servers.topology().owners)
+    names = session_ids_by_place(caller, cluster_servers.topology().owners)
     for text in "ab":
         for (name,) in names.values():
             await caller.turn(name, text)
@@ -244,7 +244,7 @@ async def test_all_keys_of_all_nodes_are_scanned_once(
 
 async def test_a_moved_session_passes_the_check(cluster_servers: ClusterServers, namespace: str) -> None:
     """Its keys expire a little later than noted, one after the other, until a write sets their expiry again."""
-    async with calling("asyncio", cluster_servers.url, namespace) as caller:
+    async with open_caller("asyncio", cluster_servers.url, namespace) as caller:
         await caller.append("user-42", "a")
         keys = caller.store.keys.session("user-42")
         source = cluster_servers.owner(caller.slot("user-42"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.callers import calling, on_each
+from support.callers import open_caller, session_ids_by_place
 from support.cluster_servers import ClusterServers
 
 from redismem.concurrency.finished import run_without_loop
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def test_the_doctor_reports_each_node(cluster_servers: ClusterServers, namespace: str) -> None:
-    async with calling("asyncio", cluster_servers.url, namespace) as caller:
-        names = on_each(caller, cluster_servers.topology().owners)
+    async with open_caller("asyncio", cluster_servers.url, namespace) as caller:
+        names = session_ids_by_place(caller, cluster_servers.topology().owners)
         for (name,) in names.values():
             await caller.append(name, "a")
         (found,) = [each for each in await examine(caller.store, embedded=False) if each.name == "nodes"]
@@ -34,7 +34,7 @@ async def test_the_doctor_reports_each_node(cluster_servers: ClusterServers, nam
 async def test_the_doctor_reports_a_single_node_that_would_drop_keys(
     cluster_servers: ClusterServers, namespace: str
 ) -> None:
-    async with calling("asyncio", cluster_servers.url, namespace) as caller:
+    async with open_caller("asyncio", cluster_servers.url, namespace) as caller:
         assert not await drop_keys(caller.store)
         for node in cluster_servers.primaries():
             node.say("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu", "maxmemory", "1gb")
@@ -47,7 +47,7 @@ async def test_the_doctor_reports_a_single_node_that_would_drop_keys(
 
 
 async def test_deployed_scripts_are_known_on_every_node(cluster_servers: ClusterServers, namespace: str) -> None:
-    async with calling("asyncio", cluster_servers.url, namespace) as caller:
+    async with open_caller("asyncio", cluster_servers.url, namespace) as caller:
         await load_scripts(caller.store)
         assert await load_scripts(caller.store) == 0
         cluster_servers.primaries()[-1].say("SCRIPT", "FLUSH")
@@ -64,7 +64,7 @@ async def test_repeated_deploys_reach_the_current_primary(
     """A former primary still takes scripts, and does not say that it is one."""
     shas = [scripts.load(name).sha for name in scripts.names()]
     first = cluster_servers.primaries()[0]
-    async with calling(kind, cluster_servers.url, namespace) as caller:
+    async with open_caller(kind, cluster_servers.url, namespace) as caller:
 
         async def load() -> int:
             loaded = load_scripts(caller.store)

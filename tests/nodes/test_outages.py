@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.callers import calling, on_each
-from support.checks import unavailable, until
+from support.callers import open_caller, session_ids_by_place
+from support.checks import catch_unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.outages import NAMESPACE, PATIENT_S, SECONDS, Pods, outage
 from support.pods import CHATS
@@ -108,23 +108,23 @@ async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_i
 ) -> None:
     for node in on_cluster.servers.nodes:
         node.say("CONFIG", "SET", "cluster-require-full-coverage", "yes")
-    async with calling(kind, on_cluster.servers.url, namespace, HASTY) as caller:
+    async with open_caller(kind, on_cluster.servers.url, namespace, HASTY) as caller:
         owners = on_cluster.servers.topology().owners
-        names = on_each(caller, owners)
+        names = session_ids_by_place(caller, owners)
         name = next(name for place, (name,) in names.items() if place != on_cluster.lost.place)
         await caller.append(name, "a")
         await on_cluster.begin_whole()
 
         async def is_refused() -> bool:
             """A node that was just busy may have timed out instead."""
-            failed = await unavailable(caller.append(name, "b", id="b"))
+            failed = await catch_unavailable(caller.append(name, "b", id="b"))
             return failed.reason == "CLUSTERDOWN" and "cluster-require-full-coverage" in str(failed)
 
         await until(is_refused)
         # The node would answer a PING: a probe must ask it for a key.
         caller.events.clear()
         for _ in range(3):
-            assert (await unavailable(caller.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
+            assert (await catch_unavailable(caller.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
         assert caller.sends() == [0] * 3
         assert caller.memory.health().away_nodes == (owners[caller.slot(name)],)
         await on_cluster.end()

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.callers import Caller, calling
-from support.campaign import EVERYTHING, ROUNDS, Row, campaign_on, show, writing
+from support.callers import Caller, open_caller
+from support.campaign import EVERYTHING, ROUNDS, Row, print_rows, run_campaign, run_writers
 from support.checks import until
 from support.cluster_servers import ClusterServers
 from support.network import Network, hosts
@@ -95,8 +95,8 @@ async def deposed(servers: SentinelServers, namespace: str) -> AsyncIterator[Dep
     url = f"redis+sentinel://{near.place}/{SERVICE}/0"
     unconfirmed = HASTY.model_copy(update={"confirm": 0})
     async with (
-        calling("blocking", url, namespace, HASTY) as confirming,
-        calling("asyncio", url, namespace, unconfirmed) as free,
+        open_caller("blocking", url, namespace, HASTY) as confirming,
+        open_caller("asyncio", url, namespace, unconfirmed) as free,
     ):
         pods = Deposed(confirming, free)
         await pods.begin()
@@ -138,7 +138,7 @@ async def test_sentinels_depose_a_primary_that_is_cut_off(tmp_path: Path, namesp
         servers = SentinelServers(tmp_path, down_after_ms=2_000, options=(*BOUND, *OPEN), hosts=network.hosts)
         try:
             await asyncio.to_thread(servers.start)
-            async with writing(servers.url, namespace, CONFIRMING, NAMES) as ledger:
+            async with run_writers(servers.url, namespace, CONFIRMING, NAMES) as ledger:
                 for reaches, kind in REACHES.items():
                     await ledger.until_more(NAMES)
                     lost = servers.primary
@@ -160,7 +160,7 @@ async def test_sentinels_depose_a_primary_that_is_cut_off(tmp_path: Path, namesp
                             rows["the same, without confirm"] = Row(1, pods.acked_count, lost=await pods.check_lost())
         finally:
             servers.stop()
-    show("Sentinel", rows)
+    print_rows("Sentinel", rows)
 
 
 async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, namespace: str) -> None:
@@ -171,7 +171,7 @@ async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, name
         try:
             await asyncio.to_thread(servers.start)
             names = set().union(*names_on_each(servers, keys).values())
-            async with writing(servers.url, namespace, CONFIRMING, sorted(names)) as ledger:
+            async with run_writers(servers.url, namespace, CONFIRMING, sorted(names)) as ledger:
                 for reaches, kind in REACHES.items():
                     await ledger.until_more(names)
                     lost = next(node for node in servers.primaries() if node.host != with_replicas)
@@ -192,7 +192,7 @@ async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, name
                     rows[kind] = ledger.row(begun_s, time.monotonic(), hit)
         finally:
             servers.stop()
-    show("Cluster", rows)
+    print_rows("Cluster", rows)
 
 
 @pytest.mark.skipif(not ROUNDS, reason="make faults has them together with what other processes do meanwhile")
@@ -208,8 +208,10 @@ async def test_sentinels_with_partitions(tmp_path: Path) -> None:
             await asyncio.to_thread(heal, network, servers, lost)
             return EVERYTHING
 
-        async with campaign_on(servers, tmp_path) as campaign:
-            show("Sentinel", await campaign.run({kind: partial(part, reaches) for reaches, kind in REACHES.items()}))
+        async with run_campaign(servers, tmp_path) as campaign:
+            print_rows(
+                "Sentinel", await campaign.run({kind: partial(part, reaches) for reaches, kind in REACHES.items()})
+            )
 
 
 @pytest.mark.skipif(not ROUNDS, reason="likewise")
@@ -232,5 +234,7 @@ async def test_a_cluster_with_partitions(tmp_path: Path) -> None:
             await asyncio.to_thread(servers.until_well)
             return {slot for slot, owner in enumerate(owners) if owner == lost.place}
 
-        async with campaign_on(servers, tmp_path) as campaign:
-            show("Cluster", await campaign.run({kind: partial(part, reaches) for reaches, kind in REACHES.items()}))
+        async with run_campaign(servers, tmp_path) as campaign:
+            print_rows(
+                "Cluster", await campaign.run({kind: partial(part, reaches) for reaches, kind in REACHES.items()})
+            )

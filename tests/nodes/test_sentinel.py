@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.callers import PATIENT, Caller, calling
-from support.checks import unavailable, until
+from support.callers import PATIENT, Caller, open_caller
+from support.checks import catch_unavailable, until
 from support.redis_server import RedisServer, free_port
 from support.sentinel_servers import SERVICE, SentinelServers
 
@@ -56,7 +56,7 @@ async def check_goes_on(caller: Caller, servers: SentinelServers) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_planned_failover_is_followed(kind: str, servers: SentinelServers, namespace: str) -> None:
-    async with calling(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         await caller.append("user-42", "a")
         assert place_of(caller.store.transport) == place(servers.primary)
         servers.until_in_step()
@@ -67,7 +67,7 @@ async def test_a_planned_failover_is_followed(kind: str, servers: SentinelServer
 @pytest.mark.parametrize("how", ["kill", "stop_process"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_dead_primary_is_left(kind: str, how: str, servers: SentinelServers, namespace: str) -> None:
-    async with calling(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         was = servers.primary
         await caller.append("user-42", "a")
         servers.until_in_step()
@@ -82,7 +82,7 @@ async def test_a_dead_primary_is_left(kind: str, how: str, servers: SentinelServ
 async def test_a_primary_that_is_made_a_replica_says_so_and_is_left(
     kind: str, servers: SentinelServers, namespace: str
 ) -> None:
-    async with calling(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         was = servers.primary
         other = next(node for node in servers.nodes if node is not was)
         await caller.append("user-42", "a")
@@ -105,7 +105,7 @@ async def test_a_deposed_primary_that_still_answers_is_left(
     kind: str, servers: SentinelServers, namespace: str
 ) -> None:
     """The old primary notices nothing: it keeps its connections, and refuses no write."""
-    async with calling(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         was = servers.primary
         await caller.append("user-42", "a")
         servers.until_in_step()
@@ -121,7 +121,7 @@ async def test_confirmed_appends_ask_the_sentinels_regularly_too(
     kind: str, servers: SentinelServers, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A memory that only makes confirmed appends would otherwise stay with a deposed primary."""
-    async with calling(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         await caller.append_confirmed("user-42", "a")
         asked: list[bool] = []
         monkeypatch.setattr(Sentinels, "is_check_due", lambda _: asked.append(True))
@@ -132,7 +132,7 @@ async def test_confirmed_appends_ask_the_sentinels_regularly_too(
 @pytest.mark.parametrize("kind", KINDS)
 async def test_some_sentinels_may_be_down(kind: str, servers: SentinelServers, namespace: str) -> None:
     servers.sentinels[0].stop()  # two more are up
-    async with calling(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         await caller.append("user-42", "a")
         assert await caller.texts("user-42") == ["a"]
         assert caller.sends() == [1]
@@ -142,7 +142,7 @@ async def test_an_unknown_service_is_refused(servers: SentinelServers, namespace
     url = servers.url.replace(f"/{SERVICE}/", "/other/")
     memory = Memory.connect(url, namespace=namespace, settings=PATIENT)
     try:
-        error = await unavailable(memory.ping())
+        error = await catch_unavailable(memory.ping())
         assert "the sentinels monitor no service with the name in the URL" in str(error)
     finally:
         await memory.aclose()
@@ -153,7 +153,7 @@ async def test_sentinels_that_do_not_answer_are_named(namespace: str) -> None:
     settings = Settings(deadline_s=2, reply_timeout_s=1)
     memory = Memory.connect(f"redis+sentinel://{','.join(places)}/chats", namespace=namespace, settings=settings)
     try:
-        error = await unavailable(memory.ping())
+        error = await catch_unavailable(memory.ping())
         assert f"Redis behind the sentinels at {','.join(places)} " in str(error)
         assert error.reason == "ConnectionRefusedError"
     finally:
@@ -169,9 +169,9 @@ async def test_passwords_of_sentinels_and_of_nodes(kind: str, tmp_path: Path, na
         open_url = servers.url.replace("://", "://:n%40de@")
         for url, word in ((servers.url, "NOAUTH"), (open_url, "NOAUTH")):
             memory = Memory.connect(url, namespace=namespace, settings=PATIENT)
-            assert (await unavailable(memory.ping())).reason == word
+            assert (await catch_unavailable(memory.ping())).reason == word
             await memory.aclose()
-        async with calling(kind, f"{open_url}?sentinel_password=guard%3Aian", namespace) as caller:
+        async with open_caller(kind, f"{open_url}?sentinel_password=guard%3Aian", namespace) as caller:
             await caller.append("user-42", "a")
             assert await caller.texts("user-42") == ["a"]
     finally:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.callers import calling
+from support.callers import open_caller
 from support.certificates import make_authority
-from support.checks import unavailable
+from support.checks import catch_unavailable
 from support.cluster_servers import ClusterServers
 from support.redis_server import RedisServer
 from support.sentinel_servers import SentinelServers
@@ -82,7 +82,7 @@ async def check_refused(url: str, strangers: Path) -> None:
     ):
         memory = Memory.connect(wrong, settings=SETTINGS)
         twin = blocking.Memory.connect(wrong, settings=SETTINGS)
-        for refused in (await unavailable(memory.ping()), await unavailable(asyncio.to_thread(twin.ping))):
+        for refused in (await catch_unavailable(memory.ping()), await catch_unavailable(asyncio.to_thread(twin.ping))):
             assert re.search(why, refused.text)
             assert not refused.may_be_done
         await memory.aclose()
@@ -151,7 +151,7 @@ def test_a_cluster_made_over_tls(
 async def follow(servers: ClusterServers, url: str, namespace: str) -> None:
     """Move a slot with its keys, over TLS between the nodes too."""
     for kind in KINDS:
-        async with calling(kind, url, namespace, SETTINGS) as caller:
+        async with open_caller(kind, url, namespace, SETTINGS) as caller:
             name = f"moved-{kind}"
             await caller.append(name, "a")
             slot = caller.slot(name)
@@ -184,8 +184,8 @@ def test_sentinels_and_replicas_over_tls(
 
 async def fail_over(servers: SentinelServers, url: str, namespace: str) -> None:
     async with (
-        calling("asyncio", url, namespace, SETTINGS) as caller,
-        calling("blocking", url, namespace, SETTINGS) as blocked,
+        open_caller("asyncio", url, namespace, SETTINGS) as caller,
+        open_caller("blocking", url, namespace, SETTINGS) as blocked,
     ):
         await caller.append("user-42", "a")
         was = servers.primary

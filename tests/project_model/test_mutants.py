@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import run_state_machine_as_test
 from support import import_scenes, project_scenes
 from support.clock import ProjectClock
-from support.mutants import Mutant, keen_first, noticed, seed
+from support.mutants import Mutant, expect_failure, install_mutant, play_keen_first
 from support.project_scenes import Scene
 
 from project_model.decisions_machine import DecisionsMachine
@@ -113,10 +113,10 @@ def play_machine(machine: type[ProjectMachine], port: int) -> None:
 def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port = redis_server.port
     with redis.Redis(port=port) as client:
-        seed(mutant, client, monkeypatch)
-    with noticed():
-        keen_first(SCENES, lambda scene: asyncio.run(play_scene(scene, port)))
-        keen_first(MACHINES, lambda machine: play_machine(machine, port))
+        install_mutant(mutant, client, monkeypatch)
+    with expect_failure():
+        play_keen_first(SCENES, lambda scene: asyncio.run(play_scene(scene, port)))
+        play_keen_first(MACHINES, lambda machine: play_machine(machine, port))
 
 
 def test_there_are_faults_enough() -> None:

@@ -12,7 +12,7 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from recall.test_recall import remembered, seqs, trips_of
-from support.dictionaries import tell
+from support.dictionaries import append_messages
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.worked import open_with
@@ -115,12 +115,12 @@ async def test_what_a_failover_has_lost_is_not_recalled(store: Store, namespace:
     async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
         session, theirs, keys = memory.session("a"), other.session("a"), memory.store.keys.session("a")
         worker = Worker(other.store, Echo())
-        await tell(theirs, 11)
+        await append_messages(theirs, 11)
         await worker.drain()
         replicated = {key: await raw.dump(key) for key in (keys.state, keys.messages, keys.originals)}
         for pin in ("1111", "2222"):
             await theirs.append({"role": "user", "content": f"My PIN is {pin} today"})
-            await tell(theirs, 6, begin=100)
+            await append_messages(theirs, 6, begin=100)
             await worker.drain()
             assert [message.content for message in await session.recall("PIN", limit=1)][-1] == f"My PIN is {pin} today"
             for key, found in replicated.items():

@@ -11,7 +11,7 @@ import redis.asyncio
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.worked import open_with
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import Memory, StoreUnavailable
 from redismem.blocking import memory as blocking
@@ -41,7 +41,7 @@ async def remembered(memory: Memory, facts: dict[int, str] = FACTS, count: int =
     """Return a session of `count` messages, of which summaries cover all but the `last`."""
     session, worker = memory.session("a"), Worker(memory.store, Echo())
     for seq in range(1, count + 1):
-        await session.append(said(seq) | ({"content": facts[seq]} if seq in facts else {}))
+        await session.append(chat_message(seq) | ({"content": facts[seq]} if seq in facts else {}))
     await worker.drain()
     assert len((await session.read()).messages) == last
     return session
@@ -84,13 +84,13 @@ async def test_no_more_than_the_tokens_asked_for(store: Store, namespace: str) -
 async def test_a_turn_is_given_what_fits_its_message(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
         session = await remembered(memory)
-        assert (await session.append_and_read(said(121))).recalled == ()
-        context = await session.append_and_read(said(123, "What about my dog Biscuit?"), recall=80)
+        assert (await session.append_and_read(chat_message(121))).recalled == ()
+        context = await session.append_and_read(chat_message(123, "What about my dog Biscuit?"), recall=80)
         shown = context.to_openai()
         assert 3 in seqs(context.recalled)
         assert sum(message.tokens for message in context.recalled) <= 80
         assert context.to_openai() == shown, "the messages are decoded by now, and quoted with the same text"
-        again = await session.append_and_read(said(123, "What about my dog Biscuit?"), recall=80)
+        again = await session.append_and_read(chat_message(123, "What about my dog Biscuit?"), recall=80)
         assert again.to_openai()[len(context.summaries)] == shown[len(context.summaries)], "the cached lines are equal"
         quoted = shown[len(context.summaries)]
         assert quoted["role"] == "user"
@@ -100,10 +100,10 @@ async def test_a_turn_is_given_what_fits_its_message(store: Store, namespace: st
         assert shown[len(context.summaries) + 1 :] == [message.to_openai() for message in context.messages]
         assert "Biscuit came" in str(context.to_anthropic())
         assert "Biscuit came" in str(context.to_gemini())
-        nothing = await session.append_and_read(said(122), recall=0)
+        nothing = await session.append_and_read(chat_message(122), recall=0)
         assert list(nothing.recalled) == []
         with pytest.raises(ValueError, match="recall"):
-            await session.append_and_read(said(123), recall=-1)
+            await session.append_and_read(chat_message(123), recall=-1)
 
 
 async def test_what_stands_in_the_window_or_is_pinned_is_not_recalled(store: Store, namespace: str) -> None:
@@ -140,7 +140,7 @@ async def test_one_round_trip_where_nothing_is_kept_and_two_otherwise(store: Sto
     for max_recalled_bytes, trips in ((0, [2, 2, 2]), (10_000_000, [2, 1, 1])):
         async with open_with(store, namespace, max_recalled_bytes=max_recalled_bytes) as memory:
             session = memory.session("new")
-            await session.append(said(1))
+            await session.append(chat_message(1))
             with trips_of(memory) as sent:
                 await session.append_and_read({"role": "user", "content": "dog?"}, recall=500)
                 assert await session.recall("dog?") == []

@@ -13,7 +13,7 @@ from support.checks import Panic, until
 from support.embedders import Words
 from support.redis_server import RedisServer
 from support.stores import Store
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import InvalidSettings, Memory, Settings
 from redismem.blocking import memory as blocking
@@ -65,7 +65,7 @@ async def test_it_takes_no_round_trip_more(store: Store, namespace: str) -> None
         words = Words()
         async with open_with(store, namespace, words, max_recalled_bytes=max_recalled_bytes) as memory:
             session = memory.session("new")
-            await session.append(said(1))
+            await session.append(chat_message(1))
             with trips_of(memory) as sent:
                 await session.append_and_read({"role": "user", "content": QUESTION}, recall=500)
             assert len(sent) == 1
@@ -210,7 +210,7 @@ async def test_a_long_conversation_is_searched_within_bounds(store: Store, names
     async with open_with(store, namespace, max_window_count=10_000) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         for first_seq in range(1, 1_501, 500):
-            await session.append(*(said(seq) for seq in range(first_seq, first_seq + 500)))
+            await session.append(*(chat_message(seq) for seq in range(first_seq, first_seq + 500)))
             await worker.drain()
         await session.append({"role": "user", "content": FACTS[3]})
         for _ in range(8):
@@ -225,7 +225,7 @@ def test_a_blocking_memory_recalls_the_same(redis_server: RedisServer, namespace
     with blocking.Memory.connect(url, namespace=namespace, settings=settings, embed=words, workers=True) as memory:
         session = memory.session("a")
         for seq in range(1, 41):
-            session.append(said(seq) | ({"content": FACTS[3]} if seq == 3 else {}))
+            session.append(chat_message(seq) | ({"content": FACTS[3]} if seq == 3 else {}))
 
         async def is_found() -> bool:
             return seqs(session.recall(QUESTION, limit=1)) == [2, 3, 4]

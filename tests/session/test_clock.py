@@ -7,8 +7,8 @@ from typing import Any
 import fakeredis
 import pytest
 from support.clock import T0, Clock
-from support.conversations import said
-from support.stored import everything
+from support.conversations import user_message
+from support.stored import read_namespace
 from support.stores import Store
 from support.writers import Echo, fill
 
@@ -39,18 +39,18 @@ async def writes(session: Session) -> list[Any]:
 async def test_what_cannot_be_the_time_is_refused_and_nothing_is_written(
     memory: Memory, session: Session, raw: Any, namespace: str, clock: Clock, no_time: Any
 ) -> None:
-    await session.append(said("a"))
-    before = await everything(raw, namespace)
+    await session.append(user_message("a"))
+    before = await read_namespace(raw, namespace)
     clock.now_ms = no_time
     for write in await writes(session):
         with pytest.raises(InvalidTime, match="a clock must return milliseconds"):
-            await write(said("b"))
+            await write(user_message("b"))
     for ask in (memory.count, memory.sessions, memory.server_time_ms, Eviction(memory.store).enforce):
         with pytest.raises(InvalidTime):
             await ask()
     with pytest.raises(InvalidTime):
         await Worker(memory.store, Echo()).drain()
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
 
 
 async def test_a_clock_far_behind_the_servers_is_refused(
@@ -60,17 +60,17 @@ async def test_a_clock_far_behind_the_servers_is_refused(
     server_ms = await memory.store.run(namespace_calls.server_time_ms())
     clock.now_ms = server_ms - memory.settings.kept_ms - 1_000
     with pytest.raises(InvalidTime, match="by the server's clock") as refused:
-        await session.append(said("a"))
+        await session.append(user_message("a"))
     assert refused.value.session_id == session.id
     assert not await session.exists()
     clock.now_ms = server_ms
-    assert (await session.append(said("a"))).created
-    before = await everything(raw, namespace)
+    assert (await session.append(user_message("a"))).created
+    before = await read_namespace(raw, namespace)
     clock.now_ms = server_ms - memory.settings.kept_ms - 1_000
     for write in await writes(session):
         with pytest.raises(InvalidTime):
-            await write(said("b"))
-    assert await everything(raw, namespace) == before
+            await write(user_message("b"))
+    assert await read_namespace(raw, namespace) == before
 
 
 async def test_the_clock_counts_in_every_call(memory: Memory, session: Session, clock: Clock) -> None:
@@ -95,17 +95,17 @@ def test_the_blocking_memory_takes_a_clock(namespace: str) -> None:
         fakeredis.FakeRedis() as client,
         blocking.Memory.connect(client=client, namespace=namespace, clock=clock) as memory,
     ):
-        memory.session("s").append(said("a"))
+        memory.session("s").append(user_message("a"))
         assert memory.session("s").info().active_ms == T0
         clock.now_ms = 7
         with pytest.raises(InvalidTime):
-            memory.session("s").append(said("a"))
+            memory.session("s").append(user_message("a"))
 
 
 async def test_without_a_clock_the_servers_counts(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=1)) as memory:
         before_ms = await memory.store.run(namespace_calls.server_time_ms())
-        await memory.session("s").append(said("a"))
+        await memory.session("s").append(user_message("a"))
         assert before_ms <= (await memory.session("s").info()).active_ms <= await memory.server_time_ms()
 
 
@@ -113,5 +113,5 @@ async def test_no_call_takes_a_time_of_its_own(session: Session) -> None:
     options: dict[str, Any] = {"now_ms": T0}
     for call in (session.append, session.append_and_read):
         with pytest.raises(TypeError, match="now_ms"):
-            await call(said("a"), **options)
+            await call(user_message("a"), **options)
     assert not await session.exists()

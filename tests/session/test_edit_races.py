@@ -9,8 +9,8 @@ import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
-from support.conversations import Conversation, closed, conversations, said
-from support.edited import ANSWER, SMALL, payloads, sound, summarised
+from support.conversations import Conversation, conversations, is_closed, user_message
+from support.edited import ANSWER, SMALL, is_sound, payloads, summarize
 from support.proxy import Proxy
 from support.stores import Store
 
@@ -29,12 +29,12 @@ async def test_a_summary_of_what_was_taken_back_is_refused(store: Store, namespa
     """The edit happens while the model writes the summary."""
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         session = memory.session("a")
-        await session.append({"role": "system", "content": "s"}, *(said(str(number)) for number in range(6)))
+        await session.append({"role": "system", "content": "s"}, *(user_message(str(number)) for number in range(6)))
 
         class Meddling:
             async def compact(self, messages: Any, previous: Any) -> Draft:
                 if what == "replace":
-                    await session.replace(2, said("secret, taken back"))
+                    await session.replace(2, user_message("secret, taken back"))
                 elif what == "unpin":
                     await session.unpin(1)
                 else:
@@ -44,8 +44,8 @@ async def test_a_summary_of_what_was_taken_back_is_refused(store: Store, namespa
         assert await Worker(memory.store, Meddling()).summarise("a") is SummaryOutcome.STALE
         context = await session.read()
         assert (context.summaries, (await session.info()).queued) == ([], "overdue")
-        assert await sound(memory)
-        assert await summarised(memory) == 1
+        assert await is_sound(memory)
+        assert await summarize(memory) == 1
         assert "old text" not in (await session.read()).summaries[0].text
 
 
@@ -53,15 +53,15 @@ async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, na
     """The message was in the window when read, and neither a commit nor a prune changes the last seq."""
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         session = memory.session("a")
-        await session.append(*(said(str(number)) for number in range(6)))
+        await session.append(*(user_message(str(number)) for number in range(6)))
         calls = memory.store.session_calls("a")
         view = await memory.store.run(edit_calls.window(calls))
         assert view is not None
-        assert await summarised(memory) == 1
+        assert await summarize(memory) == 1
         before = await session.read()
         assert not await memory.store.run(edit_calls.pop(calls, view, view.context.messages[2:]))
         assert await session.read() == before
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 @pytest.mark.parametrize("what", ["pop", "replace", "unpin", "undo"])
@@ -73,9 +73,9 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
         Memory.connect(redis_server.url, namespace=namespace) as near,
     ):
         session = m.session("a")
-        await session.append({"role": "system", "content": "s"}, *(said(str(number)) for number in range(4)))
+        await session.append({"role": "system", "content": "s"}, *(user_message(str(number)) for number in range(4)))
         await session.pop(1)  # every script is known
-        await session.replace(2, said("0"))
+        await session.replace(2, user_message("0"))
         view = await m.store.run(edit_calls.window(m.store.session_calls("a")))
         assert view is not None
         calls, first, pinned = m.store.session_calls("a"), view.context.messages[0], view.context.pinned[0]
@@ -83,7 +83,7 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
             "pop": lambda: edit_calls.pop(calls, view, view.context.messages[1:]),
             "undo": lambda: edit_calls.pop(calls, view, view.context.messages[2:]),
             "replace": lambda: edit_calls.replace(
-                calls, view, first, edit_calls.replacement(calls, first, said("new"))
+                calls, view, first, edit_calls.replacement(calls, first, user_message("new"))
             ),
             "unpin": lambda: edit_calls.replace(calls, view, pinned, edit_calls.unpin(pinned)),
         }
@@ -92,17 +92,17 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
         assert await m.store.run(made)
         after = await near.session("a").read()
         assert len(after.messages) == {"pop": 1, "undo": 2, "replace": 3, "unpin": 4}[what]
-        await near.session("a").append(said("in between"))
+        await near.session("a").append(user_message("in between"))
         assert await near.store.run(made.again()), "known, whatever came in between"
         assert (await near.session("a").read()).total_messages == after.total_messages + 1
-        assert await sound(near)
+        assert await is_sound(near)
 
 
 def test_blocking_callers_have_them_too(redis_server: Any, namespace: str) -> None:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         session = memory.session("a")
-        session.append({"role": "system", "content": "s"}, said("a"), ANSWER)
-        session.append(said("b"), pin=True)
+        session.append({"role": "system", "content": "s"}, user_message("a"), ANSWER)
+        session.append(user_message("b"), pin=True)
         session.replace(1, {"role": "system", "content": "t"})
         assert (session.unpin(4).seq, len(session.pop(1)), len(session.undo())) == (4, 1, 2)
         assert session.read().to_openai() == [{"role": "system", "content": "t"}]
@@ -111,16 +111,16 @@ def test_blocking_callers_have_them_too(redis_server: Any, namespace: str) -> No
 async def test_they_make_room_when_memory_has_run_out(redis_server: Any, namespace: str) -> None:
     async with Memory.connect(redis_server.url, namespace=namespace) as memory:
         session = memory.session("a")
-        await session.append(said("a"), said("b"))
+        await session.append(user_message("a"), user_message("b"))
         with redis.Redis(port=redis_server.port) as admin:
             admin.config_set("maxmemory", 1)
             try:
                 assert len(await session.pop(1)) == 1
-                await session.replace(1, said("c"))
+                await session.replace(1, user_message("c"))
             finally:
                 admin.config_set("maxmemory", 0)
-        assert (await session.read()).to_openai() == [said("c")]
-        assert await sound(memory)
+        assert (await session.read()).to_openai() == [user_message("c")]
+        assert await is_sound(memory)
 
 
 async def test_an_edit_makes_a_session_active_and_takes_it_off_the_eviction_queue(
@@ -128,14 +128,14 @@ async def test_an_edit_makes_a_session_active_and_takes_it_off_the_eviction_queu
 ) -> None:
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         session, keys = memory.session("a"), memory.store.keys.session("a")
-        for edit in (lambda: session.replace(1, said("b")), lambda: session.pop(1)):
-            await session.append(said("a"))
+        for edit in (lambda: session.replace(1, user_message("b")), lambda: session.pop(1)):
+            await session.append(user_message("a"))
             counters = await raw.hget(keys.state, "counters")
             await raw.hset(keys.state, "counters", counters + b" limit")
             await raw.zadd(keys.shard.evictions, {"a": 1})
             await edit()
             assert await raw.zscore(keys.shard.evictions, "a") is None
-            assert await sound(memory)
+            assert await is_sound(memory)
 
 
 @given(told=conversations(max_size=20, orphans=False), counts=st.lists(st.integers(0, 6), min_size=1, max_size=4))
@@ -153,5 +153,5 @@ async def test_a_pop_parts_no_call_from_its_result(store: Store, told: Conversat
             left -= len(popped)
             context: Context = await session.read()
             assert payloads(context.messages) == told.payloads[:left]
-            assert closed([pair for pair in told.seq_pairs() if pair[0] <= left], 1, left + 1)
-        assert await sound(memory)
+            assert is_closed([pair for pair in told.seq_pairs() if pair[0] <= left], 1, left + 1)
+        assert await is_sound(memory)

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from support.clock import Clock
-from support.conversations import said
+from support.conversations import user_message
 from support.json_values import session_ids
 from support.stores import Store
 
@@ -40,17 +40,17 @@ async def test_a_session_of_any_name_lives_and_goes(
     async with store.memory(f"{namespace}-{next(_numbers)}", Settings(shards=2, max_sessions=1)) as memory:
         session = memory.session(session_id)
         for number in range(12):
-            context = await session.append_and_read(said(number), id=str(number))
+            context = await session.append_and_read(user_message(number), id=str(number))
         assert (context.session_id, context.total_messages) == (session_id, 12)
         first = await memory.sessions(limit=1)
         assert [entry.session_id for entry in first.sessions] == [session_id]
         assert await Worker(memory.store, Trim()).drain() == 1
         assert [violation async for violation in check(memory.store)] == []
-        await memory.session("another").append(said(0))
+        await memory.session("another").append(user_message(0))
         one, other = await memory.sessions(limit=1), await memory.sessions(limit=2)
         rest = await memory.sessions(limit=1, cursor=one.cursor)
         assert [*one.sessions, *rest.sessions] == list(other.sessions)
-        await clock.at(clock.now_ms + 5_000, memory.session("another").append(said(1)))
+        await clock.at(clock.now_ms + 5_000, memory.session("another").append(user_message(1)))
         assert await Eviction(memory.store, JsonlArchive(file)).enforce() == 1
         assert json.loads(file.read_text())["session_id"] == session_id
         assert not await session.exists()
@@ -66,7 +66,7 @@ def test_the_command_line_takes_and_shows_any_name(
     monkeypatch.setenv("COLUMNS", "120")
     for session_id in ("auth0|123", "user+tag@x.com", "日本", "a b", "[bold]x", "turn \u202eround"):
         with Memory.connect(redis_server.url, namespace=namespace) as memory:
-            memory.session(session_id).append(said(0))
+            memory.session(session_id).append(user_message(0))
         assert main(["show", session_id, "--json", *here]) == 0
         assert json.loads(shown())["session_id"] == session_id
         assert main(["sessions", *here]) == 0
@@ -82,7 +82,7 @@ class Tenant(str, enum.Enum):  # noqa: UP042 (it is what people have)
 async def test_a_member_of_a_str_enum_is_its_text(store: Store, namespace: str) -> None:
     """The order of first use does not matter, and namespaces behave like session ids."""
     async with store.memory(namespace) as memory:
-        await memory.session(Tenant.ALICE).append(said(1))
+        await memory.session(Tenant.ALICE).append(user_message(1))
         assert (await memory.session("alice").read()).total_messages == 1
         assert [entry.session_id for entry in (await memory.sessions()).sessions] == ["alice"]
         assert memory.session(Tenant.ALICE).id == "alice"

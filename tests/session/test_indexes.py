@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.clock import T0, Clock
-from support.conversations import contents, said
+from support.conversations import contents, user_message
 from support.stores import Store
 
 from redismem import (
@@ -26,7 +26,7 @@ async def test_a_session_is_overdue_exactly_when_its_window_is_over_the_threshol
         session = memory.session("user-42")
         overdue = Keys(namespace, 64).session("user-42").shard.overdue
         for count in range(1, threshold + 3):
-            context = await clock.at(T0 + count, session.append_and_read(said(count)))
+            context = await clock.at(T0 + count, session.append_and_read(user_message(count)))
             assert (await session.info()).queued == ("overdue" if count > threshold else None)
             marked = await raw.zscore(overdue, "user-42")
             assert marked == (T0 + threshold + 1 if count > threshold else None)
@@ -41,7 +41,7 @@ async def test_all_keys_of_a_session_expire_together(
         session = memory.session("user-42")
         expected = 0
         for at in (0, 10_000, 62_500, 62_501, 100_000, 900_000):
-            await clock.at(T0 + at, session.append(said("a")))
+            await clock.at(T0 + at, session.append(user_message("a")))
             state, messages = await raw.pexpiretime(keys.state), await raw.pexpiretime(keys.messages)
             assert state == messages == (await session.info()).expires_ms
             assert state >= max(expected, T0 + at + 1_000_000)
@@ -53,14 +53,14 @@ async def test_all_keys_of_a_session_expire_together(
 async def test_an_expired_session_is_unknown_and_begins_anew(
     session: Session, memory: Memory, raw: Any, clock: Clock
 ) -> None:
-    assert (await session.append(said("old"), merge={"a": 1})).created
+    assert (await session.append(user_message("old"), merge={"a": 1})).created
     keys = memory.store.keys.session(session.id)
     for key in (keys.state, keys.messages):
         await raw.pexpireat(key, 1)
     clock.now_ms += memory.settings.idle_timeout_ms
     assert await session.exists() is False
     assert await memory.count() == 0
-    again = await session.append_and_read(said("new"))
+    again = await session.append_and_read(user_message("new"))
     assert again.receipt is not None
     assert again.receipt.created
     assert (contents(again.messages), again.total_messages, again.state.params) == (["new"], 1, {})
@@ -77,16 +77,16 @@ async def test_a_new_session_takes_those_that_have_expired_out_of_the_indexes(
         store.memory(namespace, Settings(shards=1, idle_timeout_s=60)) as memory,
     ):
         for name in ("gone", "alive"):
-            await clock.at(T0, theirs.session(name).append(*(said(f"{number}") for number in range(6))))
+            await clock.at(T0, theirs.session(name).append(*(user_message(f"{number}") for number in range(6))))
         keys = memory.store.keys.session("gone")
         await raw.delete(keys.messages, keys.state)
-        await clock.at(T0 + 4 * day_s * 1000, memory.session("new").append(said("a")))
+        await clock.at(T0 + 4 * day_s * 1000, memory.session("new").append(user_message("a")))
         assert set(await raw.zrange(keys.shard.active, 0, -1)) == {b"alive", b"new"}
         assert await raw.zrange(keys.shard.overdue, 0, -1) == [b"alive"]
 
 
 async def test_touch_makes_a_session_active(session: Session, memory: Memory, clock: Clock) -> None:
-    await clock.at(T0, session.append(said("a")))
+    await clock.at(T0, session.append(user_message("a")))
     assert await clock.at(T0 + 5, session.touch()) is True
     assert (await session.info()).active_ms == T0 + 5
 
@@ -98,8 +98,8 @@ async def test_count_is_of_the_live_sessions_of_the_namespace(store: Store, name
     ):
         assert await memory.count() == 0
         for number in range(20):
-            await clock.at(T0 + number * 1000, memory.session(f"s{number}").append(said("a")))
-        await other.session("s0").append(said("b"))
+            await clock.at(T0 + number * 1000, memory.session(f"s{number}").append(user_message("a")))
+        await other.session("s0").append(user_message("b"))
         assert await clock.at(T0 + 19_000, memory.count()) == 20
         assert await clock.at(T0 + 99_999, memory.count()) == 20
         assert await clock.at(T0 + 100_000, memory.count()) == 19
@@ -116,7 +116,7 @@ async def test_sessions_are_listed_page_by_page_the_last_active_first(memory: Me
     for number in range(23):
         # Many were active in the very same millisecond.
         at = T0 + (number // 8) * 1000
-        await clock.at(at, memory.session(f"s{number:02d}").append(said("a")))
+        await clock.at(at, memory.session(f"s{number:02d}").append(user_message("a")))
         expected.append((at, f"s{number:02d}"))
     found: list[tuple[int, str]] = []
     cursor = None
@@ -138,7 +138,7 @@ async def test_pages_go_on_through_sessions_of_the_very_same_millisecond(
     async with store.memory(namespace, Settings(shards=1)) as memory:
         names = [f"s{number:02d}" for number in range(11)]
         for name in names:
-            await memory.session(name).append(said("a"))
+            await memory.session(name).append(user_message("a"))
         found: list[str] = []
         cursor = None
         for _ in names:
@@ -164,7 +164,7 @@ async def test_a_page_has_at_least_one_session(memory: Memory, limit: int) -> No
 
 
 async def test_info_is_the_numbers_of_a_session(session: Session, clock: Clock) -> None:
-    await session.append(*[said("a")] * 11, merge={"b": 1, "a": 1}, waiting="a")
+    await session.append(*[user_message("a")] * 11, merge={"b": 1, "a": 1}, waiting="a")
     await session.prune(4)
     known = await session.info()
     assert (known.session_id, known.total_messages, known.first_seq, known.window_count) == ("user-42", 11, 8, 4)
@@ -174,6 +174,6 @@ async def test_info_is_the_numbers_of_a_session(session: Session, clock: Clock) 
 
 
 async def test_telemetry_is_numbers_and_names(session: Session) -> None:
-    await session.append(said("CANARY"), merge={"order_id": "CANARY"}, waiting="size", plan="CANARY")
+    await session.append(user_message("CANARY"), merge={"order_id": "CANARY"}, waiting="size", plan="CANARY")
     found = await session.telemetry()
     assert found == {"history_count": 1, "params_keys": ["order_id"], "waiting_for_param": "size"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.conversations import Conversation, closed, conversations
+from support.conversations import Conversation, conversations, is_closed
 
 from redismem.context import Context, State, Summary
 from redismem.messages.message import Message
@@ -57,8 +57,8 @@ def test_a_part_is_the_longest_that_is_whole(
     ends = [end for end in range(stop_limit + 1) if not any(call < end <= result for call, result in told.pairs)]
     assert not seqs or stop == max(ends)
     assert fits(start, stop)
-    assert closed(told.pairs, start, stop)
-    better = [at for at in range(max(ends)) if fits(at, max(ends)) and closed(told.pairs, at, max(ends))]
+    assert is_closed(told.pairs, start, stop)
+    better = [at for at in range(max(ends)) if fits(at, max(ends)) and is_closed(told.pairs, at, max(ends))]
     assert len(seqs) == (max(ends) - min(better) if better else 0)
 
 

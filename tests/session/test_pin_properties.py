@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import Conversation, conversations
-from support.edited import SMALL, SYSTEM, seqs, sound
+from support.edited import SMALL, SYSTEM, is_sound, seqs
 from support.provider_rules import complaints
 from support.stores import Store
 
@@ -98,5 +98,5 @@ async def test_whatever_happens_pinned_messages_stay_first_and_whole(
             else:
                 await history.edit(kind, number)
             history.check(await history.session.read())
-        assert await sound(memory)
+        assert await is_sound(memory)
         await history.session.clear()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.conversations import said
-from support.edited import SMALL, SYSTEM, seqs, sound, summarised
+from support.conversations import user_message
+from support.edited import SMALL, SYSTEM, is_sound, seqs, summarize
 from support.stores import Store
 
 from redismem import Conflict, InvalidMessage, Message, Session, Settings, TooLarge
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 def turns(count: int, first: int = 0) -> list[dict[str, Any]]:
-    return [said(f"message {number}") for number in range(first, first + count)]
+    return [user_message(f"message {number}") for number in range(first, first + count)]
 
 
 async def test_system_prompts_are_never_summarised_nor_counted(store: Store, namespace: str) -> None:
@@ -35,7 +35,7 @@ async def test_system_prompts_are_never_summarised_nor_counted(store: Store, nam
         assert (await session.info()).queued is None, "four that count are not over a threshold of four"
         assert context.to_openai() == [SYSTEM, DEVELOPER, *turns(4)]
         await session.append(*turns(1, 4))
-        assert await summarised(memory) == 1
+        assert await summarize(memory) == 1
         context = await session.read()
         assert (seqs(context.pinned), seqs(context.messages)) == ([1, 6], [5, 7])
         (summary,) = context.summaries
@@ -44,7 +44,7 @@ async def test_system_prompts_are_never_summarised_nor_counted(store: Store, nam
         shown = context.to_openai()
         assert shown == [SYSTEM, DEVELOPER, summary.to_openai(), *turns(2, 3)]
         assert (await session.info()).pinned_count == 2
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 @pytest.mark.parametrize("strategy", ["summarize", "trim"])
@@ -61,11 +61,13 @@ async def test_they_come_through_any_number_of_summaries(store: Store, namespace
         assert [message.to_openai() for message in context.pinned] == expected
         assert context.to_openai()[: len(expected)] == expected
         assert seqs(context.pinned) == sorted(seqs(context.pinned))
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 async def test_pin_pins_and_keeps_from_being_pinned(session: Session) -> None:
-    context = await session.append_and_read(said("remember this"), Message("user", "and this", id="x"), pin=True)
+    context = await session.append_and_read(
+        user_message("remember this"), Message("user", "and this", id="x"), pin=True
+    )
     assert [(message.content, message.id, message.pinned) for message in context.pinned] == [
         ("remember this", f"{context.epoch}:1", True),
         ("and this", "x", True),
@@ -75,7 +77,7 @@ async def test_pin_pins_and_keeps_from_being_pinned(session: Session) -> None:
     assert context.messages[0].to_openai() == SYSTEM
     for wrong in (1, "yes", 0):
         with pytest.raises(InvalidMessage, match="pin is True, False or None"):
-            await session.append(said("x"), pin=wrong)  # type: ignore[arg-type]
+            await session.append(user_message("x"), pin=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("limits", [{"max_pinned_count": 2}, {"max_pinned_bytes": 100}])
@@ -86,20 +88,20 @@ async def test_more_than_a_session_may_have_pinned_is_refused_before_anything_is
         session = memory.session("a")
         await session.append(SYSTEM, id="first")
         before = await session.read()
-        for refused in ([DEVELOPER, SYSTEM], [said("x"), {**SYSTEM, "content": "x" * 90}, SYSTEM]):
+        for refused in ([DEVELOPER, SYSTEM], [user_message("x"), {**SYSTEM, "content": "x" * 90}, SYSTEM]):
             with pytest.raises(TooLarge, match="would be pinned, over max_pinned_count, ") as told:
                 await session.append(*refused, merge={"a": 1})
             assert all(f"{name}, {limit}" in str(told.value) for name, limit in limits.items())
         assert await session.read() == before
         assert (await session.append(SYSTEM, id="first")).duplicate
         await session.append(*turns(5), *([SYSTEM] if "max_pinned_count" in limits else []))
-        await summarised(memory)
+        await summarize(memory)
         with pytest.raises(TooLarge):
             await session.append(SYSTEM, DEVELOPER)
         await session.append({**SYSTEM, "n": 1}, {**SYSTEM, "n": 2}, pin=False)
         await session.unpin(1)
         await session.append(DEVELOPER)
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -107,7 +109,7 @@ async def test_one_is_replaced_by_compare(store: Store, namespace: str, moved: b
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         session = memory.session("a")
         await session.append(SYSTEM, *turns(5 if moved else 2))
-        await summarised(memory)
+        await summarize(memory)
         read = (await session.read()).pinned[0]
         stored = await session.replace(read, {"role": "user", "content": "Be long."})
         assert (stored.seq, stored.pinned, stored.stored_ms) == (1, True, read.stored_ms)
@@ -136,10 +138,10 @@ async def test_unpinned_in_the_window_it_is_a_message_like_the_others(store: Sto
         assert (context.pinned, context.messages[0]) == ([], unpinned)
         assert (await session.info()).queued == "overdue", "there are five that count"
         assert (await session.unpin(1)) == unpinned, "which is no change"
-        assert await sound(memory)
-        assert await summarised(memory) == 1
+        assert await is_sound(memory)
+        assert await summarize(memory) == 1
         assert seqs((await session.read()).messages) == [4, 5]
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -147,7 +149,7 @@ async def test_unpinned_behind_the_window_it_leaves_the_context(store: Store, na
     async with store.memory(namespace, Settings(**SMALL, keep_originals=kept)) as memory:
         session = memory.session("a")
         await session.append(*turns(1), SYSTEM, *turns(4, 1))
-        await summarised(memory)
+        await summarize(memory)
         changed = await session.replace(2, {**SYSTEM, "n": 2})
         assert [each.to_openai() for each in await session.messages(include_originals=True)][-3:] == [
             *([] if kept else [changed.to_openai()]), *turns(3 if kept else 2, 2 if kept else 3)
@@ -161,7 +163,7 @@ async def test_unpinned_behind_the_window_it_leaves_the_context(store: Store, na
             assert (found[1].to_openai(), found[1].pinned) == ({**SYSTEM, "n": 2}, False)
         with pytest.raises(NotInWindow):
             await session.unpin(2)
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -169,7 +171,7 @@ async def test_messages_have_their_order_wherever_they_are(store: Store, namespa
     async with store.memory(namespace, Settings(**SMALL, keep_originals=kept)) as memory:
         session = memory.session("a")
         await session.append(SYSTEM, *turns(3), DEVELOPER, *turns(3, 3))
-        await summarised(memory)
+        await summarize(memory)
         assert seqs(await session.messages()) == [1, 5, 7, 8]
         assert seqs(await session.messages(limit=3)) == [5, 7, 8]
         assert seqs(await session.messages(before=7)) == [1, 5]
@@ -198,22 +200,22 @@ async def test_a_part_of_a_context_has_all_that_is_pinned(store: Store, namespac
 async def test_a_prune_moves_them_and_an_eviction_hands_them_over(store: Store, namespace: str, tmp_path: Path) -> None:
     async with store.memory(namespace, Settings(**SMALL, max_sessions=1, keep_originals=True)) as memory:
         session = memory.session("a")
-        await session.append(SYSTEM, *turns(3), said("keep"), merge={"a": 1})
-        await session.append(said("pinned"), pin=True)
+        await session.append(SYSTEM, *turns(3), user_message("keep"), merge={"a": 1})
+        await session.append(user_message("pinned"), pin=True)
         await session.pop(1)
         assert await session.prune(1) == 2
         context = await session.read()
         assert (seqs(context.pinned), seqs(context.messages)) == ([1, 6], [4])
-        assert await sound(memory)
+        assert await is_sound(memory)
         await session.append(*turns(5, 10))
-        await summarised(memory)
+        await summarize(memory)
         context = await session.read()
         archive = tmp_path / "archive.jsonl"
-        await memory.session("b").append(said("newer"))
+        await memory.session("b").append(user_message("newer"))
         assert await Eviction(memory.store, JsonlArchive(archive)).enforce() == 1
         (handed_over,) = read_archive(archive)
         assert handed_over.pinned == context.pinned
-        assert handed_over.to_openai()[:2] == [SYSTEM, said("pinned")]
+        assert handed_over.to_openai()[:2] == [SYSTEM, user_message("pinned")]
         assert seqs(handed_over.messages) == [4, *range(8, 13)]
         assert handed_over.window_version == context.window_version != ""
 
@@ -222,7 +224,7 @@ async def test_params_are_counted_without_them(store: Store, namespace: str) -> 
     async with store.memory(namespace, Settings(**SMALL, max_params_count=2)) as memory:
         session = memory.session("a")
         await session.append(*(SYSTEM for _ in range(10)), *turns(5))
-        await summarised(memory)
+        await summarize(memory)
         await session.merge({"a": 1, "b": 2})
         with pytest.raises(TooLarge, match="would hold 3 params"):
             await session.merge({"c": 3})
@@ -235,7 +237,7 @@ async def test_they_are_read_with_originals_also_if_those_before_them_were_prune
         await session.append(SYSTEM, *turns(6))
         await session.prune(2)
         await session.append(*turns(4, 6))
-        assert await summarised(memory) == 1
+        assert await summarize(memory) == 1
         kept = await session.messages(include_originals=True)
         assert kept[0].to_openai() == SYSTEM
         assert seqs(kept) == [1, *range(6, 12)]

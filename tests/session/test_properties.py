@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import Clock
-from support.conversations import Conversation, closed, conversations
-from support.json_values import messages, same, texts, values
-from support.stored import everything, keys_with
+from support.conversations import Conversation, conversations, is_closed
+from support.json_values import is_identical, messages, texts, values
+from support.stored import keys_with, read_namespace
 from support.stores import Store
 
 from redismem import UNSET, InvalidMessage, InvalidState, Memory, Settings
@@ -48,7 +48,7 @@ async def test_what_is_stored_comes_back_in_order(memory: Memory, told: list[lis
     context = await session.read()
     everything = sorted(context.pinned + context.messages, key=lambda message: message.seq)
     for found in (everything, await session.messages()):
-        assert same([message.to_openai() for message in found], expected)
+        assert is_identical([message.to_openai() for message in found], expected)
         assert [message.seq for message in found] == list(range(1, len(expected) + 1))
         assert len({message.id for message in found if "id" not in message}) == sum(
             "id" not in each for each in expected
@@ -73,7 +73,7 @@ async def test_params_merge_as_a_dict_does(
     for name in drop:
         expected.pop(name, None)
     found = await session.params()
-    assert same(dict(sorted(found.items())), dict(sorted(expected.items())))
+    assert is_identical(dict(sorted(found.items())), dict(sorted(expected.items())))
     assert await session.waiting() == waiting
     assert (await session.telemetry())["params_keys"] == sorted(expected)
 
@@ -82,8 +82,10 @@ async def test_params_merge_as_a_dict_does(
 async def test_the_rest_of_the_state_comes_back(memory: Memory, intent: Any, result: Any, plan: Any) -> None:
     session = memory.session(new_id())
     context = await session.append_and_read({"role": "user"}, last_intent=intent, last_result=result, plan=plan)
-    assert same([context.state.last_intent, context.state.last_result, context.state.plan], [intent, result, plan])
-    assert same(
+    assert is_identical(
+        [context.state.last_intent, context.state.last_result, context.state.plan], [intent, result, plan]
+    )
+    assert is_identical(
         [await session.last_intent(), await session.last_result(), await session.plan()], [intent, result, plan]
     )
 
@@ -93,13 +95,13 @@ async def test_a_batch_with_one_that_cannot_be_stored_writes_nothing(
     raw: Any, memory: Memory, namespace: str, good: list[dict[str, Any]], bad: Any, place: int, deep: bool
 ) -> None:
     session = memory.session("the-same")
-    before = await everything(raw, namespace)
+    before = await read_namespace(raw, namespace)
     batch = [*good[:place], {"role": "user", "content": [{"deep": bad}] if deep else bad}, *good[place:]]
     with pytest.raises(InvalidMessage):
         await session.append(*batch)
     with pytest.raises(InvalidState):
         await session.append({"role": "user"}, merge={"good": 1, "bad": bad})
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
 
 
 @given(told=batches, change=params, again=st.lists(messages, min_size=1, max_size=3))
@@ -116,7 +118,7 @@ async def test_a_cleared_session_leaves_nothing_and_behaves_as_a_new_one(
     assert await keys_with(raw, namespace, session_id) == set()
     new = memory.session(new_id())
     contexts = [await each.append_and_read(*again, id="turn-0") for each in (session, new)]
-    assert same(contexts[0].to_openai(), contexts[1].to_openai())
+    assert is_identical(contexts[0].to_openai(), contexts[1].to_openai())
     for context in contexts:
         assert context.receipt is not None
         assert (context.receipt.first_seq, context.receipt.created, context.receipt.duplicate) == (1, True, False)
@@ -191,7 +193,7 @@ async def test_no_part_of_a_conversation_parts_a_call_from_its_result(
         assert limit is None or len(seqs) <= limit
         assert max_tokens is None or sum(message.tokens for message in context.messages) <= max_tokens
         assert before is None or seqs[-1] < before
-        assert closed(told.seq_pairs(), seqs[0], seqs[-1] + 1)
+        assert is_closed(told.seq_pairs(), seqs[0], seqs[-1] + 1)
     if limit is before is max_tokens is None:
         assert len(seqs) == len(told.payloads)
     if told.payloads:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.clock import T0, Clock
-from support.conversations import contents, said
+from support.conversations import contents, user_message
 from support.stored import set_counters
 from support.stores import Store
 
@@ -20,7 +20,7 @@ from redismem.protocol.keys import SessionKeys
 
 
 async def test_limits_give_the_newest(session: Session) -> None:
-    await session.append(*[said("x" * 40) for _ in range(10)])
+    await session.append(*[user_message("x" * 40) for _ in range(10)])
     assert [message.seq for message in (await session.read(limit=3)).messages] == [8, 9, 10]
     assert [message.seq for message in (await session.read(limit=3, before=6)).messages] == [3, 4, 5]
     assert [message.seq for message in (await session.read(before=3)).messages] == [1, 2]
@@ -39,7 +39,7 @@ async def test_messages_are_read_page_by_page(store: Store, namespace: str) -> N
         session = memory.session("s")
         for start in range(0, 1301, 100):
             count = min(100, 1301 - start)
-            await session.append(*[said(number) for number in range(start, start + count)])
+            await session.append(*[user_message(number) for number in range(start, start + count)])
         assert contents(await session.messages()) == list(range(1301))
         assert contents(await session.messages(limit=700)) == list(range(601, 1301))
         assert contents(await session.messages(limit=700, before=801)) == list(range(100, 800))
@@ -54,7 +54,7 @@ async def test_before_may_be_a_moment(session: Session, clock: Clock) -> None:
     noon = datetime.fromtimestamp(T0 / 1000, UTC)
     for number in range(600):
         at = T0 + number * 1000
-        await clock.at(at, session.append(said(number)))
+        await clock.at(at, session.append(user_message(number)))
     half = noon + timedelta(seconds=300)
     assert contents(await session.messages(before=half)) == list(range(300))
     assert contents(await session.messages(before=half, limit=2)) == [298, 299]
@@ -67,7 +67,7 @@ async def test_before_may_be_a_moment(session: Session, clock: Clock) -> None:
 
 
 async def test_originals_stand_before_the_window(raw: Any, session: Session, keys: SessionKeys) -> None:
-    await session.append(*[said(number) for number in range(6)])
+    await session.append(*[user_message(number) for number in range(6)])
     # As a summary of the first four leaves it if originals are kept.
     await raw.hset(keys.originals, "0", encode_block(1, await raw.lrange(keys.messages, 0, 3)))
     await raw.ltrim(keys.messages, 4, -1)

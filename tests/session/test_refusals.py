@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from support.conversations import said
-from support.stored import everything
+from support.conversations import user_message
+from support.stored import read_namespace
 from support.stores import Store
 
 from redismem import (
@@ -25,24 +25,30 @@ from redismem import (
 
 REFUSED: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], type[Exception]]] = {
     "no message": (lambda session: session.append(), InvalidMessage),
-    "a tuple": (lambda session: session.append(said((1,))), InvalidMessage),
-    "a set": (lambda session: session.append(said({1})), InvalidMessage),
-    "a datetime": (lambda session: session.append(said([datetime.now(UTC)])), InvalidMessage),
-    "bytes": (lambda session: session.append(said({"a": b"x"})), InvalidMessage),
-    "an int key": (lambda session: session.append(said({1: "x"})), InvalidMessage),
+    "a tuple": (lambda session: session.append(user_message((1,))), InvalidMessage),
+    "a set": (lambda session: session.append(user_message({1})), InvalidMessage),
+    "a datetime": (lambda session: session.append(user_message([datetime.now(UTC)])), InvalidMessage),
+    "bytes": (lambda session: session.append(user_message({"a": b"x"})), InvalidMessage),
+    "an int key": (lambda session: session.append(user_message({1: "x"})), InvalidMessage),
     "text": (lambda session: session.append("hello"), InvalidMessage),  # type: ignore[arg-type]
-    "the last of a batch": (lambda session: session.append(said("a"), said("b"), said((1,))), InvalidMessage),
-    "an id that is none": (lambda session: session.append(said("a"), id=""), InvalidMessage),
-    "expect that is none": (lambda session: session.append(said("a"), expect=-1), InvalidMessage),
-    "another last seq": (lambda session: session.append(said("a"), expect=1), Conflict),
-    "a large message": (lambda session: session.append(said("a"), said("x" * 5000)), TooLarge),
-    "a large batch": (lambda session: session.append(*[said("a")] * 9), TooLarge),
-    "a full window": (lambda session: session.append(*[said("a")] * 8, id="z"), TooLarge),
-    "a large value": (lambda session: session.append(said("a"), merge={"v": "x" * 200}), TooLarge),
-    "many params": (lambda session: session.append(said("a"), merge=dict.fromkeys(map(str, range(99)))), TooLarge),
-    "a value that is none": (lambda session: session.append(said("a"), merge={"v": (1,)}), InvalidState),
-    "a plan that is none": (lambda session: session.append(said("a"), plan={1: 2}), InvalidState),
-    "a name that is none": (lambda session: session.append(said("a"), waiting=""), InvalidState),
+    "the last of a batch": (
+        lambda session: session.append(user_message("a"), user_message("b"), user_message((1,))),
+        InvalidMessage,
+    ),
+    "an id that is none": (lambda session: session.append(user_message("a"), id=""), InvalidMessage),
+    "expect that is none": (lambda session: session.append(user_message("a"), expect=-1), InvalidMessage),
+    "another last seq": (lambda session: session.append(user_message("a"), expect=1), Conflict),
+    "a large message": (lambda session: session.append(user_message("a"), user_message("x" * 5000)), TooLarge),
+    "a large batch": (lambda session: session.append(*[user_message("a")] * 9), TooLarge),
+    "a full window": (lambda session: session.append(*[user_message("a")] * 8, id="z"), TooLarge),
+    "a large value": (lambda session: session.append(user_message("a"), merge={"v": "x" * 200}), TooLarge),
+    "many params": (
+        lambda session: session.append(user_message("a"), merge=dict.fromkeys(map(str, range(99)))),
+        TooLarge,
+    ),
+    "a value that is none": (lambda session: session.append(user_message("a"), merge={"v": (1,)}), InvalidState),
+    "a plan that is none": (lambda session: session.append(user_message("a"), plan={1: 2}), InvalidState),
+    "a name that is none": (lambda session: session.append(user_message("a"), waiting=""), InvalidState),
     "merge alone": (lambda session: session.merge({"ok": 1, "v": {1}}), InvalidState),
     "many params alone": (lambda session: session.merge(dict.fromkeys(map(str, range(99)))), TooLarge),
     "waiting alone": (lambda session: session.set_waiting(5), InvalidState),  # type: ignore[arg-type]
@@ -63,34 +69,34 @@ async def test_what_is_refused_writes_nothing(raw: Any, store: Store, namespace:
         session = memory.session("user-42")
         for existing in (what == "a full window", True):
             if existing:
-                await session.append(*[said("a")] * 3, merge={"kept": 1}, id="first")
-            before = await everything(raw, namespace)
+                await session.append(*[user_message("a")] * 3, merge={"kept": 1}, id="first")
+            before = await read_namespace(raw, namespace)
             with pytest.raises(kind) as refused:
                 await call(session)
             assert "xxxxx" not in str(refused.value)
             assert getattr(refused.value, "session_id", "user-42") == "user-42"
-            assert await everything(raw, namespace) == before
+            assert await read_namespace(raw, namespace) == before
 
 
 async def test_append_and_read_refuses_what_append_refuses(raw: Any, session: Session, namespace: str) -> None:
-    await session.append(said("a"))
-    before = await everything(raw, namespace)
+    await session.append(user_message("a"))
+    before = await read_namespace(raw, namespace)
     for call, kind in (
         (session.append_and_read(), InvalidMessage),
-        (session.append_and_read(said("b"), said((1,))), InvalidMessage),
-        (session.append_and_read(said("b"), expect=0), Conflict),
-        (session.append_and_read(said("b"), plan=(1,)), InvalidState),
+        (session.append_and_read(user_message("b"), user_message((1,))), InvalidMessage),
+        (session.append_and_read(user_message("b"), expect=0), Conflict),
+        (session.append_and_read(user_message("b"), plan=(1,)), InvalidState),
     ):
         with pytest.raises(kind):
             await call
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
 
 
 async def test_a_session_holds_as_many_params_as_the_settings_say(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(max_params_count=8)) as memory:
         full = memory.session("full")
         await full.merge({str(number): number for number in range(8)})
-        await full.append(said("a"), merge={"0": "again"}, plan="p", waiting="w", last_intent=1, last_result=2)
+        await full.append(user_message("a"), merge={"0": "again"}, plan="p", waiting="w", last_intent=1, last_result=2)
         with pytest.raises(TooLarge, match="max_params_count"):
             await full.merge({"one more": 1})
         await full.merge({"0": UNSET})

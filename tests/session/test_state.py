@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.conversations import said
-from support.stored import everything
+from support.conversations import user_message
+from support.stored import read_namespace
 
 from redismem import (
     UNSET,
@@ -31,21 +31,21 @@ async def test_state_is_kept_beside_the_history(session: Session) -> None:
 
 
 async def test_none_and_unset_take_away(session: Session) -> None:
-    await session.append(said("a"), merge={"a": 1, "b": 2}, waiting="a", last_intent=1, last_result=2, plan=3)
-    await session.append(said("b"), merge={"a": UNSET, "c": UNSET}, waiting=None, last_intent=None, plan=None)
+    await session.append(user_message("a"), merge={"a": 1, "b": 2}, waiting="a", last_intent=1, last_result=2, plan=3)
+    await session.append(user_message("b"), merge={"a": UNSET, "c": UNSET}, waiting=None, last_intent=None, plan=None)
     state = await session.state()
     assert (state.params, state.waiting_for_param, state.last_intent) == ({"b": 2}, None, None)
     assert (state.last_result, state.plan) == (2, None)
-    await session.append(said("c"))
+    await session.append(user_message("c"))
     assert (await session.state()) == state
 
 
 async def test_empty_changes_change_nothing(raw: Any, session: Session, namespace: str) -> None:
-    await session.append(said("a"), merge={"a": 1})
-    before = await everything(raw, namespace)
+    await session.append(user_message("a"), merge={"a": 1})
+    before = await read_namespace(raw, namespace)
     await session.update()
     await session.update(merge={})
-    after = await everything(raw, namespace)
+    after = await read_namespace(raw, namespace)
     for content, _ in (*before.values(), *after.values()):
         if isinstance(content, dict):
             content.pop(b"ids_a", None)
@@ -54,7 +54,7 @@ async def test_empty_changes_change_nothing(raw: Any, session: Session, namespac
 
 async def test_fields_of_the_store_cannot_be_reached_through_params(session: Session) -> None:
     names = ["epoch", "first_seq", "message_count", "waiting", "plan", "queued", "param:a", "summary:1", "evicting"]
-    await session.append(said("a"), merge=dict.fromkeys(names, "mine"))
+    await session.append(user_message("a"), merge=dict.fromkeys(names, "mine"))
     context = await session.read()
     assert context.state.params == dict.fromkeys(names, "mine")
     assert (context.total_messages, context.state.plan, context.summaries) == (1, None, [])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import fakeredis
 import pytest
-from support.faulty import Faulty, over
+from support.faulty import Faulty, open_memory
 
 from redismem import Memory
 
@@ -22,6 +22,6 @@ async def faulty() -> AsyncIterator[Faulty]:
 @pytest.fixture
 async def degradable(faulty: Faulty, namespace: str) -> AsyncIterator[Memory]:
     """A memory with the fallback on that store."""
-    async with over(faulty, namespace) as memory:
+    async with open_memory(faulty, namespace) as memory:
         yield memory
         faulty.heal()  # closing would wait for a store that is down

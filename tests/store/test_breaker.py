@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from support.checks import unavailable, until, user
+from support.checks import catch_unavailable, until, user
 from support.faulty import Faulty
 from support.proxy import Proxy
 from support.redis_server import RedisServer
@@ -74,14 +74,14 @@ async def test_while_it_is_open_calls_fail_at_once_and_nothing_is_sent(faulty: F
         await session.append(user(1))
         assert memory.health().state == "closed"
         faulty.is_away = True
-        error = await unavailable(session.append(user(2)))
+        error = await catch_unavailable(session.append(user(2)))
         assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
         health = memory.health()
         assert (health.state, health.reason, health.fallback) == ("open", "ConnectionRefusedError", False)
         assert health.since_ms is not None
         sent_count = len(faulty.called)
         for _ in range(1000):
-            error = await unavailable(session.read())
+            error = await catch_unavailable(session.read())
             assert error.reason == "ConnectionRefusedError"
         assert set(faulty.called[sent_count:]) == {"PING"}, "those that looked for it"
         assert len(faulty.called[sent_count:]) < 100
@@ -104,7 +104,7 @@ async def test_an_error_reply_opens_nothing(faulty: Faulty, namespace: str, word
         await memory.session("a").append(user(1))
         faulty.says = word
         for _ in range(3):
-            assert (await unavailable(memory.session("a").append(user(2)))).reason == word
+            assert (await catch_unavailable(memory.session("a").append(user(2)))).reason == word
         assert memory.health().state == "closed"
         faulty.says = ""
         assert (await memory.session("a").append(user(2))).last_seq == 2
@@ -123,7 +123,7 @@ async def test_a_refusal_of_a_script_opens_nothing(faulty: Faulty, namespace: st
 async def test_a_server_that_loads_its_data_is_not_back_yet(faulty: Faulty, namespace: str, word: str) -> None:
     async with Memory(Store(faulty, namespace, HASTY)) as memory:
         faulty.is_away = True
-        await unavailable(memory.session("a").append(user(1)))
+        await catch_unavailable(memory.session("a").append(user(1)))
         faulty.is_away, faulty.says = False, word
         await memory.store.probe(at_once=True)
         assert memory.health().state == ("open" if word == "LOADING" else "closed")
@@ -140,7 +140,7 @@ async def test_one_call_that_fails_while_others_are_answered_opens_nothing(
     ) as memory:
         memory.store.transport = faulty
         faulty.lost_part = memory.store.keys.session("slow").state
-        failing = asyncio.ensure_future(unavailable(memory.session("slow").append(user(1))))
+        failing = asyncio.ensure_future(catch_unavailable(memory.session("slow").append(user(1))))
         await asyncio.sleep(0)
 
         async def keep_calling() -> bool:
@@ -185,7 +185,7 @@ async def test_each_change_of_state_is_reported_and_logged(
     ) as memory:
         memory.store.transport = faulty
         faulty.is_away = True
-        await unavailable(memory.session("a").append(user(1)))
+        await catch_unavailable(memory.session("a").append(user(1)))
         faulty.is_away = False
         assert await memory.store.probe(at_once=True)
     breaker_events = [event for event in events if event.op == "breaker"]
@@ -212,7 +212,7 @@ async def test_a_hook_that_ends_the_process_leaves_no_probe_open(
     async with Memory.connect(client=faulty._client, namespace=namespace, settings=HASTY, on_event=end) as memory:
         memory.store.transport = faulty
         faulty.is_away = True
-        await unavailable(memory.session("a").append(user(1)))
+        await catch_unavailable(memory.session("a").append(user(1)))
         with pytest.raises(ending):
             await memory.store.probe(at_once=True)
         assert memory.health().state == "open"
@@ -225,7 +225,7 @@ async def test_a_call_cancelled_in_a_probe_leaves_no_probe_open(proxy: Proxy, na
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
         await memory.session("a").append(user(1))
         proxy.break_next("hole", float("inf"))
-        await unavailable(memory.session("a").append(user(2)))
+        await catch_unavailable(memory.session("a").append(user(2)))
         looking = asyncio.ensure_future(memory.store.probe(at_once=True))
 
         async def looks() -> bool:

@@ -10,10 +10,10 @@ from typing import Any
 
 import fakeredis
 import pytest
-from support.conversations import contents, said
+from support.conversations import contents, user_message
 from support.faulty import Faulty
 from support.operations import ANY, OPERATIONS, UNSET
-from support.stored import everything, keys_of, set_counters
+from support.stored import keys_of, read_namespace, set_counters
 
 from redismem import (
     CorruptSession,
@@ -78,17 +78,17 @@ CORRUPT: dict[str, Break] = {
 async def test_an_unreadable_session_is_quarantined_and_starts_afresh(
     raw: Any, session: Session, keys: SessionKeys, namespace: str, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = await session.append(said("CANARY old"), said("b"), merge={"a": "CANARY"})
+    first = await session.append(user_message("CANARY old"), user_message("b"), merge={"a": "CANARY"})
     assert first.created
     await CORRUPT[what](raw, keys)
-    broken = await everything(raw, namespace)
+    broken = await read_namespace(raw, namespace)
     with caplog.at_level(logging.DEBUG):
-        context = await session.append_and_read(said("current"))
+        context = await session.append_and_read(user_message("current"))
     assert contents(context.messages) == ["current"]
     assert (context.total_messages, context.state.params) == (1, {})
     assert context.receipt is not None
     assert context.receipt.created
-    aside = {key: value for key, value in (await everything(raw, namespace)).items() if b":quarantine:" in key}
+    aside = {key: value for key, value in (await read_namespace(raw, namespace)).items() if b":quarantine:" in key}
     assert all(key.startswith(keys.quarantine + b":") for key in aside)
     assert all(expires_ms > 0 for _, expires_ms in aside.values())
     expected = {name for name in ("messages", "state", "originals") if getattr(keys, name) in broken}
@@ -103,7 +103,7 @@ async def test_an_unreadable_session_is_quarantined_and_starts_afresh(
     assert session_hash("user-42") in record.getMessage()
     assert "user-42" not in record.getMessage()
     assert "CANARY" not in caplog.text
-    assert (await session.append(said("next"))).last_seq == 2
+    assert (await session.append(user_message("next"))).last_seq == 2
     assert contents((await session.read()).messages) == ["current", "next"]
 
 
@@ -111,7 +111,7 @@ async def test_an_unreadable_session_is_quarantined_and_starts_afresh(
 async def test_every_method_finds_a_fresh_session_where_there_was_a_foreign_key(
     raw: Any, session: Session, keys: SessionKeys, method: str
 ) -> None:
-    await session.append(said("a"))
+    await session.append(user_message("a"))
     await CORRUPT["state is a string"](raw, keys)
     call, answer = OPERATIONS[method].call, OPERATIONS[method].corrupt
     if isinstance(answer, type):
@@ -121,15 +121,15 @@ async def test_every_method_finds_a_fresh_session_where_there_was_a_foreign_key(
         result = await call(session)
         assert answer is ANY or result == answer
     assert await raw.type(keys.state) in (b"none", b"hash")
-    assert (await session.append(said("b"), id="b")).last_seq == 1
+    assert (await session.append(user_message("b"), id="b")).last_seq == 1
 
 
 async def test_two_clients_of_a_broken_session_keep_both_appends(raw: Any, memory: Memory, keys: SessionKeys) -> None:
     for what in ("state is a string", "a foreign element", "the list is missing", "an element too many"):
-        await memory.session("user-42").append(said("a"), said("b"))
+        await memory.session("user-42").append(user_message("a"), user_message("b"))
         await CORRUPT[what](raw, keys)
         added = range(8)
-        await asyncio.gather(*(memory.session("user-42").append_and_read(said(number)) for number in added))
+        await asyncio.gather(*(memory.session("user-42").append_and_read(user_message(number)) for number in added))
         assert sorted(contents((await memory.session("user-42").read()).messages)) == list(added)
         await memory.session("user-42").clear()
 
@@ -137,15 +137,15 @@ async def test_two_clients_of_a_broken_session_keep_both_appends(raw: Any, memor
 async def test_a_session_of_a_newer_release_is_left_alone(
     raw: Any, session: Session, keys: SessionKeys, namespace: str
 ) -> None:
-    await session.append(said("a"), said("b"))
+    await session.append(user_message("a"), user_message("b"))
     await raw.lset(keys.messages, 1, b"\x95\x03" + ELEMENT[2:])
-    before = await everything(raw, namespace)
+    before = await read_namespace(raw, namespace)
     for call in (session.read(), session.messages(), session.prune(1), session.read(limit=1)):
         with pytest.raises(UnsupportedFormat, match=r"session user-42: .* version 3"):
             await call
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
     with pytest.raises(UnsupportedFormat):
-        await session.append_and_read(said("c"))
+        await session.append_and_read(user_message("c"))
     assert await raw.lrange(keys.messages, 0, 1) == before[keys.messages][0]
     assert [key for key in await keys_of(raw, namespace) if b":quarantine:" in key] == []
 
@@ -154,7 +154,7 @@ async def test_a_session_that_cannot_be_quarantined_raises(
     raw: Any, session: Session, keys: SessionKeys, monkeypatch: Any
 ) -> None:
     """Another process breaks the session again, faster than it is mended."""
-    await session.append(said("a"))
+    await session.append(user_message("a"))
     send = Store.send
 
     async def breaking(store: Store, call: Any, **options: Any) -> Any:
@@ -175,26 +175,26 @@ async def test_no_log_line_and_no_error_holds_text_or_values(
     shown: list[str] = []
     with caplog.at_level(logging.DEBUG):
         context = await session.append_and_read(
-            said(secret), Message("user", secret, id=secret, metadata={secret: secret}), id=secret,
+            user_message(secret), Message("user", secret, id=secret, metadata={secret: secret}), id=secret,
             merge={"order_id": secret}, last_intent=secret, last_result={secret: secret}, plan=[secret],
         )  # fmt: skip
         shown += [repr(context), str(context), repr(context.messages), repr(context.state), repr(context.receipt)]
         shown += [repr(await session.info()), repr(await session.telemetry()), repr(await session.state())]
         shown += [repr(session), repr(await session.messages())]
         for call in (
-            session.append(said(secret), expect=77),
-            session.append(said(secret), said((secret,))),
-            session.append(said(secret), merge={"v": {secret}}),
-            session.append(said(secret * 10**6)),
+            session.append(user_message(secret), expect=77),
+            session.append(user_message(secret), user_message((secret,))),
+            session.append(user_message(secret), merge={"v": {secret}}),
+            session.append(user_message(secret * 10**6)),
             session.set_plan(secret * 10**5),
-            session.append(said(secret), id=secret * 100),
+            session.append(user_message(secret), id=secret * 100),
             session.append(secret),  # type: ignore[arg-type]
         ):
             with pytest.raises(Exception, match="session user-42: ") as refused:
                 await call
             shown.append(repr(refused.value) + str(refused.value) + repr(refused.value.__cause__))
         for what in ("a foreign element", "a param that is none", "a foreign state"):
-            await session.append(said(secret), said(secret), merge={"a": secret})
+            await session.append(user_message(secret), user_message(secret), merge={"a": secret})
             await CORRUPT[what](raw, keys)
             await session.read()
     assert secret not in "".join(shown) + caplog.text
@@ -212,11 +212,11 @@ async def test_quarantine_and_its_call_share_one_deadline(namespace: str) -> Non
     faulty = Timed(fakeredis.FakeServer())
     settings = Settings(deadline_s=60, reply_timeout_s=30)
     async with Memory.connect(client=faulty._client, namespace=namespace, settings=settings) as memory:
-        await memory.session("a").append(said("old"))
+        await memory.session("a").append(user_message("old"))
         memory.store.transport = faulty
         calls = memory.store.session_calls("a")
         await faulty._client.delete(calls.keys.messages)
-        call = calls.append([said("new")], {})
+        call = calls.append([user_message("new")], {})
         assert (await memory.store.run(call, quarantine=True, begun_s=monotonic() - 59)).created
     await faulty.aclose()
     assert {name: len(seen) for name, seen in timeouts_s.items()} == {"append": 2, "quarantine": 1}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
-from support.cut_logs import crash, cuts, log_of
+from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.cut_logs import command_offsets, crash, log_path
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 
@@ -186,10 +186,10 @@ async def test_a_cut_log_is_replayed_twice(server: RedisServer, write: str) -> N
 
         for number in range(count):
             await session.append(user(str(number)), id=str(number))
-        before = log_of(server).read_bytes()
+        before = log_path(server).read_bytes()
         expected = await stored_texts()
-        whole = log_of(server).read_bytes()
-        commands = cuts(before, whole)
+        whole = log_path(server).read_bytes()
+        commands = command_offsets(before, whole)
         assert len(commands) > 2, "MULTI, what is set, the messages, EXEC"
         for at in commands[:-1]:
             await crash(server, whole[: at + 6])
@@ -248,7 +248,7 @@ async def test_a_stalled_server_loses_nothing(server: RedisServer) -> None:
             async with asyncio.timeout(60):
                 errors = await asyncio.gather(
                     *(
-                        unavailable(session.append(user(writer), id=str(writer)))
+                        catch_unavailable(session.append(user(writer), id=str(writer)))
                         for session in sessions
                         for writer in range(2)
                     )

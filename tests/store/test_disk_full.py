@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 from support.checks import check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
-from support.http_service import served
+from support.http_service import serve_memory
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings, StoreUnavailable
@@ -74,7 +74,7 @@ async def test_everysec_refuses_writes_and_serves_reads_until_there_is_room(disk
     async with filled(disk, "everysec") as (server, memory, acked, refused):
         assert (refused.reason, refused.may_be_done) == ("MISCONF", False)
         assert await is_whole(memory, acked)
-        async with served(memory) as http:
+        async with serve_memory(memory) as http:
             answer = await http.ask("POST", "/v1/sessions/s/messages", json=user("refused"))
             assert (answer.status_code, answer.json()["reason"]) == (503, "MISCONF")
             assert answer.headers["retry-after"] == "1"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.checks import user
-from support.cut_logs import SETTINGS, check_cut_anywhere, commit, viewed
+from support.cut_logs import SETTINGS, check_cut_anywhere, commit, read_window
 from support.redis_server import RedisServer
 
 from redismem import Memory
@@ -30,9 +30,9 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 async def move_pinned_message(memory: Memory) -> View:
     """The same session once its pinned message has left the window, with an original of it."""
-    view = await viewed(memory)
+    view = await read_window(memory)
     await memory.store.run(await commit(memory, view))
-    return await viewed(memory)
+    return await read_window(memory)
 
 
 async def call_of(memory: Memory, write: str) -> Call[Any]:
@@ -40,7 +40,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     calls = memory.store.session_calls("a")
     if write == "append pinned":
         return calls.append([SYSTEM, user("last")], {"id": "last"})
-    view = await (move_pinned_message(memory) if write.endswith("what left the window") else viewed(memory))
+    view = await (move_pinned_message(memory) if write.endswith("what left the window") else read_window(memory))
     context = view.context
     if write == "commit":
         return await commit(memory, view)

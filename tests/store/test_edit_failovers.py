@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import redis
-from support.conversations import said
-from support.edited import SMALL, SYSTEM, payloads, sound
-from support.stores import patient
+from support.conversations import user_message
+from support.edited import SMALL, SYSTEM, is_sound, payloads
+from support.stores import with_long_deadlines
 
 import redismem.blocking
 from redismem import Conflict, Context, Memory, Session, Settings
@@ -19,8 +19,8 @@ from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue import calls as queue_calls
 from redismem.workers.eviction import Eviction
 
-SETTINGS = patient(Settings(**SMALL))
-OTHERS = [said("other 3"), said("other 4")]
+SETTINGS = with_long_deadlines(Settings(**SMALL))
+OTHERS = [user_message("other 3"), user_message("other 4")]
 
 
 class LossyFailover:
@@ -69,7 +69,7 @@ EDITS: dict[str, Callable[[Session], Awaitable[object]]] = {
     "pop": lambda session: session.pop(1),
     "pop, as expected": lambda session: session.pop(2, expect=4),
     "undo": lambda session: session.undo(),
-    "replace": lambda session: session.replace(4, said("new")),
+    "replace": lambda session: session.replace(4, user_message("new")),
 }
 
 
@@ -84,18 +84,18 @@ async def test_later_appends_are_not_mistaken_for_the_read_messages(
 ) -> None:
     async with connect(redis_server, namespace, failover) as memory:
         session = memory.session("a")
-        await session.append(said("1"), said("2"))
+        await session.append(user_message("1"), user_message("2"))
         failover.begin()
-        await session.append(said("lost 3"), said("lost 4"))
+        await session.append(user_message("lost 3"), user_message("lost 4"))
         if refilled:
             failover.meanwhile = lambda others: others.append(*OTHERS)
         failover.is_next = True
         lost_alone = edit is EDITS["replace"] and not refilled
         with pytest.raises(NotInWindow if lost_alone else Conflict):
             await edit(session)
-        expected = [said("1"), said("2"), *(OTHERS if refilled else [])]
+        expected = [user_message("1"), user_message("2"), *(OTHERS if refilled else [])]
         assert payloads((await session.read()).messages) == expected
-        assert await sound(memory)
+        assert await is_sound(memory)
         assert payloads(await session.pop(1)) == expected[-1:]
 
 
@@ -104,15 +104,15 @@ async def test_a_prune_drops_no_unread_pinned_message(
 ) -> None:
     async with connect(redis_server, namespace, failover) as memory:
         session = memory.session("a")
-        await session.append(said("1"), said("2"))
+        await session.append(user_message("1"), user_message("2"))
         failover.begin()
-        await session.append(said("lost 3"), said("lost 4"))
+        await session.append(user_message("lost 3"), user_message("lost 4"))
         failover.meanwhile = lambda others: others.append(*OTHERS, pin=True)
         failover.is_next = True
         assert await session.prune(0) == 2
         context = await session.read()
         assert (context.messages, payloads(context.pinned)) == ([], OTHERS)
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 @pytest.mark.parametrize("what", ["replace", "unpin"])
@@ -122,16 +122,20 @@ async def test_a_pinned_message_that_is_back_in_the_window_is_changed_there(
     """The prune that moved it is lost, and its place in the window gets no other copy of it."""
     async with connect(redis_server, namespace, failover) as memory:
         session = memory.session("a")
-        await session.append(SYSTEM, said("2"), said("3"))
+        await session.append(SYSTEM, user_message("2"), user_message("3"))
         failover.begin()
         assert await session.prune(1) == 1
         failover.is_next = True
         changed = await (session.unpin(1) if what == "unpin" else session.replace(1, SYSTEM | {"content": "new"}))
         context = await session.read()
         assert (context.first_seq, context.total_messages) == (1, 3)
-        assert payloads([*context.pinned, *context.messages]) == [changed.to_openai(), said("2"), said("3")]
+        assert payloads([*context.pinned, *context.messages]) == [
+            changed.to_openai(),
+            user_message("2"),
+            user_message("3"),
+        ]
         assert len(context.pinned) == (what == "replace")
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -158,16 +162,16 @@ async def test_an_eviction_removes_only_messages_in_the_transcript(
 
     async with connect(redis_server, namespace, failover) as memory:
         session, eviction = memory.session("a"), Eviction(memory.store, on_evict)
-        await session.append(said("1"), said("2"))
+        await session.append(user_message("1"), user_message("2"))
         failover.begin()
         failover.meanwhile = lambda others: others.append(*OTHERS)
-        await session.append(said("lost 3"), said("lost 4"))
+        await session.append(user_message("lost 3"), user_message("lost 4"))
         await choose()
         assert await eviction.drain() == 0
         assert await session.exists()
-        assert await sound(memory)
+        assert await is_sound(memory)
         assert await eviction.drain() == 1
         assert not await session.exists()
-    first = [said("1"), said("2"), said("lost 3"), said("lost 4")]
+    first = [user_message("1"), user_message("2"), user_message("lost 3"), user_message("lost 4")]
     last = ([*first[:2], *OTHERS], {}) if lost else (first, {"plan": "b"})
     assert archived == [(first, {}), last]

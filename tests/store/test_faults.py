@@ -15,7 +15,7 @@ import pytest
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 
@@ -218,7 +218,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
 async def test_a_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, near: Memory) -> None:
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP) as memory:
         proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
-        error = await unavailable(memory.session("a").append(user(1), id="1"))
+        error = await catch_unavailable(memory.session("a").append(user(1), id="1"))
         assert error.session_id == "a"
         assert error.may_be_done
         assert "may have been carried out" in error.text

@@ -9,7 +9,7 @@ import pytest
 from support.checks import user
 from support.proxy import Proxy
 from support.stores import Store
-from support.writers import Echo, said
+from support.writers import Echo, chat_message
 
 from redismem import Memory, Settings, StoreUnavailable, WrongShards
 from redismem.protocol.keys import Keys
@@ -31,10 +31,10 @@ async def test_the_first_call_ends_within_its_deadline_too(proxy: Proxy, near: M
 async def test_the_record_is_written_again_after_a_flush(store: Store, raw: Any, namespace: str) -> None:
     """Otherwise the next process could record another number of shards, while this one keeps its own."""
     async with store.memory(namespace, Settings(shards=2)) as memory:
-        await memory.session("a").append(said(1))
+        await memory.session("a").append(chat_message(1))
         record = Keys(namespace, 2).record
         await raw.delete(*[key async for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1_000)])
-        await memory.session("a").append(said(1))
+        await memory.session("a").append(chat_message(1))
         await Eviction(memory.store).enforce()
         assert await raw.hgetall(record) == {b"layout": b"1", b"shards": b"2"}
     other = Settings(shards=4)
@@ -46,7 +46,7 @@ async def test_the_record_is_written_again_after_a_flush(store: Store, raw: Any,
 async def test_workers_refuse_a_namespace_with_another_number_of_shards(store: Store, raw: Any, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
         for name in "abc":
-            await memory.session(name).append(said(1))
+            await memory.session(name).append(chat_message(1))
         await raw.hset(Keys(namespace, 2).record, "shards", 4)
         with pytest.raises(WrongShards):
             await Eviction(memory.store).enforce()
@@ -57,7 +57,7 @@ async def test_an_overdue_session_of_another_layout_is_logged_once(
     memory: Memory, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in "ab":
-        await memory.session(name).append(*map(said, range(12)))
+        await memory.session(name).append(*map(chat_message, range(12)))
         await raw.hset(memory.store.keys.session(name).state, "counters", "v2 1 12 9 5 6")
     worker = Worker(memory.store, Echo())
     with caplog.at_level(logging.WARNING, "redismem"):

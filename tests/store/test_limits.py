@@ -11,8 +11,8 @@ import redis.asyncio
 from support.clock import T0, Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
-from support.stores import Store, patient
-from support.writers import said
+from support.stores import Store, with_long_deadlines
+from support.writers import chat_message
 
 from redismem import Memory, Settings
 from redismem.context import Context
@@ -38,8 +38,8 @@ async def test_a_worker_with_the_default_timeout_keeps_sessions_with_a_longer_on
     store: Store, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace) as memory:
-        await pod.session("kept").append(said(1))
-        await memory.session("idle").append(said(1))
+        await pod.session("kept").append(chat_message(1))
+        await memory.session("idle").append(chat_message(1))
         eviction = Eviction(memory.store)
         for evicted in (1, 0):
             assert await clock.at(T0 + 2 * DAY_S * 1_000, eviction.enforce()) == evicted
@@ -60,7 +60,7 @@ async def test_a_worker_hands_sessions_over_before_they_expire(
         async def on_evict(session_id: str, context: Context) -> None:
             handed.append(session_id)
 
-        await pod.session("a").append(said(1))
+        await pod.session("a").append(chat_message(1))
         eviction = Eviction(memory.store, on_evict)
         expires_ms = await raw.pexpiretime(memory.store.keys.session("a").state)
         assert await clock.at(T0 + days * DAY_S * 1_000, eviction.enforce()) == 0
@@ -73,7 +73,7 @@ async def test_a_worker_without_a_limit_enforces_the_recorded_one(
 ) -> None:
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace) as memory:
         for at in range(0, 1_002, 6):
-            await asyncio.gather(*(pod.session(f"s-{at + more}").append(said(1)) for more in range(6)))
+            await asyncio.gather(*(pod.session(f"s-{at + more}").append(chat_message(1)) for more in range(6)))
         eviction = Eviction(memory.store)
         for _ in range(2):
             assert await eviction.enforce() == 0
@@ -89,7 +89,7 @@ async def test_a_worker_enforces_its_own_explicit_limits(store: Store, namespace
     strict = Settings(idle_timeout_s=DAY_S, max_sessions=1)
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace, strict) as memory:
         for name in "abc":
-            await pod.session(name).append(said(1))
+            await pod.session(name).append(chat_message(1))
         eviction = Eviction(memory.store)
         assert await eviction.enforce_limit() == 2
         assert await clock.at(T0 + DAY_S * 1_000 + 1, eviction.enforce()) == 1
@@ -145,14 +145,14 @@ async def test_a_process_that_may_not_record_its_limit_goes_on(
     redis_server: RedisServer, near: Memory, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It opens, takes turns, and logs that the limit could not be recorded."""
-    await near.session("a").append(said(1))
+    await near.session("a").append(chat_message(1))
     async with redis.asyncio.Redis(port=redis_server.port) as admin:
         rules = ("on", ">word", "~*", "+@all", "-hsetnx")
         await admin.execute_command("ACL", "SETUSER", namespace, *rules)
         try:
             url = redis_server.url.replace("://", f"://{namespace}:word@")
-            async with Memory.connect(url, namespace=namespace, settings=patient(MONTH)) as memory:
-                assert (await memory.session("a").append_and_read(said(2))).total_messages == 2
+            async with Memory.connect(url, namespace=namespace, settings=with_long_deadlines(MONTH)) as memory:
+                assert (await memory.session("a").append_and_read(chat_message(2))).total_messages == 2
         finally:
             await admin.execute_command("ACL", "DELUSER", namespace)
     (warning,) = warnings(caplog)
@@ -161,10 +161,10 @@ async def test_a_process_that_may_not_record_its_limit_goes_on(
 
 async def test_a_reply_that_is_lost_fails_no_call(proxy: Proxy, near: Memory) -> None:
     namespace = near.store.keys.namespace
-    await near.session("a").append(said(1))
+    await near.session("a").append(chat_message(1))
     settings = Settings(max_sessions=5_000, deadline_s=60, reply_timeout_s=1)
     memory = Memory.connect(proxy.url, namespace=namespace, settings=settings)
     proxy.break_next("swallow", to=b"HSETNX")
-    await memory.session("a").append(said(2))
+    await memory.session("a").append(chat_message(2))
     await memory.aclose()
     assert (await near.session("a").read()).total_messages == 2

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from support.checks import user
-from support.conversations import contents, said
-from support.faulty import Faulty, caught_up
-from support.stored import everything
+from support.conversations import contents, user_message
+from support.faulty import Faulty, wait_until_replayed
+from support.stored import read_namespace
 
 from redismem import (
     Conflict,
@@ -21,26 +21,26 @@ from redismem.protocol.session.calls import SessionCalls
 
 
 async def test_an_append_sent_again_is_known(raw: Any, session: Session, namespace: str) -> None:
-    first = await session.append(said("a"), said("b"), id="turn-1", merge={"x": 1})
-    await session.append(said("c"), id="turn-2")
-    before = await everything(raw, namespace)
-    again = await session.append(said("a"), said("b"), id="turn-1", merge={"x": 2}, expect=99)
+    first = await session.append(user_message("a"), user_message("b"), id="turn-1", merge={"x": 1})
+    await session.append(user_message("c"), id="turn-2")
+    before = await read_namespace(raw, namespace)
+    again = await session.append(user_message("a"), user_message("b"), id="turn-1", merge={"x": 2}, expect=99)
     assert again.duplicate
     assert not first.duplicate
     assert (again.first_seq, again.last_seq, again.total, again.created) == (1, 2, 2, True)
-    context = await session.append_and_read(said("other"), id="turn-2")
+    context = await session.append_and_read(user_message("other"), id="turn-2")
     assert context.receipt is not None
     assert (context.receipt.first_seq, context.receipt.duplicate, context.receipt.created) == (3, True, False)
     assert contents(context.messages) == ["a", "b", "c"]
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
 
 
 async def test_the_last_sixteen_appends_are_known_with_their_receipts(session: Session) -> None:
     receipts = []
     for number in range(40):
-        receipts.append(await session.append(*[said(number)] * (number % 5 + 1), id=f"turn-{number}"))
+        receipts.append(await session.append(*[user_message(number)] * (number % 5 + 1), id=f"turn-{number}"))
         for back in range(min(16, number + 1)):
-            again = await session.append(said("x"), id=f"turn-{number - back}")
+            again = await session.append(user_message("x"), id=f"turn-{number - back}")
             first = receipts[number - back]
             assert again.duplicate
             assert (again.first_seq, again.last_seq, again.total, again.created) == (
@@ -50,32 +50,32 @@ async def test_the_last_sixteen_appends_are_known_with_their_receipts(session: S
 
 
 async def test_changes_of_state_in_between_are_remembered_with_the_appends(session: Session) -> None:
-    await session.append(said("a"), id="turn-1")
+    await session.append(user_message("a"), id="turn-1")
     for number in range(15):
         await session.merge({"x": number})
-    assert (await session.append(said("a"), id="turn-1")).duplicate
+    assert (await session.append(user_message("a"), id="turn-1")).duplicate
 
 
 async def test_a_change_of_state_is_made_once_for_an_id(raw: Any, session: Session, namespace: str) -> None:
     await session.update(id="change-1", merge={"x": 1}, waiting="y")
     await session.update(merge={"x": 2}, waiting=None)
-    before = await everything(raw, namespace)
+    before = await read_namespace(raw, namespace)
     await session.update(id="change-1", merge={"x": 1}, waiting="y")
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
     assert (await session.state()).params == {"x": 2}
 
 
 async def test_appends_and_changes_of_state_need_ids_of_their_own(raw: Any, session: Session, namespace: str) -> None:
     """If one were taken for the other, it would be lost without an error."""
-    await session.append(said(1), id="turn-1")
+    await session.append(user_message(1), id="turn-1")
     await session.update(id="change-1", merge={"x": 1})
-    before = await everything(raw, namespace)
+    before = await read_namespace(raw, namespace)
     with pytest.raises(InvalidMessage, match=r"already used for an append, so a change of the state needs"):
         await session.update(id="turn-1", merge={"x": 2})
     for append in (session.append, session.append_and_read):
         with pytest.raises(InvalidMessage, match=r"already used for a change of the state, so an append needs another"):
-            await append(said(2), id="change-1")
-    assert await everything(raw, namespace) == before
+            await append(user_message(2), id="change-1")
+    assert await read_namespace(raw, namespace) == before
 
 
 async def test_a_change_sent_again_does_not_undo_what_another_has_changed_since(memory: Memory) -> None:
@@ -93,31 +93,31 @@ async def test_a_change_sent_again_does_not_undo_what_another_has_changed_since(
 async def test_a_retry_of_the_library_is_not_reported_as_a_duplicate(memory: Memory, id: str | None) -> None:
     calls = SessionCalls(memory.store.keys.session("s"), memory.settings)
     for number in range(3):
-        call = calls.append([said(number), said(number)], {"id": id and f"{id}-{number}"})
+        call = calls.append([user_message(number), user_message(number)], {"id": id and f"{id}-{number}"})
         first = await memory.store.run(call)
         again = await memory.store.run(call.again())
         assert (again, again.window_count) == (first, first.window_count)
         assert not again.duplicate
     if id is not None:
-        repeated = calls.append([said("x")], {"id": f"{id}-1"})
+        repeated = calls.append([user_message("x")], {"id": f"{id}-1"})
         assert (await memory.store.run(repeated)).duplicate
         assert (await memory.store.run(repeated.again())).duplicate
 
 
 async def test_ids_belong_to_a_session_and_its_epoch(memory: Memory) -> None:
     for session_id in ("one", "two"):
-        assert not (await memory.session(session_id).append(said("a"), id="turn-1")).duplicate
+        assert not (await memory.session(session_id).append(user_message("a"), id="turn-1")).duplicate
     await memory.session("one").clear()
-    assert not (await memory.session("one").append(said("a"), id="turn-1")).duplicate
+    assert not (await memory.session("one").append(user_message("a"), id="turn-1")).duplicate
 
 
 async def test_the_first_attempt_may_arrive_after_the_retry(memory: Memory) -> None:
     """It was delayed on the way, so the memory timed out and sent it again."""
-    await memory.session("s").append(said("a"))
-    call = SessionCalls(memory.store.keys.session("s"), memory.settings).append([said("b")])
+    await memory.session("s").append(user_message("a"))
+    call = SessionCalls(memory.store.keys.session("s"), memory.settings).append([user_message("b")])
     receipt = await memory.store.run(call.again())
     assert not receipt.duplicate
-    await memory.session("s").append(said("c"))
+    await memory.session("s").append(user_message("c"))
     late = call.finish(await memory.store.transport.run(call.commands, 5, call.script))
     assert late.duplicate
     assert (late.first_seq, late.last_seq) == (receipt.first_seq, receipt.last_seq)
@@ -125,26 +125,26 @@ async def test_the_first_attempt_may_arrive_after_the_retry(memory: Memory) -> N
 
 
 async def test_equal_messages_without_an_id_are_two(session: Session) -> None:
-    await session.append(said("a"))
-    assert not (await session.append(said("a"))).duplicate
+    await session.append(user_message("a"))
+    assert not (await session.append(user_message("a"))).duplicate
     assert (await session.info()).total_messages == 2
 
 
 async def test_one_of_two_appends_that_expect_one_seq_wins(memory: Memory) -> None:
-    await memory.session("s").append(said("a"), expect=0)
+    await memory.session("s").append(user_message("a"), expect=0)
     results = await asyncio.gather(
-        *(memory.session("s").append(said(number), expect=1) for number in range(8)), return_exceptions=True
+        *(memory.session("s").append(user_message(number), expect=1) for number in range(8)), return_exceptions=True
     )
     lost = [result for result in results if isinstance(result, Conflict)]
     assert len(lost) == 7
     assert {conflict.last_seq for conflict in lost} == {2}
-    assert (await memory.session("s").append(said("b"), expect=2)).last_seq == 3
+    assert (await memory.session("s").append(user_message("b"), expect=2)).last_seq == 3
 
 
 async def test_expect_counts_all_that_was_ever_appended(session: Session) -> None:
-    await session.append(*[said("a")] * 5)
+    await session.append(*[user_message("a")] * 5)
     await session.prune(1)
-    assert (await session.append(said("b"), expect=5)).last_seq == 6
+    assert (await session.append(user_message("b"), expect=5)).last_seq == 6
 
 
 async def test_an_id_that_redis_has_is_known_while_it_is_away(degradable: Memory, faulty: Faulty) -> None:
@@ -166,7 +166,7 @@ async def test_an_id_that_redis_has_is_known_while_it_is_away(degradable: Memory
     with pytest.raises(InvalidMessage, match="used for an append"):
         await session.update(id="one", merge={"x": 3})
     faulty.is_away = False
-    await caught_up(degradable)
+    await wait_until_replayed(degradable)
     faulty.is_away = True
     context = await session.append_and_read(user(5))
     assert [message.content for message in context.messages] == [user(n)["content"] for n in range(1, 6)]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from support.clock import T0, Clock
-from support.conversations import said
+from support.conversations import user_message
 from support.operations import OPERATIONS
-from support.stored import everything, keys_of
+from support.stored import keys_of, read_namespace
 from support.stores import Store
 
 from redismem import Memory, Session, UnsupportedFormat
@@ -25,27 +25,27 @@ LAYOUT_2 = b"v2 1 2 10 4000000000000 4000000100000"
 async def test_a_session_of_another_layout_is_left_alone(
     raw: Any, session: Session, keys: SessionKeys, namespace: str, method: str
 ) -> None:
-    await session.append(said("a"), said("b"))
+    await session.append(user_message("a"), user_message("b"))
     await raw.hset(keys.state, "counters", LAYOUT_2)
-    before = await everything(raw, namespace)
+    before = await read_namespace(raw, namespace)
     with pytest.raises(UnsupportedFormat, match=r"session user-42: the session has layout version 2, this .* knows 1$"):
         await OPERATIONS[method].call(session)
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
 
 
 async def test_workers_leave_a_session_of_another_layout_alone(
     raw: Any, memory: Memory, keys: SessionKeys, namespace: str, clock: Clock
 ) -> None:
-    await clock.at(T0, memory.session("user-42").append(*(said(number) for number in range(12))))
+    await clock.at(T0, memory.session("user-42").append(*(user_message(number) for number in range(12))))
     await raw.hset(keys.state, "counters", LAYOUT_2)
     await raw.zadd(keys.shard.evictions, {"user-42": 1})
-    before = await everything(raw, namespace)
+    before = await read_namespace(raw, namespace)
     worker, eviction = Worker(memory.store, Trim()), Eviction(memory.store)
     assert await clock.at(T0 + 10**9, worker.drain()) == 0
     assert worker.outcomes == {"unavailable": 1}
     assert await clock.at(T0 + 10**9, eviction.enforce()) == 0
     assert await clock.at(T0 + 10**9, eviction.sweep()) == (0, 0)
-    assert await everything(raw, namespace) == before
+    assert await read_namespace(raw, namespace) == before
     assert [found.invariant for found in await check_session(memory.store, "user-42")] == ["I1"]
     assert await memory.session("user-42").clear()
     assert await keys_of(raw, namespace) == {keys.shard.fences, Keys(namespace, 64).record}
@@ -53,7 +53,7 @@ async def test_workers_leave_a_session_of_another_layout_alone(
 
 async def test_no_read_gives_the_state_of_another_layout(memory: Memory, raw: Any, keys: SessionKeys) -> None:
     session = memory.session("user-42")
-    await session.append(said(1), merge={"a": 1})
+    await session.append(user_message(1), merge={"a": 1})
     await raw.hset(keys.state, "counters", "v2 1 1 9 5 6")
     for read in (session.state, session.params, session.waiting, session.plan):
         with pytest.raises(UnsupportedFormat, match="layout version 2"):

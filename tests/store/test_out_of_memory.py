@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import silent_logs, unavailable, user  # noqa: F401 (an autouse fixture)
+from support.checks import catch_unavailable, silent_logs, user  # noqa: F401 (an autouse fixture)
 from support.clock import T0, Clock
 from support.redis_server import RedisServer
 from support.writers import Echo, fill
@@ -62,7 +62,7 @@ async def test_summaries_are_written_and_make_room(server: RedisServer, raw: Any
             await fill(session, 20, text=TEXT)
         before = [(await session.read()).messages[-6:] for session in sessions]
         full_bytes = await run_out(raw)
-        assert (await unavailable(sessions[0].append(user("refused")))).reason == "OOM"
+        assert (await catch_unavailable(sessions[0].append(user("refused")))).reason == "OOM"
         strategy = Echo()
         strategy.drafts.extend(Draft("in short", 0, 0, "echo") for _ in sessions)
         worker = Worker(memory.store, strategy)
@@ -84,7 +84,7 @@ async def test_an_earlier_append_is_known(server: RedisServer, raw: Any, namespa
         await run_out(raw)
         again = await session.append(user("a"), id="1")
         assert (again.duplicate, again.last_seq) == (True, receipt.last_seq)
-        assert (await unavailable(session.append(user("b"), id="2"))).reason == "OOM"
+        assert (await catch_unavailable(session.append(user("b"), id="2"))).reason == "OOM"
 
 
 async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(

@@ -10,7 +10,16 @@ import pytest
 import redis.asyncio
 from support.checks import user
 from support.clock import Clock
-from support.cut_logs import SETTINGS, check_cut_anywhere, commit, crash, cuts, everything, log_of, viewed
+from support.cut_logs import (
+    SETTINGS,
+    check_cut_anywhere,
+    command_offsets,
+    commit,
+    crash,
+    log_path,
+    read_session,
+    read_window,
+)
 from support.redis_server import RedisServer
 
 from redismem import Memory, Session
@@ -39,7 +48,7 @@ async def prepare_eviction(memory: Memory) -> Call[Any]:
     choose = queue_calls.queue_eviction(calls.keys.shard, chosen, EvictionReason.LIMIT, store.clock, True)
     assert (await store.run(choose))[0] == 1
     assert await store.run(calls.claim_eviction())
-    return calls.evict(await viewed(memory))
+    return calls.evict(await read_window(memory))
 
 
 async def prepare_clear(memory: Memory) -> Call[Any]:
@@ -62,7 +71,7 @@ async def prepare_restore(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
 async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:
     """Return the call that evicts, clears or restores a session with a summary and its originals."""
     await memory.session("a").append({"role": "system", "content": "Be brief."}, *(user(str(at)) for at in range(9)))
-    await memory.store.run(await commit(memory, await viewed(memory)))
+    await memory.store.run(await commit(memory, await read_window(memory)))
     if name == "evict":
         return await prepare_eviction(memory)
     if name == "clear":
@@ -91,16 +100,16 @@ async def test_a_cut_removal_that_is_never_repeated_loses_nothing(server: RedisS
         redis.asyncio.Redis(port=server.port) as raw,
     ):
         call = await call_of(memory, raw, name)
-        session, before = memory.session("a"), log_of(server).read_bytes()
+        session, before = memory.session("a"), log_path(server).read_bytes()
         assert await memory.store.run(call)
-        whole = log_of(server).read_bytes()
-        for at in cuts(before, whole)[:-1]:
+        whole = log_path(server).read_bytes()
+        for at in command_offsets(before, whole)[:-1]:
             await crash(server, whole[: at + 6])
             await goes_on(session)
-            found = await everything(session)
+            found = await read_session(session)
             assert found
             await crash(server)
-            assert await everything(session) == found
+            assert await read_session(session) == found
             clock.now_ms += 2_000  # activity is stored in whole seconds
             await goes_on(session)
             await Eviction(memory.store).sweep()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.server_words import PASSING, config, loading
@@ -59,7 +59,7 @@ async def refused_at_once(proxy: Proxy, raw: Any, session: Session, namespace: s
     before = await snapshot(raw, namespace)
     for write in WRITES:
         proxy.forget()
-        error = await unavailable(write(session))
+        error = await catch_unavailable(write(session))
         assert (error.reason, error.session_id) == (word, session.id)
         assert word in str(error)
         assert proxy.count(b"EVALSHA") == 1
@@ -131,7 +131,7 @@ async def test_a_failed_login_is_refused(credentials: str, word: str, proxy: Pro
     async with config(raw, requirepass="right"):
         memory = Memory.connect(url, namespace=namespace, settings=LONG)
         for call in (memory.session("a").append_and_read(user()), memory.ping()):
-            error = await unavailable(call)
+            error = await catch_unavailable(call)
             assert error.reason == word
             assert "wrong" not in str(error)
         await memory.aclose()
@@ -176,7 +176,7 @@ async def test_transient_server_errors_are_retried_until_the_deadline(
         async with PASSING[word](raw):
             for write in WRITES:
                 proxy.forget()
-                error = await unavailable(write(session))
+                error = await catch_unavailable(write(session))
                 assert error.reason in {word, "TimeoutError"}, "the last attempt may have had no time left"
                 assert sum(f"-{word}".encode() in chunk for chunk in proxy.received) > 2
                 unsure_count += error.may_be_done
@@ -213,7 +213,7 @@ async def test_a_server_that_loads_its_data(tmp_path: Path, namespace: str) -> N
         Proxy(server.port) as proxy,
         contextlib.aclosing(Memory.connect(proxy.url, namespace=namespace, settings=LONG)) as memory,
     ):
-        error = await unavailable(hasty.session("a").append_and_read(user("refused")))
+        error = await catch_unavailable(hasty.session("a").append_and_read(user("refused")))
         assert error.reason == "LOADING"
         waiting = asyncio.create_task(memory.session("a").append_and_read(user("first")))
 

@@ -17,7 +17,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from support.commands import finished, started, wait_for_line
+from support.commands import start_command, wait_for_exit, wait_for_line
 
 PATIENCE_MS = 60_000
 PICTURES = Path(__file__).parents[2] / ".screenshots"
@@ -51,12 +51,12 @@ def chromium() -> str:
     return found
 
 
-async def launched(playwright: Playwright) -> Browser:
+async def launch_browser(playwright: Playwright) -> Browser:
     """Start a browser with a temporary profile."""
     return await playwright.chromium.launch(executable_path=chromium(), args=list(_OPTIONS), timeout=PATIENCE_MS)
 
 
-async def person(browser: Browser, **options: Any) -> BrowserContext:
+async def open_context(browser: Browser, **options: Any) -> BrowserContext:
     """Open a browser context that shares nothing with other contexts."""
     given = {
         "viewport": WIDE,
@@ -70,7 +70,7 @@ async def person(browser: Browser, **options: Any) -> BrowserContext:
     return context
 
 
-async def opened(context: BrowserContext, url: str, session_id: str | None = None) -> Page:
+async def open_page(context: BrowserContext, url: str, session_id: str | None = None) -> Page:
     """Open the page and wait until it is connected. `faults_of(page)` collects its errors."""
     page = await context.new_page()
     faults: list[str] = []
@@ -93,7 +93,7 @@ async def opened(context: BrowserContext, url: str, session_id: str | None = Non
     return page
 
 
-def id_of(page: Page) -> str:
+def session_id_of(page: Page) -> str:
     """Return the session that the address names."""
     return unquote(page.url.partition("#/s/")[2])
 
@@ -117,22 +117,22 @@ async def say(page: Page, text: str, *, wait: bool = True) -> None:
         await page.locator("#send").wait_for()
 
 
-async def summarised(page: Page) -> None:
+async def append_until_summarized(page: Page) -> None:
     """Append messages beyond the threshold, and wait until a worker has summarised the older ones."""
     origin, _, _ = page.url.partition("/#")
     both = [("user", "Parcel {0} goes to house {0}."), ("assistant", "Parcel {0} is on its way.")]
     said = [{"role": role, "content": text.format(number)} for number in range(1, 7) for role, text in both]
-    answer = await page.request.post(f"{origin}/v1/sessions/{quote(id_of(page), safe='')}/messages", data=said)
+    answer = await page.request.post(f"{origin}/v1/sessions/{quote(session_id_of(page), safe='')}/messages", data=said)
     assert answer.ok
     await page.locator(".summary").wait_for(state="attached")
 
 
-async def texts(page: Page) -> list[str]:
+async def visible_texts(page: Page) -> list[str]:
     """Return the visible messages."""
     return await page.locator("#thread .text:visible").all_inner_texts()
 
 
-async def picture(page: Page, name: str) -> None:
+async def save_screenshot(page: Page, name: str) -> None:
     """Save a screenshot of the page for people to look at."""
     PICTURES.mkdir(exist_ok=True)
     await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
@@ -160,13 +160,13 @@ QUICK = {"REDISMEM_TICK_S": "0.1", "REDISMEM_DEADLINE_S": "60", "REDISMEM_REPLY_
 
 
 @contextlib.contextmanager
-def serving(*words: object, **environment: str) -> Iterator[str]:
+def run_service(*words: object, **environment: str) -> Iterator[str]:
     """Run `redismem serve` and yield its address; stop it at the end."""
     port = () if "--port" in words else ("--port", 0)
-    with started("serve", *port, *words, **QUICK | environment) as running:
+    with start_command("serve", *port, *words, **QUICK | environment) as running:
         found = re.search(r"http://\S+", wait_for_line(running.stdout, "listens on"))
         assert found
         yield found[0]
         running.send_signal(signal.SIGTERM)
-        ran = finished(running)
+        ran = wait_for_exit(running)
         assert ran.code == 0, ran.err

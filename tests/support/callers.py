@@ -93,7 +93,7 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def calling(
+async def open_caller(
     kind: str, url: str, namespace: str, settings: Settings = PATIENT, *, fallback: bool = False
 ) -> AsyncIterator[Caller]:
     """Open a memory of this kind, which is `asyncio` or `blocking`."""
@@ -111,7 +111,7 @@ async def calling(
             await asyncio.to_thread(blocking.close)
 
 
-def on_each(caller: Caller, owners: list[str], count: int = 1) -> dict[str, list[str]]:
+def session_ids_by_place(caller: Caller, owners: list[str], count: int = 1) -> dict[str, list[str]]:
     """Return `count` session ids for each place that owns slots."""
     found: dict[str, list[str]] = {place: [] for place in dict.fromkeys(owners)}
     number = 0

@@ -133,7 +133,7 @@ class Campaign:
 
 
 @contextlib.asynccontextmanager
-async def campaign_on(servers: ClusterServers | SentinelServers, folder: Path) -> AsyncIterator[Campaign]:
+async def run_campaign(servers: ClusterServers | SentinelServers, folder: Path) -> AsyncIterator[Campaign]:
     """Start servers and pods, and stop them at the end."""
     campaign = Campaign(servers, folder)
     try:
@@ -168,7 +168,7 @@ class Fault:
     slots: set[int] = field(repr=False)
 
 
-def show(title: str, rows: dict[str, Row]) -> None:
+def print_rows(title: str, rows: dict[str, Row]) -> None:
     """Print a row per kind of fault."""
     head = "injected, acknowledged, lost, doubled, torn, longest stall of the hit shards, of the healthy ones"
     lines = [f"\n{title}: {head}"]
@@ -251,7 +251,7 @@ class Ledger:
 
 
 @contextlib.asynccontextmanager
-async def writing(url: str, namespace: str, settings: Settings, names: Sequence[str]) -> AsyncIterator[Ledger]:
+async def run_writers(url: str, namespace: str, settings: Settings, names: Sequence[str]) -> AsyncIterator[Ledger]:
     """Run a writer per session over one memory, and check the stored messages at the end."""
     async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
         ledger = Ledger(memory, names)

@@ -31,7 +31,7 @@ def check_silent(error: BaseException) -> None:
     assert CANARY not in repr(error)
 
 
-async def unavailable(call: Awaitable[object]) -> StoreUnavailable:
+async def catch_unavailable(call: Awaitable[object]) -> StoreUnavailable:
     """Return the `StoreUnavailable` that the call raises."""
     with pytest.raises(StoreUnavailable) as raised:
         await call

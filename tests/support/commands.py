@@ -36,7 +36,7 @@ class Ran:
         return line
 
 
-def spawn(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
+def run_command(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
     """Run `python -m redismem` as a process."""
     command = [sys.executable, "-m", "redismem", *map(str, words)]
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")} | environment
@@ -45,7 +45,7 @@ def spawn(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
 
 
 @contextlib.contextmanager
-def started(*words: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def start_command(*words: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """Start a command beside the test; it is killed at the end."""
     command = [sys.executable, "-m", "redismem", *map(str, words)]
     environ, pipe = os.environ | environment, subprocess.PIPE
@@ -71,7 +71,7 @@ def wait_for_line(stream: IO[str] | None, word: str) -> str:
     raise AssertionError("".join(said))
 
 
-def finished(running: subprocess.Popen[str], deadline_s: float = 60) -> Ran:
+def wait_for_exit(running: subprocess.Popen[str], deadline_s: float = 60) -> Ran:
     """Wait for the end of the command, and return its outcome."""
     out, err = running.communicate(timeout=deadline_s)
     return Ran(running.returncode, out, err)

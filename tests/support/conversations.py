@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redismem.messages.message import Message
 
 
-def said(content: Any) -> dict[str, Any]:
+def user_message(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
@@ -39,7 +39,7 @@ class Conversation:
         return [(call + 1, result + 1) for call, result in self.pairs]
 
 
-def closed(pairs: Iterable[tuple[int, int]], start: int, stop: int) -> bool:
+def is_closed(pairs: Iterable[tuple[int, int]], start: int, stop: int) -> bool:
     """True if no pair crosses a border of the range from start to stop, without stop."""
     for call, result in pairs:
         if start <= result < stop and not start <= call < stop:

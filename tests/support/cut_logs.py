@@ -22,26 +22,26 @@ from support.redis_server import RedisServer
 SETTINGS = Settings(deadline_s=60, reply_timeout_s=1, threshold=4, recent_limit=2, keep_originals=True, shards=1)
 
 
-def cuts(before: bytes, whole: bytes) -> list[int]:
+def command_offsets(before: bytes, whole: bytes) -> list[int]:
     """Return the offsets of the commands that the log gained."""
     return [at for at in range(len(before), len(whole)) if re.match(rb"\*\d+\r\n\$\d+\r\n[A-Z]+\r\n", whole[at:])]
 
 
-def log_of(server: RedisServer) -> Path:
+def log_path(server: RedisServer) -> Path:
     (log,) = (server.folder / "appendonlydir").glob("*.incr.aof")
     return log
 
 
 async def crash(server: RedisServer, content: bytes | None = None) -> None:
     """Kill the server, replace its log if `content` is given, and start it."""
-    log = log_of(server)
+    log = log_path(server)
     await asyncio.to_thread(server.kill)
     if content is not None:
         await asyncio.to_thread(log.write_bytes, content)
     await asyncio.to_thread(server.start)
 
 
-async def everything(session: Session) -> list[Any]:
+async def read_session(session: Session) -> list[Any]:
     """Return all that a reader sees of a session; `[]` if it does not exist."""
     if not await session.exists():
         return []
@@ -55,7 +55,7 @@ async def everything(session: Session) -> list[Any]:
     ]
 
 
-async def viewed(memory: Memory) -> View:
+async def read_window(memory: Memory) -> View:
     """Read the window of the session "a" for an edit."""
     view = await memory.store.run(edits.window(memory.store.session_calls("a")))
     assert view is not None
@@ -74,29 +74,29 @@ async def commit(memory: Memory, view: View) -> Call[Any]:
     )
 
 
-async def nothing(session: Session) -> None:
+async def do_nothing(session: Session) -> None:
     del session
 
 
 async def check_cut_anywhere(
-    server: RedisServer, memory: Memory, call: Call[Any], after: Callable[[Session], Awaitable[object]] = nothing
+    server: RedisServer, memory: Memory, call: Call[Any], after: Callable[[Session], Awaitable[object]] = do_nothing
 ) -> int:
     """Cut the log inside each command of the call, and retry the call. Returns the number of commands.
 
     `after` is called with the session "a" after each retry.
     """
-    session, before = memory.session("a"), log_of(server).read_bytes()
+    session, before = memory.session("a"), log_path(server).read_bytes()
     assert await memory.store.run(call)
-    expected = await everything(session)
-    whole = log_of(server).read_bytes()
-    commands = cuts(before, whole)
+    expected = await read_session(session)
+    whole = log_path(server).read_bytes()
+    commands = command_offsets(before, whole)
     for at in commands[:-1]:
         await crash(server, whole[: at + 6])
         await memory.store.run(call.again())
-        assert await everything(session) == expected, "retried after a lost reply"
+        assert await read_session(session) == expected, "retried after a lost reply"
         await after(session)
-        then = await everything(session)
+        then = await read_session(session)
         await crash(server)
-        assert await everything(session) == then
+        assert await read_session(session) == then
         assert [violation async for violation in check(memory.store)] == []
     return len(commands)

@@ -21,7 +21,7 @@ def counter(name: str, value: object) -> Harm:
     return lambda raw, keys: set_counters(raw, keys.state, **{name: value})
 
 
-def lost(name: str) -> Harm:
+def delete_field(name: str) -> Harm:
     return lambda raw, keys: raw.hdel(keys.state, name)
 
 
@@ -29,7 +29,7 @@ def entry(index: str, score: int = 1) -> Harm:
     return lambda raw, keys: raw.zadd(getattr(keys.shard, index), {keys.session: score})
 
 
-def no_entry(index: str) -> Harm:
+def delete_entry(index: str) -> Harm:
     return lambda raw, keys: raw.zrem(getattr(keys.shard, index), keys.session)
 
 
@@ -78,7 +78,7 @@ async def too_many_summaries(raw: Any, keys: Any) -> None:
     await set_counters(raw, keys.state, first_seq=4, message_count=5)
 
 
-async def pinned_ahead_of_its_place(raw: Any, keys: Any) -> None:
+async def a_pin_ahead_of_its_place(raw: Any, keys: Any) -> None:
     element = await raw.lindex(keys.messages, 0)
     await raw.hset(keys.state, mapping={"pinned:99": element, "pins": f"1 {len(element)}"})
 
@@ -94,8 +94,8 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "a message that is none": ("I1", "window", lambda raw, keys: raw.lset(keys.messages, 0, CANARY)),
     "no messages": ("I1", "window", lambda raw, keys: raw.delete(keys.messages)),
     "no state": ("I1", "window", lambda raw, keys: raw.delete(keys.state)),
-    "no epoch": ("I1", "window", lost("epoch")),
-    "no counters": ("I1", "window", lost("counters")),
+    "no epoch": ("I1", "window", delete_field("epoch")),
+    "no counters": ("I1", "window", delete_field("counters")),
     "no number": ("I1", "window", counter("first_seq", CANARY)),
     "a count that is no number": ("I1", "overdue", field("attempts", CANARY)),
     "a count of many digits": ("I1", "overdue", field("attempts", "9" * 5_000)),
@@ -108,7 +108,7 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "half an append remembered": ("I2", "window", field("ids_c", b"12345")),
     "in two queues": ("I3", "overdue", entry("dead")),
     "in a queue it does not name": ("I3", "window", entry("overdue")),
-    "names a queue it is not in": ("I3", "overdue", no_entry("overdue")),
+    "names a queue it is not in": ("I3", "overdue", delete_entry("overdue")),
     "lost wake-up": ("I4", "dropped", field("dropped_seq", 1)),
     "too many summaries, and nobody knows": ("I4", "window", too_many_summaries),
     "an epoch that no counter gave": ("I5", "window", field("epoch", "9999-ab")),
@@ -124,15 +124,15 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "tokens": ("I10", "window", counter("tokens", 1)),
     "too many attempts": ("I11", "backoff", field("attempts", 5)),
     "a failure that is none": ("I11", "backoff", field("failure", f"1 2 {CANARY}\n")),
-    "dead and never died": ("I11", "dead", lost("deaths")),
+    "dead and never died": ("I11", "dead", delete_field("deaths")),
     "deaths that are no number": ("I1", "dead", field("deaths", CANARY)),
-    "a lease without a fence": ("I11", "leased", lost("fence")),
+    "a lease without a fence": ("I11", "leased", delete_field("fence")),
     "a fence without a lease": ("I11", "overdue", field("fence", "999-ab")),
     "listed at another time": ("I12", "window", entry("active")),
     "chosen and not noted": ("I12", "window", entry("evictions")),
     "pins miscounted": ("I14", "window", field("pins", "3 7")),
     "pins that are no count": ("I14", "window", field("pins", CANARY)),
-    "pinned ahead of its place": ("I14", "window", pinned_ahead_of_its_place),
+    "pinned ahead of its place": ("I14", "window", a_pin_ahead_of_its_place),
     "a gap that is not noted": ("I14", "window", a_gap_that_is_not_noted),
     "noted and not chosen": ("I12", "window", counter("evicting", "idle")),
 }

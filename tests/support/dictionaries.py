@@ -43,41 +43,41 @@ def sessions(seed: int, count: int = 8) -> Blocks:
 
 
 @cache
-def made(version: int, seed: int = 0) -> Dictionary:
+def make_dictionary(version: int, seed: int = 0) -> Dictionary:
     content = train_dictionary(build_samples(sessions(seed)))
     assert content is not None
     return Dictionary(version, 7, content)
 
 
-def telling(number: int, secret: str = "") -> dict[str, Any]:
+def make_message(number: int, secret: str = "") -> dict[str, Any]:
     chosen = random.Random(number)
     text = f"{secret} {' '.join(chosen.choices(WORDS, k=14))} {number}"
     return {"role": "user" if number % 2 else "assistant", "content": text}
 
 
-async def tell(session: Session, count: int, begin: int = 0) -> None:
+async def append_messages(session: Session, count: int, begin: int = 0) -> None:
     await session.append(
-        *(telling(number, "mine" + session.id.replace(" ", "")) for number in range(begin, begin + count))
+        *(make_message(number, "mine" + session.id.replace(" ", "")) for number in range(begin, begin + count))
     )
 
 
-async def told(memory: Memory, worker: Worker, count: int = 6) -> None:
+async def fill_sessions(memory: Memory, worker: Worker, count: int = 6) -> None:
     """Fill `count` sessions, six of which are enough to train on."""
     for number in range(count):
-        await tell(memory.session(f"other {number}"), 40, begin=1_000 * number)
+        await append_messages(memory.session(f"other {number}"), 40, begin=1_000 * number)
         await worker.drain()
 
 
-def content(seed: int = 0) -> bytes:
+def train_content(seed: int = 0) -> bytes:
     """Return the content of a dictionary trained on other sessions."""
-    return made(1, seed).content
+    return make_dictionary(1, seed).content
 
 
 async def texts(session: Session) -> list[Any]:
     return [message.content for message in await session.messages(include_originals=True)]
 
 
-async def named(memory: Memory, raw: Any, session_id: str) -> list[int | None]:
+async def block_dictionaries(memory: Memory, raw: Any, session_id: str) -> list[int | None]:
     """Return the number of the dictionary of each block of a session."""
     found = await raw.hgetall(memory.store.keys.session(session_id).originals)
     return [dictionary_of(found[b"%d" % number]) for number in range(100) if b"%d" % number in found]
@@ -92,10 +92,10 @@ def open_with(store: Store, namespace: str, **changed: Any) -> Any:
 
 
 @asynccontextmanager
-async def trained_on(store: Store, namespace: str, clock: Clock) -> AsyncIterator[tuple[Memory, Worker]]:
+async def open_trained(store: Store, namespace: str, clock: Clock) -> AsyncIterator[tuple[Memory, Worker]]:
     """Open a memory whose namespace has a dictionary that is old enough for use."""
     async with open_with(store, namespace) as memory:
         worker = Worker(memory.store, Echo())
-        await told(memory, worker)
+        await fill_sessions(memory, worker)
         clock.now_ms += SETTLED_MS
         yield memory, worker

@@ -26,11 +26,11 @@ def payloads(messages: list[Message]) -> list[dict[str, Any]]:
     return [message.to_openai() for message in messages]
 
 
-async def summarised(memory: Memory) -> int:
+async def summarize(memory: Memory) -> int:
     return await Worker(memory.store, Summarize(open_extractive())).drain()
 
 
-async def sound(memory: Memory) -> bool:
+async def is_sound(memory: Memory) -> bool:
     """True if all invariants hold."""
     return [violation async for violation in check(memory.store)] == []
 

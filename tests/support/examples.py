@@ -14,7 +14,7 @@ from redismem.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.protocol.queue.depths import members
 from support.clock import T0, Clock
-from support.writers import said
+from support.writers import chat_message
 
 HUNDRED = settings(
     max_examples=100,
@@ -46,17 +46,17 @@ async def append(session: Session, counts: list[int]) -> None:
     """Append batches of messages whose texts hold their seqs."""
     seq = 0
     for count in counts:
-        await session.append(*(said(seq + at) for at in range(1, count + 1)))
+        await session.append(*(chat_message(seq + at) for at in range(1, count + 1)))
         seq += count
 
 
-def covered(context: Context) -> list[int]:
+def covered_seqs(context: Context) -> list[int]:
     """Return the seqs in summaries and window, in order."""
     seqs = [seq for summary in context.summaries for seq in range(summary.first_seq, summary.last_seq + 1)]
     return seqs + [message.seq for message in context.messages]
 
 
-async def stored_of(raw: Any, session: Session, memory: Memory) -> list[Any]:
+async def read_stored(raw: Any, session: Session, memory: Memory) -> list[Any]:
     """Return all stored keys of a session, and its scores in every index of its shard."""
     keys = memory.store.keys.session(session.id)
     shard = keys.shard
@@ -66,14 +66,14 @@ async def stored_of(raw: Any, session: Session, memory: Memory) -> list[Any]:
     return [state, *lists, *[await raw.zscore(index, session.id) for index in indexes]]
 
 
-async def begin(memory: Memory, clock: Clock, active_ms: list[int]) -> list[str]:
+async def create_sessions(memory: Memory, clock: Clock, active_ms: list[int]) -> list[str]:
     """Create sessions that were last active at these times, and set the clock to T0."""
     names = [f"s-{number}" for number in range(len(active_ms))]
     for name, at_ms in zip(names, active_ms, strict=True):
-        await clock.at(at_ms, memory.session(name).append(said(1)))
+        await clock.at(at_ms, memory.session(name).append(chat_message(1)))
     clock.now_ms = T0
     return names
 
 
-async def listed(memory: Memory, queue: str) -> set[str]:
+async def queue_members(memory: Memory, queue: str) -> set[str]:
     return {entry.session_id for entry in await memory.store.run(members(memory.store.keys, queue, 1_000))}

@@ -70,7 +70,7 @@ class Faulty(RedisPy):
         return await super().run_independent(commands, _PATIENT_S)
 
 
-def over(faulty: Faulty, namespace: str, settings: Settings | None = None, **given: Any) -> Memory:
+def open_memory(faulty: Faulty, namespace: str, settings: Settings | None = None, **given: Any) -> Memory:
     """Open a memory with the fallback on this transport."""
     settings = settings or Settings(**LIMITS)
     memory = Memory.connect(client=faulty._client, namespace=namespace, settings=settings, fallback=True, **given)
@@ -78,7 +78,7 @@ def over(faulty: Faulty, namespace: str, settings: Settings | None = None, **giv
     return memory
 
 
-async def caught_up(memory: Memory) -> None:
+async def wait_until_replayed(memory: Memory) -> None:
     """Wait until the backlog is replayed."""
 
     async def empty() -> bool:
@@ -99,7 +99,7 @@ class Place:
     def __init__(self, namespace: str, given: Settings = SETTINGS) -> None:
         server = fakeredis.FakeServer()
         self.faulty = Faulty(server)
-        self.memory = over(self.faulty, namespace, given)
+        self.memory = open_memory(self.faulty, namespace, given)
         self._client = fakeredis.FakeAsyncRedis(server=server)
         self.near = Memory.connect(client=self._client, namespace=namespace, settings=given)
 
@@ -123,10 +123,10 @@ class Place:
 
     async def caught_up(self) -> None:
         self.faulty.is_away = False
-        await caught_up(self.memory)
+        await wait_until_replayed(self.memory)
 
 
-async def lose(place: Place, fault: Fault, *messages: Any, **options: Any) -> Any:
+async def append_and_lose(place: Place, fault: Fault, *messages: Any, **options: Any) -> Any:
     """Append a message, lose the call as the fault says, and take Redis away."""
     place.faulty.faults.append(fault)
     appending = asyncio.ensure_future(place.memory.session("a").append(*messages, **options))

@@ -72,7 +72,7 @@ class Protocol(LimitedProtocol):
         await turn()
 
 
-async def whole(scope: Any, send: Any) -> None:
+async def answer_whole(scope: Any, send: Any) -> None:
     """Answer with `ANSWER`, in one piece if possible."""
     if not scope["extensions"][WHOLE]["send"](scope, 201, b"content-length: 2\r\n", b"ok"):
         await send({"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"2")]})

@@ -51,18 +51,20 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served(memory: Memory, *, limits: Limits = PATIENT, stop_s: float = 5, **given: Any) -> AsyncIterator[Served]:
+async def serve_memory(
+    memory: Memory, *, limits: Limits = PATIENT, stop_s: float = 5, **given: Any
+) -> AsyncIterator[Served]:
     """Serve this memory; without `access` the service has no keys."""
     namespace = memory.store.keys.namespace
     access = given.pop("access", None) or Access.of("", namespace)
     meters = given.pop("meters", Meters())
     service = Service(dict.fromkeys(access.namespaces, memory), access, limits, meters=meters, **given)
-    async with serving(service, stop_s) as running:
+    async with run_service(service, stop_s) as running:
         yield running
 
 
 @contextlib.asynccontextmanager
-async def serving(service: Service, stop_s: float = 5) -> AsyncIterator[Served]:
+async def run_service(service: Service, stop_s: float = 5) -> AsyncIterator[Served]:
     """Run this service on a free port."""
     told = asyncio.Event()
     with listen("127.0.0.1", 0) as listening:
@@ -78,7 +80,7 @@ async def serving(service: Service, stop_s: float = 5) -> AsyncIterator[Served]:
             await running
 
 
-def said(number: int | str, role: str = "user") -> dict[str, Any]:
+def numbered_message(number: int | str, role: str = "user") -> dict[str, Any]:
     """Return a numbered message."""
     return {"role": role, "content": f"message {number}"}
 
@@ -90,7 +92,7 @@ class Seen(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def listening(client: httpx.AsyncClient, method: str, path: str, **options: Any) -> AsyncIterator[Any]:
+async def open_stream(client: httpx.AsyncClient, method: str, path: str, **options: Any) -> AsyncIterator[Any]:
     """Open a stream, and yield its events as an iterator; closed at the end."""
     async with client.stream(method, path, **options) as answer:
         assert answer.status_code == 200, await answer.aread()
@@ -111,17 +113,17 @@ async def _events(answer: httpx.Response) -> AsyncIterator[Seen]:
             found[name] = value
 
 
-async def heard(client: httpx.AsyncClient, path: str, **options: Any) -> list[Seen]:
+async def read_events(client: httpx.AsyncClient, path: str, **options: Any) -> list[Seen]:
     """Return all events of a POST."""
-    async with listening(client, "POST", path, **options) as events:
+    async with open_stream(client, "POST", path, **options) as events:
         return [seen async for seen in events]
 
 
-def text_of(events: list[Seen]) -> str:
+def joined_text(events: list[Seen]) -> str:
     return "".join(seen.document["text"] for seen in events if seen.event == "text")
 
 
-def notices_of(events: list[Seen]) -> list[str]:
+def notice_codes(events: list[Seen]) -> list[str]:
     return [seen.document["code"] for seen in events if seen.event == "notice"]
 
 
@@ -129,16 +131,16 @@ ASKED = {"session_id": "s", "message": "Where is my parcel?"}
 
 
 @contextlib.asynccontextmanager
-async def chatting(memory: Memory, provider: ProviderServer | None, **given: Any) -> AsyncIterator[Served]:
+async def serve_chat(memory: Memory, provider: ProviderServer | None, **given: Any) -> AsyncIterator[Served]:
     """Serve a chat that asks this provider; `None` is a chat without a model. `chat` holds options of `Chat`."""
     options = given.pop("chat", {})
     model: Any = None
     if provider is not None:
         model = open_streaming("openai", "m", base_url=provider.base_url, allow_http=True)
-    async with served(memory, chat=Chat(model, **options), **given) as http:
+    async with serve_memory(memory, chat=Chat(model, **options), **given) as http:
         yield http
 
 
-def stored(messages: Any) -> list[tuple[str, str, Any]]:
+def message_rows(messages: Any) -> list[tuple[str, str, Any]]:
     """Return role, text and reason of incompleteness of each message."""
     return [(each.role, each.content, each.metadata.get("incomplete")) for each in messages]

@@ -43,7 +43,7 @@ _known = {
 }
 
 
-def _said(payload: dict[str, Any], role: str) -> dict[str, Any]:
+def _with_role(payload: dict[str, Any], role: str) -> dict[str, Any]:
     """Return the payload, with this role if it has neither a role nor a type."""
     if any(type(payload.get(key)) is str and payload[key] for key in ("role", "type")):
         return payload
@@ -51,21 +51,21 @@ def _said(payload: dict[str, Any], role: str) -> dict[str, Any]:
 
 
 messages = st.builds(
-    lambda unknown, known, role: _said(unknown | known, role),
+    lambda unknown, known, role: _with_role(unknown | known, role),
     st.dictionaries(texts, values, max_size=3),
     st.fixed_dictionaries({}, optional=_known),
     st.sampled_from(["user", "assistant", "a role of their own"]),
 )
 
 
-def same(left: Any, right: Any) -> bool:
+def is_identical(left: Any, right: Any) -> bool:
     """True if types, order of keys and signs of zero are equal too; any NaN equals any other."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
-        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+        return list(left) == list(right) and all(is_identical(left[key], right[key]) for key in left)
     if isinstance(left, list):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(is_identical, left, right))
     if isinstance(left, float):
         return (
             math.isnan(left) and math.isnan(right)

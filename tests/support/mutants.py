@@ -33,7 +33,7 @@ class Mutant(NamedTuple):
     broken: str = ""
 
 
-def seeded(source: str, mutant: Mutant) -> str:
+def mutate(source: str, mutant: Mutant) -> str:
     """Return the script with the fault.
 
     Raises:
@@ -49,14 +49,14 @@ def seeded(source: str, mutant: Mutant) -> str:
     return "\n".join([*lines[: places[0]], broken, *lines[places[0] + 1 :]])
 
 
-def seed(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def install_mutant(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every later call load the broken script.
 
     Raises:
         redis.ResponseError: The server cannot compile it.
     """
     sound = {name: scripts.load(name) for name in scripts.names()}
-    broken = seeded(sound[mutant.script].source.decode(), mutant).encode()
+    broken = mutate(sound[mutant.script].source.decode(), mutant).encode()
     sha = hashlib.sha1(broken).hexdigest().encode()
     faulty = sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}
     monkeypatch.setattr(scripts, "load", faulty.__getitem__)
@@ -64,14 +64,14 @@ def seed(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -
 
 
 @contextlib.contextmanager
-def noticed() -> Iterator[None]:
+def expect_failure() -> Iterator[None]:
     """Check that the body fails, and not only because the script cannot run."""
     with pytest.raises((AssertionError, RedismemError, Flaky, pytest.fail.Exception)) as caught:
         yield
     assert not isinstance(caught.value, ScriptFailed), "the broken script cannot even run"
 
 
-def keen_first(scenes: list[Scene], play: Callable[[Scene], None]) -> None:
+def play_keen_first(scenes: list[Scene], play: Callable[[Scene], None]) -> None:
     """Play each scene. A scene that fails moves to the front, as it probably notices the next fault too."""
     for place, scene in enumerate(scenes):
         try:

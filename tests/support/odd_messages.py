@@ -71,7 +71,7 @@ def parts_at(url: Any) -> list[Payload]:
     ]
 
 
-def deep(levels: int) -> str:
+def nested_json(levels: int) -> str:
     return '{"a":' * levels + "1" + "}" * levels
 
 
@@ -91,9 +91,9 @@ ODD_ARGUMENTS: dict[str, Any] = {
     "a number that becomes infinity, within": '[{"n": [-1e999]}]',
     "a number with 5,000 digits": '{"n": ' + "9" * 5_000 + "}",
     "a number that no double holds": '{"n": ' + "9" * 400 + "}",
-    "deep": deep(100),
-    "deeper than most stacks": deep(960),
-    "deeper than any stack": deep(100_000),
+    "deep": nested_json(100),
+    "deeper than most stacks": nested_json(960),
+    "deeper than any stack": nested_json(100_000),
     "brackets": "[" * 200_000,
     "the same key twice": '{"a": 1, "a": 2}',
     "half a character": '{"a": "\\ud800"}',
@@ -110,7 +110,7 @@ ODD_ARGUMENTS: dict[str, Any] = {
 }
 
 
-def called_with(arguments: Any) -> list[list[Payload]]:
+def calls_with(arguments: Any) -> list[list[Payload]]:
     """Return a call with these arguments in each form, each with a result of the same content."""
     call: Payload = {"type": "function", "id": "c", "function": {"name": "f", "arguments": arguments}}
     part: Payload = {"type": "tool_use", "id": "c", "name": "f", "input": arguments}

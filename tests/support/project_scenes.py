@@ -23,7 +23,7 @@ from support.clock import ProjectClock
 Scene = Callable[[Project, ProjectClock, Any], Awaitable[None]]
 
 
-async def everything(apollo: Project, raw: Any) -> dict[bytes, Any]:
+async def read_project(apollo: Project, raw: Any) -> dict[bytes, Any]:
     """Return all stored keys of the project, except its count of changes."""
     prefix = apollo._items.keys.items.removesuffix(b"items")
     found: dict[bytes, Any] = {}
@@ -37,7 +37,7 @@ async def everything(apollo: Project, raw: Any) -> dict[bytes, Any]:
     return found
 
 
-async def renamed(items: Items, item_id: str, title: str, **read: Any) -> Change:
+async def prepare_rename(items: Items, item_id: str, title: str, **read: Any) -> Change:
     """Prepare a change of the title without committing it."""
     change = await items.change()
     change.alter(await items.get(item_id, **read), sets={"title": title})
@@ -47,24 +47,27 @@ async def renamed(items: Items, item_id: str, title: str, **read: Any) -> Change
 async def a_lost_race(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     made = await apollo.decisions.create("first")
     # Two equal changes at the same time are still two changes.
-    one, other = await renamed(apollo._items, made.id, "new"), await renamed(apollo._items, made.id, "new")
+    one, other = (
+        await prepare_rename(apollo._items, made.id, "new"),
+        await prepare_rename(apollo._items, made.id, "new"),
+    )
     await one.commit()
-    before = await everything(apollo, raw)
+    before = await read_project(apollo, raw)
     with pytest.raises(Conflict, match="at version 2 now"):
         await other.commit()
-    assert await everything(apollo, raw) == before
+    assert await read_project(apollo, raw) == before
 
 
 async def a_race_of_several(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     """If one of two items has changed meanwhile, neither is written."""
     one, two = await apollo.decisions.create("one"), await apollo.decisions.create("two")
-    change = await renamed(apollo._items, one.id, "new")
+    change = await prepare_rename(apollo._items, one.id, "new")
     change.alter(await apollo._items.get(two.id), sets={"title": "new"})
     await apollo.decisions.update(two.id, title="changed")
-    before = await everything(apollo, raw)
+    before = await read_project(apollo, raw)
     with pytest.raises(Conflict):
         await change.commit()
-    assert await everything(apollo, raw) == before
+    assert await read_project(apollo, raw) == before
 
 
 async def a_lost_answer(apollo: Project, clock: ProjectClock, raw: Any) -> None:
@@ -83,13 +86,13 @@ async def a_lost_answer(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     await apollo.decisions.update(made.id, title="second")
     update = sent[-1]
     items.store.run = inner  # type: ignore[method-assign]
-    before = await everything(apollo, raw)
+    before = await read_project(apollo, raw)
     assert [await items.run(update), await items.run(creation)] == [False, False]
-    assert await everything(apollo, raw) == before
+    assert await read_project(apollo, raw) == before
     await apollo.decisions.update(made.id, title="third", tags=[])
-    before = await everything(apollo, raw)
+    before = await read_project(apollo, raw)
     assert [await items.run(creation), await items.run(update)] == [False, False]
-    assert await everything(apollo, raw) == before
+    assert await read_project(apollo, raw) == before
 
 
 async def a_name_that_is_taken(apollo: Project, clock: ProjectClock, raw: Any) -> None:
@@ -101,10 +104,10 @@ async def a_name_that_is_taken(apollo: Project, clock: ProjectClock, raw: Any) -
         change.name("redis", "", created)
         changes.append(change)
     await changes[0].commit()
-    before = await everything(apollo, raw)
+    before = await read_project(apollo, raw)
     with pytest.raises(Conflict, match="has this name"):
         await changes[1].commit()
-    assert await everything(apollo, raw) == before
+    assert await read_project(apollo, raw) == before
 
 
 async def a_name_that_was_left_behind(apollo: Project, clock: ProjectClock, raw: Any) -> None:
@@ -141,20 +144,20 @@ async def a_task_blocked_by_one_that_ends(apollo: Project, clock: ProjectClock, 
         await ending.commit()
 
 
-async def erased_without_a_trace(apollo: Project, clock: ProjectClock, raw: Any) -> None:
+async def an_erasure_without_a_trace(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     made = await apollo.entities.create("Redis", tags=["x"])
     await apollo.entities.update(made.id, name="Valkey", description="a store")
     stays = await apollo.entities.create("Other thing", tags=["x"])
-    before = await everything(apollo, raw)
+    before = await read_project(apollo, raw)
     another = await apollo.entities.create("Store", description="thing", tags=["y"])
     await apollo.entities.add_mention(another.id, "x")
     batch = Batch(writes=[Write(stays.id, 9, b"", b"")])
     with pytest.raises(Conflict):
         await apollo._items.run(apollo._items.calls.change(batch))
     assert await erase(apollo._items, [another.id]) == 1
-    assert await everything(apollo, raw) == before
+    assert await read_project(apollo, raw) == before
     assert await apollo.entities.clear() == 2
-    assert await everything(apollo, raw) == {}
+    assert await read_project(apollo, raw) == {}
 
 
 async def an_index_that_holds_too_much(apollo: Project, clock: ProjectClock, raw: Any) -> None:
@@ -233,7 +236,7 @@ async def a_wrong_type(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     assert await raw.zrange(apollo._items.keys.index("d", "all"), 0, -1) == before == [made.id.encode()]
 
 
-async def sorted_by_more_than_age(apollo: Project, clock: ProjectClock, raw: Any) -> None:
+async def an_order_by_more_than_age(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     """The order by ids alone would put the critical task in the middle."""
     for priority in ("low", "critical", "medium"):
         clock.tick()
@@ -242,7 +245,7 @@ async def sorted_by_more_than_age(apollo: Project, clock: ProjectClock, raw: Any
 
 
 SCENES: list[Scene] = [
-    sorted_by_more_than_age,
+    an_order_by_more_than_age,
     a_lost_race,
     a_race_of_several,
     a_lost_answer,
@@ -250,7 +253,7 @@ SCENES: list[Scene] = [
     a_name_that_was_left_behind,
     a_cycle_that_two_make,
     a_task_blocked_by_one_that_ends,
-    erased_without_a_trace,
+    an_erasure_without_a_trace,
     an_index_that_holds_too_much,
     pages_of_many,
     a_smaller_group_is_gone_through,

@@ -62,7 +62,7 @@ TOOL_CALLS = {
 }
 
 
-def given_vectors(texts: Sequence[str], mode: str) -> list[Any]:
+def make_vectors(texts: Sequence[str], mode: str) -> list[Any]:
     """Return a vector per text; some modes spoil them."""
     found: list[Any] = [vector(text, 32) for text in texts]
     spoilt: dict[str, list[Any]] = {

@@ -36,15 +36,15 @@ def _anthropic_types() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
     return TypeAdapter(MessageParam), TypeAdapter(TextBlockParam)
 
 
-def _read(value: Any) -> Any:
+def _consume_iterables(value: Any) -> Any:
     """Return the value with all iterables read: pydantic validates iterables only on reading."""
     if isinstance(value, dict):
-        return {key: _read(item) for key, item in value.items()}
+        return {key: _consume_iterables(item) for key, item in value.items()}
     if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, BaseModel):  # some published types of input hold models of output
-        return _read(value.model_dump(exclude_unset=True))
-    return [_read(item) for item in value]
+        return _consume_iterables(value.model_dump(exclude_unset=True))
+    return [_consume_iterables(item) for item in value]
 
 
 def check_openai(messages: list[Any]) -> None:
@@ -54,7 +54,7 @@ def check_openai(messages: list[Any]) -> None:
         ValidationError: A message does not fit the types.
     """
     for message in messages:
-        _read(_openai_message().validate_python(message))
+        _consume_iterables(_openai_message().validate_python(message))
 
 
 def check_sendable(context: Any) -> None:
@@ -99,7 +99,7 @@ def check_anthropic(context: Any) -> None:
     check_sendable(context)
     for kind, items in zip(_anthropic_types(), (context["messages"], context.get("system", [])), strict=True):
         for item in items:
-            assert _read(kind.validate_python(item)) == item, "it has unknown keys"
+            assert _consume_iterables(kind.validate_python(item)) == item, "it has unknown keys"
     assert list(_anthropic_faults(context["messages"])) == []
     assert str(context).count("'cache_control': {") <= 4
 
@@ -181,13 +181,13 @@ def _gemini_faults(contents: list[Payload]) -> Iterator[str]:
             yield f"{at}: empty"
         if at and content["role"] == "model" == contents[at - 1]["role"]:
             yield f"{at}: the model speaks twice"
-        answers = _named(parts, "function_response", "functionResponse")
+        answers = _names(parts, "function_response", "functionResponse")
         if answers and len(answers) < len(parts):
             yield f"{at}: answers and other parts"
         is_last = at + 1 == len(contents)
         if not is_prefix(answers, asked) if is_last and answers else answers != asked:
             yield f"{at}: {answers} to {asked}"
-        asked = _named(parts, "function_call", "functionCall")
+        asked = _names(parts, "function_call", "functionCall")
         if asked and content["role"] == "user":
             yield f"{at}: the user calls"
         yield from (f"{at}: {fault}" for part in parts for fault in _gemini_part_faults(part))
@@ -209,7 +209,7 @@ def _gemini_part_faults(part: Payload) -> Iterator[str]:
                 yield "a type that is not taken"
 
 
-def _named(parts: list[Payload], *kinds: str) -> list[str]:
+def _names(parts: list[Payload], *kinds: str) -> list[str]:
     return [part[kind]["name"] for part in parts for kind in kinds if kind in part]
 
 

@@ -44,7 +44,7 @@ from support.provider_answers import (
     TOOL_CALLS,
     VECTORS,
     encode_event,
-    given_vectors,
+    make_vectors,
     stream_piece,
 )
 
@@ -84,7 +84,7 @@ class Asked:
         return self.body.get("input")
 
 
-def told(asked: Asked) -> list[tuple[str, str]]:
+def request_turns(asked: Asked) -> list[tuple[str, str]]:
     """Return (role, text) of each turn in a request, with OpenAI's roles."""
     if asked.provider == "gemini":
         names = {"user": "user", "model": "assistant"}
@@ -106,7 +106,7 @@ def answer_bytes(status: int, body: bytes, headers: dict[str, str]) -> bytes:
     return "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode() + body
 
 
-def in_s(seconds: float) -> str:
+def http_date_in(seconds: float) -> str:
     """Return the HTTP date that many seconds from now."""
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
@@ -249,7 +249,7 @@ class ProviderServer:
         if mode in ("raw", "half"):
             return 200, self.raw, json_headers
         if asked.texts is not None:
-            return 200, json.dumps(VECTORS[asked.provider](given_vectors(asked.texts, mode))).encode(), json_headers
+            return 200, json.dumps(VECTORS[asked.provider](make_vectors(asked.texts, mode))).encode(), json_headers
         return 200, self._body(asked.provider, mode), json_headers
 
     def _body(self, provider: str, mode: str) -> bytes:

@@ -55,18 +55,18 @@ INDEXES = ("active", *QUEUES, "evictions")
 STORED = ("messages", "state", "originals", "vectors")
 
 
-async def overdue(lua: Scripts, session_id: str = "s", count: int = 6) -> None:
+async def create_overdue(lua: Scripts, session_id: str = "s", count: int = 6) -> None:
     """Create a session with `count` messages, each with its number as content."""
     await lua.append(*map(str, range(1, count + 1)), session_id=session_id, token=b"%8d" % count)
 
 
-async def claimed(lua: Scripts, count: int = 6) -> None:
+async def create_claimed(lua: Scripts, count: int = 6) -> None:
     """Create a session that a worker has claimed with `FENCE`."""
-    await overdue(lua, count=count)
+    await create_overdue(lua, count=count)
     assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS, b"%d" % NOW_MS]
 
 
-async def over(lua: Scripts, name: str, sessions: list[str], *arguments: Any) -> Any:
+async def run_many(lua: Scripts, name: str, sessions: list[str], *arguments: Any) -> Any:
     """Run a script about several sessions. Its keys are the indexes, and the state or all keys of each session."""
     script = scripts.load(name)
     each = STORED if name == "queue_eviction" else ("state",)

@@ -8,7 +8,7 @@ from redismem.messages.encoding import encode_message
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys, SessionKeys
 from support.script_text import header
-from support.stored import COUNTERS, everything, set_counters
+from support.stored import COUNTERS, read_namespace, set_counters
 
 NOW_MS = 4_000_000_000_000  # in the future, or the server would drop keys at once
 TIMEOUT_MS = 1_600_000
@@ -30,7 +30,7 @@ def element(content: str) -> bytes:
     return encode_message({"role": "user", "content": content})[0]
 
 
-def stored(content: str) -> bytes:
+def stored_element(content: str) -> bytes:
     """Return the element of a message that was appended at NOW_MS."""
     return element(content) + b"\xcf" + NOW_MS.to_bytes(8, "big")
 
@@ -40,7 +40,7 @@ PRUNE: dict[str, Any] = {
     "first_seq": 1,
     "edited": "-",
     "count": 2,
-    "newest": stored("b"),
+    "newest": stored_element("b"),
     "uncounted_count": 0,
     "tokens": 4,
     "nonce": "p1",
@@ -53,7 +53,7 @@ POP: dict[str, Any] = {
     "epoch": "1-ab",
     "last_seq": 3,
     "edited": "-",
-    "newest": stored("c"),
+    "newest": stored_element("c"),
     "nonce": "e1",
     "tokens": 4,
     "gap": b"gap",
@@ -157,7 +157,7 @@ class Scripts:
         return dict(zip(COUNTERS, map(int, numbers[:5]), strict=False))
 
     async def everything(self) -> dict[bytes, tuple[Any, int]]:
-        return await everything(self.raw, self._namespace)
+        return await read_namespace(self.raw, self._namespace)
 
     async def fields(self, session_id: str = "s") -> dict[bytes, bytes]:
         return dict(await self.raw.hgetall(self.key("state", session_id)))

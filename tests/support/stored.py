@@ -20,11 +20,11 @@ async def keys_of(raw: Any, namespace: str) -> set[bytes]:
 async def keys_with(raw: Any, namespace: str, session_id: str) -> set[bytes]:
     """Return every key of a namespace whose name or content contains the session id."""
     session = session_id.encode()
-    stored = await everything(raw, namespace)
+    stored = await read_namespace(raw, namespace)
     return {key for key, (content, _) in stored.items() if session in key or session in repr(content).encode()}
 
 
-async def everything(raw: Any, namespace: str) -> dict[bytes, tuple[Any, int]]:
+async def read_namespace(raw: Any, namespace: str) -> dict[bytes, tuple[Any, int]]:
     """Return the content and the expiry time of every key of a namespace."""
     found = {}
     for key in sorted(await keys_of(raw, namespace)):

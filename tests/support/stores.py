@@ -13,7 +13,7 @@ from support.clock import Clock
 PATIENCE = {"deadline_s": 60.0, "reply_timeout_s": 20.0}
 
 
-def patient(settings: Settings | None) -> Settings:
+def with_long_deadlines(settings: Settings | None) -> Settings:
     """Return the settings with long deadlines for a busy machine; deadlines of the test stay."""
     given = settings or Settings()
     defaults = {name: field.default for name, field in Settings.model_fields.items()}
@@ -38,7 +38,7 @@ class Store:
         async with (
             self.client() as client,
             Memory.connect(
-                client=client, namespace=namespace, settings=patient(settings), clock=self._clock, **options
+                client=client, namespace=namespace, settings=with_long_deadlines(settings), clock=self._clock, **options
             ) as memory,
         ):
             yield memory

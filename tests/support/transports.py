@@ -19,7 +19,7 @@ from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 Make = Callable[[str, float], Transport]
 
 
-def _by_url(make: Callable[[str | None, Any, Settings], Transport], options: str = "") -> Make:
+def _make_by_url(make: Callable[[str | None, Any, Settings], Transport], options: str = "") -> Make:
     def made(url: str, reply_timeout_s: float) -> Transport:
         settings = Settings(reply_timeout_s=reply_timeout_s, deadline_s=60, max_connections=16)
         return make(url + options, None, settings)
@@ -28,16 +28,16 @@ def _by_url(make: Callable[[str | None, Any, Settings], Transport], options: str
 
 
 def _cluster_client(url: str, reply_timeout_s: float) -> Transport:
-    client = redis.asyncio.RedisCluster.from_url(_first_of(url), socket_timeout=reply_timeout_s)
+    client = redis.asyncio.RedisCluster.from_url(_first_place(url), socket_timeout=reply_timeout_s)
     return _Owned(RedisPy(client, owned=False), client)
 
 
 def _blocking_cluster_client(url: str, reply_timeout_s: float) -> Transport:
-    client = redis.RedisCluster.from_url(_first_of(url), socket_timeout=reply_timeout_s)
+    client = redis.RedisCluster.from_url(_first_place(url), socket_timeout=reply_timeout_s)
     return _Owned(BlockingRedisPy(client, owned=False), client)
 
 
-def _first_of(url: str) -> str:
+def _first_place(url: str) -> str:
     return url.replace("+cluster", "").partition(",")[0]
 
 
@@ -65,22 +65,22 @@ NODE: dict[str, Make] = {
     "redis-py blocking": lambda url, reply_timeout_s: BlockingRedisPy.from_url(
         url, max_connections=16, reply_timeout_s=reply_timeout_s
     ),
-    "lane": _by_url(connect),
-    "lane RESP3": _by_url(connect, "?protocol=3"),
-    "lane blocking": _by_url(connect_blocking),
-    "lane blocking RESP3": _by_url(connect_blocking, "?protocol=3"),
+    "lane": _make_by_url(connect),
+    "lane RESP3": _make_by_url(connect, "?protocol=3"),
+    "lane blocking": _make_by_url(connect_blocking),
+    "lane blocking RESP3": _make_by_url(connect_blocking, "?protocol=3"),
 }
 CLUSTER: dict[str, Make] = {
-    "cluster": _by_url(connect),
-    "cluster RESP3": _by_url(connect, "?protocol=3"),
-    "cluster blocking": _by_url(connect_blocking),
+    "cluster": _make_by_url(connect),
+    "cluster RESP3": _make_by_url(connect, "?protocol=3"),
+    "cluster blocking": _make_by_url(connect_blocking),
     "redis-py cluster": _cluster_client,
     "redis-py cluster blocking": _blocking_cluster_client,
 }
 SENTINEL: dict[str, Make] = {
-    "sentinel": _by_url(connect),
-    "sentinel RESP3": _by_url(connect, "?protocol=3"),
-    "sentinel blocking": _by_url(connect_blocking),
+    "sentinel": _make_by_url(connect),
+    "sentinel RESP3": _make_by_url(connect, "?protocol=3"),
+    "sentinel blocking": _make_by_url(connect_blocking),
 }
 OVER_A_SOCKET = NODE | CLUSTER | SENTINEL
 EMBEDDED: dict[str, Callable[[], Transport]] = {
@@ -93,7 +93,7 @@ OURS = [name for name in OVER_A_SOCKET if "redis-py cluster" not in name]
 
 
 @contextlib.asynccontextmanager
-async def to(name: str, url: str, reply_timeout_s: float = 60) -> AsyncIterator[Transport]:
+async def open_transport(name: str, url: str, reply_timeout_s: float = 60) -> AsyncIterator[Transport]:
     transport = OVER_A_SOCKET[name](url, reply_timeout_s) if name in OVER_A_SOCKET else EMBEDDED[name]()
     try:
         yield transport
@@ -101,7 +101,7 @@ async def to(name: str, url: str, reply_timeout_s: float = 60) -> AsyncIterator[
         await transport.aclose()
 
 
-def alone(name: str, port: int) -> str:
+def url_of_one(name: str, port: int) -> str:
     """Return a URL for this kind of transport with this port only."""
     if name in SENTINEL:
         return f"redis+sentinel://127.0.0.1:{port}/chats"

@@ -35,7 +35,7 @@ def open_with(store: Store, namespace: str, **changed: Any) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def asking(provider: Provider, base_url: str, timeout_s: float = 60) -> AsyncIterator[Summarize]:
+async def open_strategy(provider: Provider, base_url: str, timeout_s: float = 60) -> AsyncIterator[Summarize]:
     """Open a strategy with a model at this address."""
     model = open_model(provider, "some-model", "key", base_url=base_url, allow_http=True, timeout_s=timeout_s)
     strategy = Summarize(model)
@@ -68,7 +68,7 @@ class Bearing:
         return Draft("told", 0, 0, "a model")
 
 
-async def drained(worker: Worker, at_ms: int) -> int:
+async def drain_at(worker: Worker, at_ms: int) -> int:
     """Set the memory's clock, drain, and return the number of summaries."""
     clock = worker._store.clock
     assert isinstance(clock, Clock)

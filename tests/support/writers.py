@@ -43,20 +43,20 @@ class Echo:
         return self.drafts.popleft() if self.drafts else Draft(text, 0, 0, "echo")
 
 
-def said(number: int, text: str = "message") -> dict[str, Any]:
+def chat_message(number: int, text: str = "message") -> dict[str, Any]:
     return {"role": "user" if number % 2 else "assistant", "content": f"{text} {number}"}
 
 
-def called(*ids: str) -> dict[str, Any]:
+def call_message(*ids: str) -> dict[str, Any]:
     calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
-def answered(id: str) -> dict[str, Any]:
+def result_message(id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": f"result of {id}"}
 
 
 async def fill(session: Session, count: int, text: str = "message") -> None:
     """Append messages with their seqs as text, one append per message."""
     for number in range(1, count + 1):
-        await session.append(said(number, text))
+        await session.append(chat_message(number, text))

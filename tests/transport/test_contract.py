@@ -14,7 +14,7 @@ import pytest
 import redis
 import redis.asyncio
 from support.redis_server import free_port
-from support.transports import ALL, EMBEDDED, NODE, OURS, OVER_A_SOCKET, SENTINEL, alone, to, url_of
+from support.transports import ALL, EMBEDDED, NODE, OURS, OVER_A_SOCKET, SENTINEL, open_transport, url_of, url_of_one
 
 from redismem import Memory, Settings
 from redismem.blocking.memory import Memory as BlockingMemory
@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, name: str) -> str:
 
 @pytest.fixture(params=ALL)
 async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
-    async with to(request.param, url_of(request.param, request)) as transport:
+    async with open_transport(request.param, url_of(request.param, request)) as transport:
         yield transport
 
 
@@ -124,7 +124,7 @@ async def test_a_script_is_known_once_it_is_loaded(transport: Transport, namespa
 
 @pytest.mark.parametrize("name", OVER_A_SOCKET)  # the embedded store compiles a script only when it runs
 async def test_a_script_that_cannot_be_loaded_is_an_error(name: str, url: str, namespace: str) -> None:
-    async with to(name, url) as transport:
+    async with open_transport(name, url) as transport:
         command = ("EVALSHA", b"e" * 40, 1, namespace)
         with pytest.raises(ServerError):
             await transport.run([command], 60, Script("none", b"this is no Lua", b"e" * 40))
@@ -132,7 +132,7 @@ async def test_a_script_that_cannot_be_loaded_is_an_error(name: str, url: str, n
 
 @pytest.mark.parametrize("name", OURS)
 async def test_a_missing_reply_is_a_lost_connection(name: str, silent_port: int) -> None:
-    async with to(name, alone(name, silent_port), 0.2) as transport:
+    async with open_transport(name, url_of_one(name, silent_port), 0.2) as transport:
         with pytest.raises(ConnectionLost):
             await transport.run([("PING",)], 0.05)
         with pytest.raises(ConnectionLost):
@@ -141,7 +141,7 @@ async def test_a_missing_reply_is_a_lost_connection(name: str, silent_port: int)
 
 @pytest.mark.parametrize("name", OURS)
 async def test_a_missing_server_is_a_lost_connection(name: str) -> None:
-    async with to(name, alone(name, free_port())) as transport:
+    async with open_transport(name, url_of_one(name, free_port())) as transport:
         with pytest.raises(ConnectionLost, match="Connect"):
             await transport.run([("PING",)], 1)
 
@@ -149,10 +149,10 @@ async def test_a_missing_server_is_a_lost_connection(name: str) -> None:
 @pytest.mark.parametrize("name", OURS)
 async def test_a_late_reply_reaches_no_other_call(name: str, url: str, namespace: str) -> None:
     # redis-py's blocking client has only the timeout of its connections.
-    async with to(name, url, 1 if name == "redis-py blocking" else 60) as transport:
+    async with open_transport(name, url, 1 if name == "redis-py blocking" else 60) as transport:
         with pytest.raises(ConnectionLost):
             await transport.run([("BLPOP", namespace, 0)], 0.05)
-        async with to(name, url) as other:
+        async with open_transport(name, url) as other:
             await other.run([("RPUSH", namespace, "late")], 60)
         assert await transport.run([("ECHO", "next")], 60) == [b"next"]
         assert await transport.run([("ECHO", "a"), ("ECHO", "b")], 60) == [b"a", b"b"]
@@ -160,9 +160,9 @@ async def test_a_late_reply_reaches_no_other_call(name: str, url: str, namespace
 
 @pytest.mark.parametrize("name", [*NODE, *SENTINEL])  # a cluster would ask another node then
 async def test_a_connection_that_the_server_closed_is_replaced(name: str, url: str) -> None:
-    async with to(name, url) as transport:
+    async with open_transport(name, url) as transport:
         (number,) = await transport.run([("CLIENT", "ID")], 60)
-        async with to(name, url) as other:
+        async with open_transport(name, url) as other:
             await other.run([("CLIENT", "KILL", "ID", number)], 60)
         replies = None
         while replies is None:
@@ -173,7 +173,7 @@ async def test_a_connection_that_the_server_closed_is_replaced(name: str, url: s
 
 @pytest.mark.parametrize("name", [name for name in ALL if "blocking" not in name])
 async def test_each_of_many_callers_has_its_own_reply(name: str, url: str, namespace: str) -> None:
-    async with to(name, url) as transport:
+    async with open_transport(name, url) as transport:
 
         async def call(at: int) -> None:
             key = f"{{{namespace}-{at}}}"
@@ -225,7 +225,7 @@ async def test_a_memory_works_over_each_transport(transport: Transport, namespac
 
 
 def test_only_a_provided_client_may_send_a_command_twice() -> None:
-    made = [OVER_A_SOCKET[name](alone(name, 1), 1) for name in OURS] + [make() for make in EMBEDDED.values()]
+    made = [OVER_A_SOCKET[name](url_of_one(name, 1), 1) for name in OURS] + [make() for make in EMBEDDED.values()]
     assert [transport.repeats for transport in made] == [False] * len(made)
     assert RedisPy(redis.asyncio.Redis(), owned=False).repeats
     assert BlockingRedisPy(redis.Redis(), owned=False).repeats
@@ -233,7 +233,7 @@ def test_only_a_provided_client_may_send_a_command_twice() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 async def test_a_memory_raises_when_its_store_is_down(name: str, namespace: str) -> None:
-    async with to(name, alone(name, free_port())) as transport:
+    async with open_transport(name, url_of_one(name, free_port())) as transport:
         memory = Memory(Store(transport, namespace.strip("{}"), Settings(deadline_s=0.2, reply_timeout_s=0.1)))
         with pytest.raises(StoreUnavailable):
             await memory.session("one").append({"role": "user", "content": "a"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import fastapi.openapi.utils
 import pytest
-from support.http_service import Served, served
+from support.http_service import Served, serve_memory
 from support.provider_server import ProviderServer
 
 import redismem.web.app
@@ -33,7 +33,7 @@ def one_document() -> Iterator[None]:
 @pytest.fixture
 async def http(memory: Memory) -> AsyncIterator[Served]:
     """A service without keys on the store."""
-    async with served(memory) as running:
+    async with serve_memory(memory) as running:
         yield running
 
 

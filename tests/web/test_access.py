@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http_service import PATIENT, Served, said, serving
+from support.http_service import PATIENT, Served, numbered_message, run_service
 
 from redismem.errors import InvalidSettings
 from redismem.web.access import SCOPES, Access, new_key
@@ -20,7 +20,7 @@ from redismem.web.http.problems import Problem
 from redismem.web.service import Limits, Service
 
 BODY: dict[str, Any] = {
-    "/v1/sessions/{session_id}/messages": said(1),
+    "/v1/sessions/{session_id}/messages": numbered_message(1),
     "/v1/sessions/{session_id}/state": {"plan": 1},
     "/v1/dead/retry": {"session_ids": ["s"]},
     "/v1/dead/drop": {"session_ids": ["s"]},
@@ -70,7 +70,7 @@ async def keyed_service(store: Any, namespace: str, limits: Limits = PATIENT) ->
     keyed = Keyed(namespace)
     async with contextlib.AsyncExitStack() as stack:
         memories = {name: await stack.enter_async_context(store.memory(name)) for name in keyed.access.namespaces}
-        keyed.http = await stack.enter_async_context(serving(Service(memories, keyed.access, limits)))
+        keyed.http = await stack.enter_async_context(run_service(Service(memories, keyed.access, limits)))
         yield keyed
 
 
@@ -124,7 +124,9 @@ async def test_open_routes_need_no_key(keyed: Keyed) -> None:
 
 
 async def test_a_key_sees_only_its_own_namespace(keyed: Keyed) -> None:
-    assert (await keyed.ask("shop-write", "POST", "/v1/sessions/s/messages", json=said(1))).status_code == 201
+    assert (
+        await keyed.ask("shop-write", "POST", "/v1/sessions/s/messages", json=numbered_message(1))
+    ).status_code == 201
     assert (await keyed.ask("shop-read", "GET", "/v1/sessions/s")).json()["total_messages"] == 1
     assert (await keyed.ask("bank-read", "GET", "/v1/sessions/s")).status_code == 404
     assert (await keyed.ask("bank-read", "GET", "/v1/sessions")).json()["sessions"] == []

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import redis
 from support.checks import until
-from support.http_service import PATIENT, Served, said, served, serving
+from support.http_service import PATIENT, Served, numbered_message, run_service, serve_memory
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 
@@ -75,7 +75,7 @@ async def test_a_body_over_its_limit_is_refused_before_it_is_parsed(memory: Memo
         for _ in range(20):
             yield b"[" * 100
 
-    async with served(memory, limits=Limits(body_bytes=1_000)) as http:
+    async with serve_memory(memory, limits=Limits(body_bytes=1_000)) as http:
         method = "PATCH" if path.endswith("state") else "POST"
         answer = await http.ask(method, path, content=chunks() if chunked else b"[" * 1_001)
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
@@ -83,8 +83,8 @@ async def test_a_body_over_its_limit_is_refused_before_it_is_parsed(memory: Memo
 
 async def test_a_message_over_the_limit_of_the_memory_is_too_large(memory: Memory, store: Any) -> None:
     namespace = memory.store.keys.namespace
-    async with store.memory(namespace, Settings(max_message_bytes=200)) as small, served(small) as http:
-        answer = await http.ask("POST", "/v1/sessions/s/messages", json=said("x" * 300))
+    async with store.memory(namespace, Settings(max_message_bytes=200)) as small, serve_memory(small) as http:
+        answer = await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message("x" * 300))
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
@@ -97,12 +97,14 @@ async def behind(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
 
 
 async def test_a_store_that_does_not_answer_is_503_until_it_is_back(behind: Memory, proxy: Proxy, near: Memory) -> None:
-    async with served(behind) as http:
-        assert (await http.ask("POST", "/v1/sessions/s/messages", json=said(1))).status_code == 201
+    async with serve_memory(behind) as http:
+        assert (await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))).status_code == 201
         proxy.break_next("swallow", count=float("inf"))
         asked = [("POST", "/v1/sessions/s/messages"), ("GET", "/v1/sessions/s"), ("GET", "/v1/queues")]
         for method, path in asked:
-            asked_with: Any = {"json": said(2), "headers": {"Idempotency-Key": "turn-2"}} if method == "POST" else {}
+            asked_with: Any = (
+                {"json": numbered_message(2), "headers": {"Idempotency-Key": "turn-2"}} if method == "POST" else {}
+            )
             answer = await http.ask(method, path, **asked_with)
             assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
             assert int(answer.headers["retry-after"]) >= 1
@@ -118,21 +120,24 @@ async def test_a_store_that_does_not_answer_is_503_until_it_is_back(behind: Memo
             return found["readable"] and found
 
         assert (await until(readable))["writable"] is True, "the look that finds it is not the only one"
-        assert (await http.ask("POST", "/v1/sessions/s/messages", json=said(3))).status_code == 201
+        assert (await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(3))).status_code == 201
 
 
 async def test_a_store_that_refuses_writes_is_readable_and_not_writable(tmp_path: Any, namespace: str) -> None:
     server = RedisServer(tmp_path).start()
     try:
         settings = Settings(deadline_s=5)
-        async with Memory.connect(server.url, namespace=namespace, settings=settings) as memory, served(memory) as http:
+        async with (
+            Memory.connect(server.url, namespace=namespace, settings=settings) as memory,
+            serve_memory(memory) as http,
+        ):
             assert (await http.ask("GET", "/readyz")).json()["writable"] is True
             with redis.Redis(port=server.port) as admin:
                 admin.config_set("maxmemory", 1)
             ready = await http.ask("GET", "/readyz")
             assert ready.status_code == 503
             assert (ready.json()["readable"], ready.json()["writable"]) == (True, False)
-            refused = await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+            refused = await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
             assert (refused.status_code, refused.json()["reason"]) == (503, "OOM")
     finally:
         server.stop()
@@ -142,7 +147,7 @@ async def test_a_store_that_refuses_writes_is_readable_and_not_writable(tmp_path
 async def test_a_store_that_evicts_keys_is_not_ready(tmp_path: Any, namespace: str, policy: str) -> None:
     server = RedisServer(tmp_path).start()
     try:
-        async with Memory.connect(server.url, namespace=namespace) as memory, served(memory) as http:
+        async with Memory.connect(server.url, namespace=namespace) as memory, serve_memory(memory) as http:
             assert (await http.ask("GET", "/readyz")).status_code == 200
             with redis.Redis(port=server.port) as admin:
                 admin.config_set("maxmemory-policy", policy)
@@ -161,7 +166,7 @@ async def test_a_store_that_hides_its_policy_is_ready(redis_server: RedisServer,
         admin.execute_command(*f"ACL SETUSER untold reset on >pw {permissions.acl(namespace)}".split())
         try:
             url = redis_server.url.replace("redis://", "redis://untold:pw@")
-            async with Memory.connect(url, namespace=namespace) as memory, served(memory) as http:
+            async with Memory.connect(url, namespace=namespace) as memory, serve_memory(memory) as http:
                 ready = await http.ask("GET", "/readyz")
                 assert (ready.status_code, ready.json()["keeping"]) == (200, True)
         finally:
@@ -172,19 +177,19 @@ async def test_a_request_has_a_deadline(proxy: Proxy, namespace: str) -> None:
     patient = Settings(deadline_s=60, reply_timeout_s=60)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=patient) as memory,
-        served(memory, limits=Limits(request_s=1)) as http,
+        serve_memory(memory, limits=Limits(request_s=1)) as http,
     ):
         assert (await http.ask("GET", "/livez")).status_code == 200
         proxy.break_next("freeze", count=float("inf"))
         for path in ("/v1/sessions/s", "/v1/sessions/s/messages"):
-            answer = await http.ask("GET" if path.endswith("s/s") else "POST", path, json=said(1))
+            answer = await http.ask("GET" if path.endswith("s/s") else "POST", path, json=numbered_message(1))
             assert (answer.status_code, answer.json()["code"]) == (503, "too_late")
 
 
 async def test_a_stopping_service_refuses_requests(memory: Memory) -> None:
-    async with served(memory) as http:
+    async with serve_memory(memory) as http:
         http.service.stopping.set()
-        answer = await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+        answer = await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
         assert (answer.status_code, answer.json()["code"]) == (503, "stopping")
         assert (await http.ask("GET", "/readyz")).status_code == 503
         assert (await http.ask("GET", "/livez")).json() == {"live": True, "stopping": True}
@@ -193,10 +198,10 @@ async def test_a_stopping_service_refuses_requests(memory: Memory) -> None:
 async def test_running_requests_finish_before_the_server_stops(proxy: Proxy, near: Memory, namespace: str) -> None:
     settings = Settings(deadline_s=30, reply_timeout_s=20)
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
-        async with served(memory, stop_s=30) as http:
-            await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+        async with serve_memory(memory, stop_s=30) as http:
+            await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
             proxy.break_next("delay", to=b"EVALSHA", delay_s=0.5)
-            turn = asyncio.create_task(http.ask("POST", "/v1/sessions/s/messages", json=said(2)))
+            turn = asyncio.create_task(http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(2)))
             await until(lambda: proxy.count(b"EVALSHA") >= 2)
             http.told.set()
             assert (await turn).status_code == 201
@@ -220,7 +225,7 @@ async def test_without_keys_pages_of_other_origins_are_refused(http: Served) -> 
 
 async def test_a_configured_origin_is_allowed(memory: Memory) -> None:
     origin = "https://shop.example"
-    async with served(memory, cors_origins=(origin,)) as http:
+    async with serve_memory(memory, cors_origins=(origin,)) as http:
         asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
         preflight = await http.ask("OPTIONS", "/v1/sessions", headers=asked)
         assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (204, origin)
@@ -263,7 +268,7 @@ async def test_a_command_that_the_acl_forbids_is_store_not_allowed(redis_server:
         try:
             url = redis_server.url.replace("redis://", "redis://unrated:pw@")
             rated = Limits(request_s=60, rate_per_s=1)
-            async with Memory.connect(url, namespace=namespace) as memory, served(memory, limits=rated) as http:
+            async with Memory.connect(url, namespace=namespace) as memory, serve_memory(memory, limits=rated) as http:
                 answer = await http.ask("GET", "/v1/sessions")
                 assert (answer.status_code, answer.json()["code"]) == (503, "store_not_allowed")
                 ready = (await http.ask("GET", "/readyz")).json()
@@ -284,7 +289,7 @@ async def test_a_defect_is_500_and_its_text_is_not_logged(memory: Memory, caplog
             raise RuntimeError(CANARY)
 
     name = memory.store.keys.namespace
-    async with serving(Broken({name: memory}, Access.of("", name), PATIENT)) as http:
+    async with run_service(Broken({name: memory}, Access.of("", name), PATIENT)) as http:
         for path in ("/v1/sessions", "/v1/sessions/s"):
             answer = await http.ask("GET", path)
             assert (answer.status_code, answer.json()["code"]) == (500, "internal")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.http_service import Served, said, served
+from support.http_service import Served, numbered_message, serve_memory
 from support.redis_server import RedisServer
 from support.server_words import PASSING, loading
 
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 async def check_refused(http: Served, word: str) -> None:
     headers = {"Idempotency-Key": "turn-2"}  # without a key, an unanswered append has no Retry-After
-    answer = await http.ask("POST", "/v1/sessions/s/messages?read=true", json=said(2), headers=headers)
+    answer = await http.ask("POST", "/v1/sessions/s/messages?read=true", json=numbered_message(2), headers=headers)
     found: dict[str, Any] = answer.json()
     assert (answer.status_code, found["code"], found["reason"]) == (503, "store_unavailable", word)
     assert answer.headers["retry-after"] == "1"
@@ -43,9 +43,9 @@ async def test_a_temporary_error_of_redis_is_503_with_its_word(server: RedisServ
     async with (
         redis.asyncio.Redis(port=server.port) as raw,
         Memory.connect(server.url, namespace=namespace, settings=HASTY) as memory,
-        served(memory) as http,
+        serve_memory(memory) as http,
     ):
-        assert (await http.ask("POST", "/v1/sessions/s/messages", json=said(1))).status_code == 201
+        assert (await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))).status_code == 201
         async with PASSING[word](raw):
             await check_refused(http, word)
 
@@ -54,6 +54,6 @@ async def test_a_store_that_loads_its_data_is_503(tmp_path: Path, namespace: str
     async with (
         loading(tmp_path) as (server, _),
         contextlib.aclosing(Memory.connect(server.url, namespace=namespace, settings=HASTY)) as memory,
-        served(memory) as http,
+        serve_memory(memory) as http,
     ):
         await check_refused(http, "LOADING")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.checks import until
-from support.http_service import Served, listening, said, served
+from support.http_service import Served, numbered_message, open_stream, serve_memory
 from support.proxy import Proxy
 
 from redismem import Memory, Settings
@@ -37,13 +37,13 @@ async def test_a_stream_shows_changes_by_another_server(store: Any, namespace: s
     async with (
         store.memory(namespace) as here,
         store.memory(namespace) as there,
-        served(here) as http,
-        served(there) as other,
-        listening(http.client, "GET", EVENTS) as events,
+        serve_memory(here) as http,
+        serve_memory(there) as other,
+        open_stream(http.client, "GET", EVENTS) as events,
     ):
         first = await anext(events)
         assert (first.event, first.document) == ("changed", {"session_id": "s", "exists": False})
-        await other.ask("POST", "/v1/sessions/s/messages", json=[said(1), said(2)])
+        await other.ask("POST", "/v1/sessions/s/messages", json=[numbered_message(1), numbered_message(2)])
         seen = await next_with(events, exists=True, total_messages=2)
         assert seen.document["waiting_for_param"] is None
         await other.ask("PATCH", "/v1/sessions/s/state", json={"waiting_for_param": "size", "params": {"x": "canary"}})
@@ -60,17 +60,17 @@ async def test_a_stream_shows_a_summary_that_swaps_in(store: Any, namespace: str
     settings = Settings(threshold=4, recent_limit=2, tick_s=0.05)
     async with (
         store.memory(namespace, settings, workers=True) as memory,
-        served(memory) as http,
-        listening(http.client, "GET", EVENTS) as events,
+        serve_memory(memory) as http,
+        open_stream(http.client, "GET", EVENTS) as events,
     ):
-        await http.ask("POST", "/v1/sessions/s/messages", json=[said(number) for number in range(8)])
+        await http.ask("POST", "/v1/sessions/s/messages", json=[numbered_message(number) for number in range(8)])
         seen = await next_with(events, summaries_count=1)
         assert seen.document["summary_version"] != ""
 
 
 async def test_only_changed_sessions_are_returned(memory: Memory) -> None:
     session = memory.session("s")
-    await session.append(said(1))
+    await session.append(numbered_message(1))
     seen = await changes_of(memory.store, {"s": None, "none": None})
     assert seen["s"].info is not None
     assert seen["none"].info is None
@@ -86,8 +86,8 @@ async def test_a_stream_reports_an_outage_and_the_recovery(proxy: Proxy, namespa
     settings = Settings(deadline_s=4, reply_timeout_s=2)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
-        served(memory) as http,
-        listening(http.client, "GET", EVENTS) as events,
+        serve_memory(memory) as http,
+        open_stream(http.client, "GET", EVENTS) as events,
     ):
         assert (await anext(events)).event == "changed"
         proxy.break_next("swallow", count=float("inf"))
@@ -99,19 +99,19 @@ async def test_a_stream_reports_an_outage_and_the_recovery(proxy: Proxy, namespa
 
 
 async def test_a_stream_ends_with_the_server_and_frees_its_place(memory: Memory) -> None:
-    async with served(memory) as http:
-        async with listening(http.client, "GET", EVENTS) as events:
+    async with serve_memory(memory) as http:
+        async with open_stream(http.client, "GET", EVENTS) as events:
             await anext(events)
             assert http.service.streams_count == 1
         await until(lambda: http.service.streams_count == 0)
-        async with listening(http.client, "GET", EVENTS) as events:
+        async with open_stream(http.client, "GET", EVENTS) as events:
             http.told.set()
             assert [seen async for seen in events][-1].event == "end"
 
 
 async def test_the_number_of_streams_is_limited(memory: Memory) -> None:
     limits = Limits(request_s=60, streams_count=1)
-    async with served(memory, limits=limits) as http, listening(http.client, "GET", EVENTS) as events:
+    async with serve_memory(memory, limits=limits) as http, open_stream(http.client, "GET", EVENTS) as events:
         await anext(events)
         refused = await http.ask("GET", EVENTS)
         assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
@@ -134,7 +134,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(memory: Memory, monkeypatc
         while True:
             yield b": " + b"x" * 100_000 + b"\n\n"
 
-    async with served(memory, limits=Limits(request_s=60, stream_write_s=0.3)) as http:
+    async with serve_memory(memory, limits=Limits(request_s=60, stream_write_s=0.3)) as http:
         monkeypatch.setattr(watching.Watch, "frames", lambda *_: flood())
         url = http.client.base_url
         reader, writer = await asyncio.open_connection(url.host, url.port, limit=1_000)
@@ -151,7 +151,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(memory: Memory, monkeypatc
 
 async def test_500_streams_each_show_their_change(memory: Memory) -> None:
     """One poll covers all of them, and other requests are answered meanwhile."""
-    async with served(memory) as http, contextlib.AsyncExitStack() as stack:
+    async with serve_memory(memory) as http, contextlib.AsyncExitStack() as stack:
         url = http.client.base_url
         readers = []
         for number in range(500):
@@ -162,7 +162,7 @@ async def test_500_streams_each_show_their_change(memory: Memory) -> None:
         for reader in readers:
             await reader.readuntil(b'"exists":false}')
         for number in range(0, 500, 50):
-            answer = await http.ask("POST", f"/v1/sessions/s-{number}/messages", json=said(1))
+            answer = await http.ask("POST", f"/v1/sessions/s-{number}/messages", json=numbered_message(1))
             assert answer.status_code == 201
             await readers[number].readuntil(b'"exists":true')
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.json_values import is_identical, texts, values
 from support.json_values import messages as payloads
-from support.json_values import same, texts, values
 
 from redismem import Memory, Message
 from redismem.cli.session_view import document
@@ -76,7 +76,7 @@ async def test_what_was_written_is_read(rows: list[Any], state: State, made: lis
         (found,) = await archived(Path(folder) / "a.jsonl", context)
         (line,) = (Path(folder) / "a.jsonl").read_bytes().splitlines()
     assert found == context
-    assert same(whole(found), whole(context))
+    assert is_identical(whole(found), whole(context))
     assert found.summaries == context.summaries
     plain = json.loads(line.decode("utf-8"), parse_constant=refuse)
     assert len(plain["messages"]) == len(plain["stored"]) == len(rows)

@@ -19,7 +19,7 @@ import redis
 from support.checks import until
 from support.redis_server import RedisServer
 from support.stores import Store
-from support.writers import Echo, said
+from support.writers import Echo, chat_message
 
 import redismem
 from redismem import InvalidSettings, Memory, Settings, StoreUnavailable, WrongShards
@@ -53,7 +53,7 @@ both = pytest.mark.parametrize("url", ["real", "embedded"], indirect=True)
 async def test_workers_begin_with_the_first_call(url: str, namespace: str) -> None:
     memory = redismem.Memory.connect(url, namespace=namespace, settings=NEVER, workers=True)
     session = memory.session("a")
-    await session.append(*map(said, range(1, 12)))
+    await session.append(*map(chat_message, range(1, 12)))
 
     async def summarised() -> bool:
         return len((await session.read()).summaries) == 1
@@ -75,7 +75,7 @@ async def test_many_first_calls_begin_them_once(store: Store, namespace: str) ->
 
     async with store.client() as client:
         memory = redismem.Memory.connect(client=client, namespace=namespace, settings=NEVER, workers=Counting)
-        await asyncio.gather(*(memory.session(f"s-{number}").append(said(number)) for number in range(20)))
+        await asyncio.gather(*(memory.session(f"s-{number}").append(chat_message(number)) for number in range(20)))
         assert isinstance(memory.workers, Counting)
         assert memory.workers.begun_count == 1
         async with memory:
@@ -95,8 +95,8 @@ async def test_workers_that_do_not_begin_are_tried_again_by_the_next_call(store:
     async with store.client() as client:
         memory = redismem.Memory.connect(client=client, namespace=namespace, settings=NEVER, workers=Stubborn)
         with pytest.raises(OSError, match="not yet"):
-            await memory.session("a").append(said(1))
-        assert (await memory.session("a").append(said(1))).created
+            await memory.session("a").append(chat_message(1))
+        assert (await memory.session("a").append(chat_message(1))).created
         assert isinstance(memory.workers, Stubborn)
         assert memory.workers._ticker is not None
         await memory.aclose()
@@ -115,7 +115,7 @@ def test_a_blocking_memory_has_workers_in_a_thread(url: str, namespace: str, ent
         assert len(names()) == 1
     session = memory.session("a")
     for number in range(1, 12):
-        session.append(said(number))
+        session.append(chat_message(number))
     assert len(names()) == 1
     reached(lambda: len(session.read().summaries) == 1)
     assert [message.seq for message in session.read().messages] == list(range(6, 12))
@@ -140,7 +140,7 @@ def test_closing_waits_for_what_is_in_hand(url: str, namespace: str) -> None:
     memory = blocking.Memory.connect(
         url, namespace=namespace, settings=NEVER, workers=partial(Scheduler, strategy=Telling())
     )
-    memory.session("a").append(*map(said, range(1, 12)))
+    memory.session("a").append(*map(chat_message, range(1, 12)))
     assert begun.wait(60)
     memory.close()
     assert names() == []
@@ -151,11 +151,11 @@ def test_closing_waits_for_what_is_in_hand(url: str, namespace: str) -> None:
 
 def test_what_keeps_the_thread_from_opening_is_raised(redis_server: RedisServer, namespace: str) -> None:
     with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=NEVER) as first:
-        first.session("a").append(said(1))
+        first.session("a").append(chat_message(1))
     wrong = NEVER.model_copy(update={"shards": 4})
     memory = blocking.Memory.connect(redis_server.url, namespace=namespace, settings=wrong, workers=True)
     with pytest.raises(WrongShards):
-        memory.session("a").append(said(1))
+        memory.session("a").append(chat_message(1))
     memory.close()
     assert names() == []
 
@@ -175,8 +175,8 @@ def test_workers_whose_connection_fails_once_begin_with_the_next_call(
     monkeypatch.setattr(Memory, "__aenter__", opening)
     memory = blocking.Memory.connect(redis_server.url, namespace=namespace, settings=NEVER, workers=True)
     with pytest.raises(StoreUnavailable, match="away"):
-        memory.session("a").append(said(1))
-    assert memory.session("a").append(said(2)).last_seq == 1
+        memory.session("a").append(chat_message(1))
+    assert memory.session("a").append(chat_message(2)).last_seq == 1
     assert len(names()) == 1
     memory.close()
     assert names() == []
@@ -198,7 +198,7 @@ def test_closing_while_the_thread_still_opens_ends_it(
 
     def append() -> None:
         with contextlib.suppress(RuntimeError):  # closing may be faster: then this append is refused
-            memory.session("a").append(said(1))
+            memory.session("a").append(chat_message(1))
 
     first, closing = threading.Thread(target=append), threading.Thread(target=memory.close)
     first.start()
@@ -227,7 +227,7 @@ def test_a_memory_whose_workers_get_no_thread_can_be_closed(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", begin)
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            memory.session("a").append(said(1))
+            memory.session("a").append(chat_message(1))
         memory.close()
 
 
@@ -243,10 +243,10 @@ def test_appends_go_on_when_a_strategy_has_ended_the_thread(
         url, namespace=namespace, settings=NEVER, workers=partial(Scheduler, strategy=Exiting())
     )
     session = memory.session("a")
-    session.append(*map(said, range(1, 12)))
+    session.append(*map(chat_message, range(1, 12)))
     reached(lambda: names() == [])
-    assert session.append(said(12)).last_seq == 12
-    assert session.append_and_read(said(13)).last_seq == 13
+    assert session.append(chat_message(12)).last_seq == 12
+    assert session.append_and_read(chat_message(13)).last_seq == 13
     assert [record.levelno for record in caplog.records if "thread ended" in record.message] == [logging.ERROR]
     memory.close()
 
@@ -259,7 +259,7 @@ def test_workers_over_a_client_of_ones_own_are_refused(client: Any) -> None:
 
 def test_a_blocking_memory_that_nobody_has_any_more_ends_its_thread(namespace: str) -> None:
     memory = blocking.Memory.connect("memory://", namespace=namespace, settings=NEVER, workers=True)
-    memory.session("a").append(said(1))
+    memory.session("a").append(chat_message(1))
     assert len(names()) == 1
     del memory
 
@@ -274,16 +274,18 @@ def test_a_blocking_memory_that_nobody_has_any_more_ends_its_thread(namespace: s
 def test_a_child_that_was_forked_off_leaves_the_thread_to_its_parent(redis_server: RedisServer, namespace: str) -> None:
     memory = blocking.Memory.connect(redis_server.url, namespace=namespace, settings=NEVER, workers=True)
     session = memory.session("a")
-    session.append(*map(said, range(1, 11)))
+    session.append(*map(chat_message, range(1, 11)))
     child = os.fork()
     if not child:
         try:
-            session.append(said(11))
+            session.append(chat_message(11))
             memory.close()
         except BaseException:
             os._exit(1)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert len(names()) == 1
-    session.append(said(12))  # over the threshold, too, but not by itself: a tick or the next overflow takes it up
+    session.append(
+        chat_message(12)
+    )  # over the threshold, too, but not by itself: a tick or the next overflow takes it up
     memory.close()

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.clock import T0, Clock
-from support.dictionaries import content, doctor, named, open_with, tell, telling, texts, told, trained_on
+from support.dictionaries import (
+    append_messages,
+    block_dictionaries,
+    doctor,
+    fill_sessions,
+    make_message,
+    open_trained,
+    open_with,
+    texts,
+    train_content,
+)
 from support.pods import start_pod
 from support.redis_server import RedisServer
 from support.stores import Store
@@ -40,20 +50,22 @@ def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_it_is_trained_and_used_a_minute_later(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with open_with(store, namespace) as memory:
         worker, session = Worker(memory.store, Echo()), memory.session("a")
-        await tell(session, 60)
+        await append_messages(session, 60)
         await worker.drain()
-        await told(memory, worker)
+        await fill_sessions(memory, worker)
         (version,) = await raw.hkeys(memory.store.keys.dictionaries)
         assert version == b"1"
         assert await raw.pttl(memory.store.keys.dictionaries) == -1
-        await tell(session, 26, begin=60)
+        await append_messages(session, 26, begin=60)
         await worker.drain()
-        assert set(await named(memory, raw, "a")) == {None}, "a failover may lose it still"
+        assert set(await block_dictionaries(memory, raw, "a")) == {None}, "a failover may lose it still"
         clock.now_ms += SETTLED_MS
-        await tell(session, 60, begin=86)
+        await append_messages(session, 60, begin=86)
         await worker.drain()
-        assert await named(memory, raw, "a") == [None] * 5 + [1] * 4, "the block that had begun is written anew"
-        assert await texts(session) == [telling(number, "minea")["content"] for number in range(146)]
+        assert await block_dictionaries(memory, raw, "a") == [None] * 5 + [1] * 4, (
+            "the block that had begun is written anew"
+        )
+        assert await texts(session) == [make_message(number, "minea")["content"] for number in range(146)]
         assert [violation async for violation in check(memory.store)] == []
         assert (await doctor(memory)).case == "there"
         assert b"mineother" not in await raw.hget(memory.store.keys.dictionaries, "1")
@@ -62,12 +74,12 @@ async def test_it_is_trained_and_used_a_minute_later(store: Store, namespace: st
 async def test_whatever_is_done_with_originals_works_with_one(
     store: Store, namespace: str, raw: Any, clock: Clock, tmp_path: Path
 ) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker), open_with(store, namespace) as fresh:
+    async with open_trained(store, namespace, clock) as (memory, worker), open_with(store, namespace) as fresh:
         session, there = memory.session("a"), fresh.session("a")
         await session.append({"role": "user", "content": "The dog is Biscuit."}, pin=True)
-        await tell(session, 70)
+        await append_messages(session, 70)
         await worker.drain()
-        assert set(await named(memory, raw, "a")) == {1}
+        assert set(await block_dictionaries(memory, raw, "a")) == {1}
         wanted = await texts(session)
         assert len(wanted) == 71
         assert await texts(there) == wanted
@@ -76,7 +88,7 @@ async def test_whatever_is_done_with_originals_works_with_one(
         await there.replace(1, {"role": "user", "content": "The dog is Rex."})
         await there.unpin(1)
         assert (await there.messages(include_originals=True))[0].content == "The dog is Rex."
-        assert set(await named(memory, raw, "a")) == {1}
+        assert set(await block_dictionaries(memory, raw, "a")) == {1}
         assert await check_session(fresh.store, "a") == []
         clock.now_ms += 10 * DAY_MS
         await Eviction(fresh.store, JsonlArchive(tmp_path / "archive")).enforce()
@@ -86,27 +98,27 @@ async def test_whatever_is_done_with_originals_works_with_one(
 
 
 async def test_prune_and_clear_leave_the_dictionary(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker):
+    async with open_trained(store, namespace, clock) as (memory, worker):
         session = memory.session("a")
         for removed in (session.prune(2), session.clear()):
-            await tell(session, 60)
+            await append_messages(session, 60)
             await worker.drain()
-            assert 1 in await named(memory, raw, "a")
+            assert 1 in await block_dictionaries(memory, raw, "a")
             await removed
-            assert await named(memory, raw, "a") == []
+            assert await block_dictionaries(memory, raw, "a") == []
         assert await raw.hlen(memory.store.keys.dictionaries) == 1
 
 
 async def test_none_is_trained_or_used_where_that_is_off(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
-    async with trained_on(store, namespace, clock) as (memory, _):
-        await tell(memory.session("a"), 40)
+    async with open_trained(store, namespace, clock) as (memory, _):
+        await append_messages(memory.session("a"), 40)
         async with open_with(store, namespace, train_dictionaries=False) as other:
             worker = Worker(other.store, Echo())
             await worker.drain()
-            assert set(await named(memory, raw, "a")) == {None}
+            assert set(await block_dictionaries(memory, raw, "a")) == {None}
             assert await texts(other.session("other 1")) == await texts(memory.session("other 1"))
     async with open_with(store, f"{namespace}-off", train_dictionaries=False) as memory:
-        await told(memory, Worker(memory.store, Echo()))
+        await fill_sessions(memory, Worker(memory.store, Echo()))
         assert not await raw.exists(memory.store.keys.dictionaries)
 
 
@@ -115,20 +127,20 @@ async def test_blocks_wait_for_their_dictionary(
     fault: str, store: Store, namespace: str, raw: Any, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_with(store, namespace) as memory:
-        await tell(memory.session("a"), 41)
+        await append_messages(memory.session("a"), 41)
         worker = Worker(memory.store, Echo())
         await worker.drain()
-        await told(memory, worker)
+        await fill_sessions(memory, worker)
         clock.now_ms += SETTLED_MS
-        await tell(memory.session("a"), 40, begin=41)
+        await append_messages(memory.session("a"), 40, begin=41)
         await worker.drain()
-        assert await named(memory, raw, "a") == [None, None, 1, 1, 1]
+        assert await block_dictionaries(memory, raw, "a") == [None, None, 1, 1, 1]
         key = memory.store.keys.dictionaries
     good = await raw.hget(key, "1")
     if fault == "missing":
         await raw.hdel(key, "1")
     else:
-        await raw.hset(key, "1", b"\0" * 8 + (content() if fault == "foreign" else b"x"))
+        await raw.hset(key, "1", b"\0" * 8 + (train_content() if fault == "foreign" else b"x"))
     async with open_with(store, namespace) as memory:
         session = memory.session("a")
         (violation, *others) = await check_session(memory.store, "a")
@@ -138,10 +150,10 @@ async def test_blocks_wait_for_their_dictionary(
         assert (await doctor(memory)).case == {"missing": "none", "foreign": "there", "broken": "lost"}[fault]
         read = await texts(session)
         window = len((await session.read()).messages)
-        wanted = [telling(number, "minea")["content"] for number in range(81)]
+        wanted = [make_message(number, "minea")["content"] for number in range(81)]
         assert read == wanted[:32] + wanted[81 - window :]
         assert await texts(session) == read
-        assert await named(memory, raw, "a") == [None, None, 1, 1, 1], "they wait for it"
+        assert await block_dictionaries(memory, raw, "a") == [None, None, 1, 1, 1], "they wait for it"
         (line,) = [record for record in caplog.records if getattr(record, "error", "") == "DictionaryMissing"]
         assert "needs dictionary 1, " in line.message
     await raw.hset(key, "1", good)
@@ -153,14 +165,14 @@ async def test_blocks_wait_for_their_dictionary(
 async def test_the_begun_block_does_not_wait_as_another_is_written_in_its_place(
     store: Store, namespace: str, raw: Any, clock: Clock
 ) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker), open_with(store, namespace) as fresh:
-        await tell(memory.session("a"), 30)
+    async with open_trained(store, namespace, clock) as (memory, worker), open_with(store, namespace) as fresh:
+        await append_messages(memory.session("a"), 30)
         await worker.drain()
-        assert await named(memory, raw, "a") == [1, 1]
+        assert await block_dictionaries(memory, raw, "a") == [1, 1]
         await raw.hdel(memory.store.keys.dictionaries, "1")
-        await tell(fresh.session("a"), 30, begin=30)
+        await append_messages(fresh.session("a"), 30, begin=30)
         await Worker(fresh.store, Echo()).drain()
-        assert (await named(memory, raw, "a"))[:2] == [1, None]
+        assert (await block_dictionaries(memory, raw, "a"))[:2] == [1, None]
         (aside,) = [key async for key in raw.scan_iter(fresh.store.keys.session("a").quarantine + b":*")]
         assert await raw.hkeys(aside) == [b"1"]
 
@@ -168,14 +180,14 @@ async def test_the_begun_block_does_not_wait_as_another_is_written_in_its_place(
 async def test_one_that_a_failover_lost_is_put_back_by_who_knows_it(
     store: Store, namespace: str, raw: Any, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker):
-        await tell(memory.session("a"), 40)
+    async with open_trained(store, namespace, clock) as (memory, worker):
+        await append_messages(memory.session("a"), 40)
         await worker.drain()
         key = memory.store.keys.dictionaries
         lost = await raw.hget(key, "1")
         await raw.delete(key)
         clock.now_ms += 60_000
-        await tell(memory.session("b"), 40)
+        await append_messages(memory.session("b"), 40)
         await worker.drain()
         assert await raw.hget(key, "1") == lost
         assert "dictionary 1 was missing from Redis and was restored" in caplog.text
@@ -188,7 +200,7 @@ async def test_two_that_train_at_once_agree_on_one(store: Store, namespace: str,
         trainers = Trainer(memory.store), Trainer(other.store)
         for trainer in trainers:
             for number in range(12):
-                elements = [b"".join(_element(f"{telling(at)['content']}")) for at in range(number, number + 30)]
+                elements = [b"".join(_element(f"{make_message(at)['content']}")) for at in range(number, number + 30)]
                 trainer.note(str(number), elements)
             assert await trainer.dictionary(clock.now_ms) is None
         assert sorted(await asyncio.gather(*(trainer.train() for trainer in trainers))) == [False, True]
@@ -208,10 +220,10 @@ def _element(text: str) -> tuple[bytes, bytes]:
 async def test_another_comes_a_day_later_and_only_if_it_is_better(
     store: Store, namespace: str, raw: Any, clock: Clock
 ) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker):
+    async with open_trained(store, namespace, clock) as (memory, worker):
         key = memory.store.keys.dictionaries
         clock.now_ms += DAY_MS
-        await tell(memory.session("more"), 40, begin=9_000)
+        await append_messages(memory.session("more"), 40, begin=9_000)
         await worker.drain()
         assert await raw.hkeys(key) == [b"1"], "it would be the same"
         clock.now_ms += DAY_MS
@@ -225,10 +237,10 @@ async def test_another_comes_a_day_later_and_only_if_it_is_better(
             clock.now_ms += DAY_MS
         assert sorted(await raw.hkeys(key)) == [b"1", b"2"]
         clock.now_ms += SETTLED_MS
-        await tell(memory.session("a"), 40)
+        await append_messages(memory.session("a"), 40)
         await worker.drain()
-        assert set(await named(memory, raw, "a")) == {2}
-        assert set(await named(memory, raw, "other 3")) <= {None, 1}
+        assert set(await block_dictionaries(memory, raw, "a")) == {2}
+        assert set(await block_dictionaries(memory, raw, "other 3")) <= {None, 1}
         async with open_with(store, namespace) as fresh:
             for name in ("a", "other 3", "new 2", "new 5"):
                 assert await texts(fresh.session(name)) == await texts(memory.session(name))
@@ -237,11 +249,13 @@ async def test_another_comes_a_day_later_and_only_if_it_is_better(
 async def test_there_are_never_too_many(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with open_with(store, namespace) as memory:
         for version in range(1, MAX_DICTIONARIES + 1):
-            await memory.store.run(dictionaries.add(memory.store.keys, Dictionary(version, T0 - DAY_MS, content())))
-        await told(memory, Worker(memory.store, Echo()))
+            await memory.store.run(
+                dictionaries.add(memory.store.keys, Dictionary(version, T0 - DAY_MS, train_content()))
+            )
+        await fill_sessions(memory, Worker(memory.store, Echo()))
         assert await raw.hlen(memory.store.keys.dictionaries) == MAX_DICTIONARIES
-        assert not await memory.store.run(dictionaries.add(memory.store.keys, Dictionary(3, 0, content(1))))
-        assert (await raw.hget(memory.store.keys.dictionaries, "3"))[8:] == content(), "none is ever changed"
+        assert not await memory.store.run(dictionaries.add(memory.store.keys, Dictionary(3, 0, train_content(1))))
+        assert (await raw.hget(memory.store.keys.dictionaries, "3"))[8:] == train_content(), "none is ever changed"
 
 
 async def test_what_is_kept_to_train_on_is_bounded(store: Store, namespace: str) -> None:
@@ -259,7 +273,7 @@ async def test_a_key_of_a_foreign_type_keeps_no_summary_from_being_made(
 ) -> None:
     async with open_with(store, namespace) as memory:
         await raw.set(memory.store.keys.dictionaries, "x")
-        await told(memory, Worker(memory.store, Echo()))
+        await fill_sessions(memory, Worker(memory.store, Echo()))
         assert len(await texts(memory.session("other 5"))) == 40
         assert "the dictionaries cannot be read" in caplog.text
         assert "no dictionary was trained" in caplog.text
@@ -273,16 +287,18 @@ async def test_a_worker_that_is_killed_while_it_trains_loses_nothing(
     async with open_with(store, namespace) as memory, store.client() as raw:
         names = [f"other {number}" for number in range(6)]
         for name in names:
-            await tell(memory.session(name), 40)
+            await append_messages(memory.session(name), 40)
         with start_pod("train", redis_server.url, namespace, when) as pod:
             assert await asyncio.to_thread(pod.wait, 60) == -signal.SIGKILL
         assert await raw.hlen(memory.store.keys.dictionaries) == (when == "after")
         worker = Worker(memory.store, Echo())
         for name in (*names, "a"):
-            await tell(memory.session(name), 40, begin=40)
+            await append_messages(memory.session(name), 40, begin=40)
             await worker.drain()
         assert await raw.hkeys(memory.store.keys.dictionaries) == [b"1"], "another trains it, if nobody has"
         for name in names:
             secret = "mine" + name.replace(" ", "")
-            assert await texts(memory.session(name)) == [telling(number, secret)["content"] for number in range(80)]
+            assert await texts(memory.session(name)) == [
+                make_message(number, secret)["content"] for number in range(80)
+            ]
         assert [violation async for violation in check(memory.store)] == []

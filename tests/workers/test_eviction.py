@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from support.clock import T0, Clock
-from support.examples import listed
+from support.examples import queue_members
 from support.stores import Store
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import Memory, Settings
 from redismem.context import Context
@@ -48,7 +48,7 @@ async def begin(memory: Memory, clock: Clock, count: int, first: int = 0) -> Non
     numbers = range(first, first + count)
     for at in range(0, count, 50):
         these = numbers[at : at + 50]
-        appends = [memory.session(f"s-{number}").append(said(number)) for number in these]
+        appends = [memory.session(f"s-{number}").append(chat_message(number)) for number in these]
         await asyncio.gather(*map(clock.at, (T0 + number * 1_000 for number in these), appends))
 
 
@@ -67,21 +67,25 @@ async def test_the_oldest_goes_when_one_too_many_comes(
         await begin(memory, clock, 1_000)
         await clock.at(T0 + 2_000_000, memory.session("s-0").touch())
         for number in range(1, 7):
-            await clock.at(T0 + 2_000_000, memory.session(f"s-{number}").append(said(2)))
+            await clock.at(T0 + 2_000_000, memory.session(f"s-{number}").append(chat_message(2)))
         await clock.at(T0 + 7_000, oldest.merge({"name": "Ada"}))
-        await clock.at(T0 + 7_500, oldest.append(said(2)))
+        await clock.at(T0 + 7_500, oldest.append(chat_message(2)))
         assert await clock.at(T0 + 2_000_000, eviction.enforce()) == 0, "a thousand are within the limit"
         await begin(memory, clock, 1, first=1_000)
         assert await clock.at(T0 + 2_000_000, eviction.enforce()) == 1
-        assert await listed(memory, "active") == {f"s-{number}" for number in range(1_001)} - {"s-7"}
+        assert await queue_members(memory, "active") == {f"s-{number}" for number in range(1_001)} - {"s-7"}
         assert not await oldest.exists()
     assert archive.times == {"s-7": 1}
     handed = archive.contexts["s-7"]
-    assert [message.to_openai() for message in handed.messages] == [said(7), said(2)]
+    assert [message.to_openai() for message in handed.messages] == [chat_message(7), chat_message(2)]
     assert handed.state.params == {"name": "Ada"}
     (line,) = (tmp_path / "archive.jsonl").read_text().splitlines()
     kept = json.loads(line)
-    assert (kept["session_id"], kept["messages"], kept["epoch"]) == ("s-7", [said(7), said(2)], handed.epoch)
+    assert (kept["session_id"], kept["messages"], kept["epoch"]) == (
+        "s-7",
+        [chat_message(7), chat_message(2)],
+        handed.epoch,
+    )
     assert kept["state"]["params"] == {"name": "Ada"}
 
 
@@ -113,14 +117,14 @@ async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw
         )
         assert await clock.at(now_ms, eviction.queue_idle()) == 5
         idle = {f"s-{number}" for number in range(5)}
-        assert await listed(memory, "evictions") == idle
+        assert await queue_members(memory, "evictions") == idle
         for number in range(10):
             reason = counters(await raw.hget(memory.store.keys.session(f"s-{number}").state, "counters")).evicting
             assert reason == ("idle" if number < 5 else None)
         assert await clock.at(now_ms, eviction.queue_idle()) == 0, "once is enough"
         assert await clock.at(now_ms, eviction.drain()) == 5
         assert set(archive.times) == idle
-        assert await listed(memory, "active") == {f"s-{number}" for number in range(5, 10)}
+        assert await queue_members(memory, "active") == {f"s-{number}" for number in range(5, 10)}
 
 
 @pytest.mark.parametrize("touching", ["append", "touch", "merge"])
@@ -133,14 +137,14 @@ async def test_a_session_in_use_again_leaves_the_queue(
         now_ms = T0 + TIMEOUT_MS + 10_000
         assert await clock.at(now_ms, eviction.queue_idle()) == 2
         if touching == "append":
-            await clock.at(now_ms, session.append(said(2)))
+            await clock.at(now_ms, session.append(chat_message(2)))
         elif touching == "touch":
             await clock.at(now_ms, session.touch())
         else:
             await clock.at(now_ms, session.update(merge={"a": 1}))
-        assert await listed(memory, "evictions") == {"s-1"}
+        assert await queue_members(memory, "evictions") == {"s-1"}
         assert await clock.at(now_ms, eviction.enforce()) == 1
-        assert await listed(memory, "active") == {"s-0"}
+        assert await queue_members(memory, "active") == {"s-0"}
 
 
 async def test_a_message_while_the_transcript_is_handed_over_saves_the_session(
@@ -152,7 +156,7 @@ async def test_a_message_while_the_transcript_is_handed_over_saves_the_session(
         await begin(memory, clock, 2)
 
         async def append(session_id: str) -> None:
-            await clock.at(T0 + 500, memory.session(session_id).append(said(2)))
+            await clock.at(T0 + 500, memory.session(session_id).append(chat_message(2)))
 
         archive.before = append
         assert await clock.at(T0 + 2_000, eviction.enforce()) == 0
@@ -161,7 +165,7 @@ async def test_a_message_while_the_transcript_is_handed_over_saves_the_session(
         assert await clock.at(T0 + 2_000, eviction.enforce()) == 1
         assert archive.times == {"s-0": 2}
         assert len(archive.contexts["s-0"].messages) == 2, "the last one handed over is whole"
-        assert await listed(memory, "active") == {"s-1"}
+        assert await queue_members(memory, "active") == {"s-1"}
 
 
 async def test_a_session_stays_until_it_could_be_handed_over(store: Store, namespace: str, clock: Clock) -> None:
@@ -172,12 +176,12 @@ async def test_a_session_stays_until_it_could_be_handed_over(store: Store, names
         await begin(memory, clock, 5)
         for after_ms in (0, 1_000, 31_000):
             assert await clock.at(T0 + 10_000 + after_ms, eviction.enforce()) == 0
-            assert len(await listed(memory, "active")) == 5
-            assert await listed(memory, "evictions") == {"s-0", "s-1"}, "no others are chosen in their place"
+            assert len(await queue_members(memory, "active")) == 5
+            assert await queue_members(memory, "evictions") == {"s-0", "s-1"}, "no others are chosen in their place"
         archive.failing = False
         assert await clock.at(T0 + 41_000, eviction.enforce()) == 0, "held a while since the last attempt"
         assert await clock.at(T0 + 72_000, eviction.enforce()) == 2
-        assert await listed(memory, "active") == {"s-2", "s-3", "s-4"}
+        assert await queue_members(memory, "active") == {"s-2", "s-3", "s-4"}
 
 
 async def test_two_that_enforce_one_limit_evict_no_more_than_one_would(
@@ -190,7 +194,7 @@ async def test_two_that_enforce_one_limit_evict_no_more_than_one_would(
         evicted = await asyncio.gather(*(clock.at(T0 + 200_000, eviction.enforce()) for eviction in both))
         assert sum(evicted) == 70
         assert archive.times == dict.fromkeys((f"s-{number}" for number in range(70)), 1)
-        assert await listed(memory, "active") == {f"s-{number}" for number in range(70, 120)}
+        assert await queue_members(memory, "active") == {f"s-{number}" for number in range(70, 120)}
 
 
 async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, namespace: str, clock: Clock) -> None:
@@ -206,7 +210,7 @@ async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, na
 
         slow._count_excess = excess  # type: ignore[method-assign]
         await clock.at(T0 + 10_000, slow.enforce())
-        assert await listed(memory, "active") == {f"s-{number}" for number in range(3, 8)}
+        assert await queue_members(memory, "active") == {f"s-{number}" for number in range(3, 8)}
 
 
 async def test_the_oldest_are_all_in_one_shard(store: Store, namespace: str, clock: Clock) -> None:
@@ -216,10 +220,10 @@ async def test_the_oldest_are_all_in_one_shard(store: Store, namespace: str, clo
         old = [name for name in names if memory.store.keys.shard_of(name) == shard]
         new = [name for name in names if memory.store.keys.shard_of(name) != shard][:100]
         for at, name in enumerate([*old, *new]):
-            await clock.at(T0 + at * 1_000, memory.session(name).append(said(1)))
+            await clock.at(T0 + at * 1_000, memory.session(name).append(chat_message(1)))
         assert len(old) > 50
         assert await clock.at(T0 + 10_000_000, Eviction(memory.store).enforce()) == len(old) - 1
-        assert await listed(memory, "active") == {old[-1], *new}
+        assert await queue_members(memory, "active") == {old[-1], *new}
 
 
 async def test_sessions_that_expired_by_themselves_leave_the_index(
@@ -232,11 +236,11 @@ async def test_sessions_that_expired_by_themselves_leave_the_index(
             await raw.delete(keys.state, keys.messages)
         eviction = Eviction(memory.store)
         assert await clock.at(T0 + 10_000, eviction.enforce()) == 0
-        assert await listed(memory, "active") == {"s-3", "s-4", "s-5"}
+        assert await queue_members(memory, "active") == {"s-3", "s-4", "s-5"}
         keys = memory.store.keys.session("s-3")
         await raw.delete(keys.state, keys.messages)
         assert await clock.at(T0 + 10_000, eviction.sweep()) == (1, 0)
-        assert await listed(memory, "active") == {"s-4", "s-5"}
+        assert await queue_members(memory, "active") == {"s-4", "s-5"}
 
 
 async def test_the_sweep_puts_back_what_was_torn(store: Store, namespace: str, raw: Any) -> None:
@@ -246,7 +250,7 @@ async def test_the_sweep_puts_back_what_was_torn(store: Store, namespace: str, r
         await raw.zrem(memory.store.keys.session("a").shard.overdue, "a")
         await raw.zrem(memory.store.keys.session("b").shard.active, "b")
         assert await Eviction(memory.store).sweep() == (0, 2)
-        assert await listed(memory, "active") == {"a", "b", "c"}
+        assert await queue_members(memory, "active") == {"a", "b", "c"}
         assert await Worker(memory.store, Echo()).drain() == 3
         assert await Eviction(memory.store).sweep() == (0, 0)
 
@@ -278,7 +282,7 @@ async def test_eviction_ends_when_it_is_told_to(store: Store, namespace: str, cl
 
         archive.before = stop
         assert await clock.at(T0 + 30_000, eviction.enforce()) == 1
-        assert len(await listed(memory, "active")) == 19
+        assert len(await queue_members(memory, "active")) == 19
 
 
 async def test_the_archive_takes_any_message_and_is_private(
@@ -288,7 +292,7 @@ async def test_the_archive_takes_any_message_and_is_private(
     odd = {"role": "user", "content": "\ud800 line\nbreak \u2028 \x00", "n": 10**30, "f": 1.0}
     async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
         await clock.at(T0, memory.session("old").append(odd))
-        await clock.at(T0 + 1_000, memory.session("new").append(said(1)))
+        await clock.at(T0 + 1_000, memory.session("new").append(chat_message(1)))
         assert await clock.at(T0 + 1_000, Eviction(memory.store, JsonlArchive(path)).enforce()) == 1
     (line,) = path.read_bytes().splitlines()
     assert json.loads(line)["messages"] == [odd]

@@ -13,14 +13,14 @@ from support.examples import (
     ages,
     append,
     batches,
-    begin,
-    listed,
+    create_sessions,
     payloads,
-    stored_of,
+    queue_members,
+    read_stored,
     texts,
     values,
 )
-from support.writers import Echo, said
+from support.writers import Echo, chat_message
 
 from redismem.context import Context
 from redismem.protocol.layout import counters
@@ -37,11 +37,11 @@ async def test_clear_complete(
         session = memory.session("a")
         await append(session, counts)
         await clock.at(T0, Worker(memory.store, Echo()).drain())
-        await clock.at(T0, session.append(*map(said, range(5)), merge=params, waiting="x"))
+        await clock.at(T0, session.append(*map(chat_message, range(5)), merge=params, waiting="x"))
         if chosen:
             await clock.at(T0 + 10**9, Eviction(memory.store).queue_idle())
         assert await session.clear()
-        assert await stored_of(client, session, memory) == [{}, [], {}, None, None, None, None, None]
+        assert await read_stored(client, session, memory) == [{}, [], {}, None, None, None, None, None]
         assert (await session.read()).to_openai() == []
         assert not await session.exists()
         assert not await session.clear()
@@ -75,10 +75,10 @@ async def test_inactive_marked(
     opened: Opened, client: Any, clock: Clock, idle_s: list[int], idle_timeout_s: int
 ) -> None:
     async with opened(idle_timeout_s=idle_timeout_s) as memory:
-        names = await begin(memory, clock, [T0 - age * 1_000 for age in idle_s])
+        names = await create_sessions(memory, clock, [T0 - age * 1_000 for age in idle_s])
         inactive = {name for name, age in zip(names, idle_s, strict=True) if age > idle_timeout_s}
         assert await Eviction(memory.store).queue_idle() == len(inactive)
-        assert await listed(memory, "evictions") == inactive
+        assert await queue_members(memory, "evictions") == inactive
         for name in names:
             marked = counters(await client.hget(memory.store.keys.session(name).state, "counters")).evicting
             assert marked == ("idle" if name in inactive else None)
@@ -96,10 +96,10 @@ async def test_cleanup_removes_idle_and_leaves_active(
         async def on_evict(session_id: str, context: Context) -> None:
             handed.append((session_id, len(context.messages)))
 
-        names = await begin(memory, clock, [T0 - age * 1_000 for age in idle_s])
+        names = await create_sessions(memory, clock, [T0 - age * 1_000 for age in idle_s])
         active = {name for name, age in zip(names, idle_s, strict=True) if age <= idle_timeout_s}
         assert await Eviction(memory.store, on_evict).enforce() == len(names) - len(active)
-        assert await listed(memory, "active") == active
+        assert await queue_members(memory, "active") == active
         assert sorted(handed) == sorted((name, 1) for name in names if name not in active)
         for name in names:
             assert await memory.session(name).exists() == (name in active)
@@ -113,11 +113,11 @@ async def test_activity_tracked(opened: Opened, steps: list[tuple[int, str]], cl
     async with opened(threshold=2, recent_limit=1) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         now_ms = last_ms = T0
-        await clock.at(now_ms, session.append(said(0)))
+        await clock.at(now_ms, session.append(chat_message(0)))
         for later_ms, step in steps:
             now_ms += later_ms
             if step == "append":
-                await clock.at(now_ms, session.append(said(1)))
+                await clock.at(now_ms, session.append(chat_message(1)))
             elif step == "update":
                 await clock.at(now_ms, session.update(merge={"a": now_ms}))
             elif step == "touch":
@@ -141,11 +141,11 @@ async def test_limit_evicts_the_oldest(
 ) -> None:
     async with opened(max_sessions=limit) as memory:
         active_ms = [T0 + place * 2_000 for place in order]
-        names = await begin(memory, clock, active_ms)
+        names = await create_sessions(memory, clock, active_ms)
         for number in touched:
             active_ms[number] += 10**6
-            await clock.at(active_ms[number], memory.session(names[number]).append(said(2)))
+            await clock.at(active_ms[number], memory.session(names[number]).append(chat_message(2)))
         by_age = sorted(names, key=lambda name: active_ms[names.index(name)])
         gone = by_age[: max(0, len(names) - limit)]
         assert await clock.at(T0 + 2 * 10**6, Eviction(memory.store).enforce()) == len(gone)
-        assert await listed(memory, "active") == set(names) - set(gone)
+        assert await queue_members(memory, "active") == set(names) - set(gone)

@@ -13,7 +13,7 @@ import pytest
 import redis
 from support.clock import T0, Clock
 from support.redis_server import RedisServer
-from support.writers import said
+from support.writers import chat_message
 
 from redismem import Memory, Settings
 from redismem.protocol.call import Command
@@ -57,7 +57,7 @@ def begin_all(client: Any, memory: Memory, clock: Clock, active_ms: list[int]) -
         pipeline = client.pipeline(transaction=False)
         for number in range(first, first + 1_000):
             clock.now_ms = active_ms[number]
-            (command,) = memory.store.session_calls(f"s-{number}").append([said(number)]).commands
+            (command,) = memory.store.session_calls(f"s-{number}").append([chat_message(number)]).commands
             pipeline.execute_command(*command)
         pipeline.execute()
 

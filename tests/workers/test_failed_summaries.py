@@ -11,8 +11,8 @@ import pytest
 from support.checks import Panic
 from support.clock import T0, Clock
 from support.stores import Store
-from support.worked import FEW, Worked, drained, open_with, ranges, seqs
-from support.writers import Echo, fill, said
+from support.worked import FEW, Worked, drain_at, open_with, ranges, seqs
+from support.writers import Echo, chat_message, fill
 
 from redismem.errors import ModelFailed
 from redismem.models import Draft
@@ -49,7 +49,7 @@ async def test_failures_back_off_and_then_the_session_is_dead(
             now_ms = int(due_ms)
     assert worker.outcomes == {"failed": FEW.max_attempts - 1, "dead": 1}
     assert (await session.info()).queued == "dead"
-    await clock.at(now_ms, session.append(said(12)))
+    await clock.at(now_ms, session.append(chat_message(12)))
     assert await clock.at(now_ms + 10**9, worker.drain()) == 0, "dead is dead"
     assert (await session.messages())[:11] == before
 
@@ -65,7 +65,7 @@ async def test_a_lasting_refusal_is_not_repeated(forbidding: Worked, clock: Cloc
     memory, echo, worker = forbidding
     await fill(memory.session("a"), 11)
     echo.failures.append(ModelFailed("400", permanent=True))
-    await drained(worker, T0)
+    await drain_at(worker, T0)
     assert worker.outcomes == {"dead": 1}
 
 
@@ -90,7 +90,7 @@ async def test_a_failure_of_one_session_stops_no_other(worked: Worked, raw: Any,
         await fill(memory.session(name), 11)
     await raw.hset(memory.store.keys.session("b").state, "summary:1", b"\xc1 no summary")
     echo.failures.append(ModelFailed("a pause that no number of milliseconds is", retry_after_s=math.inf))
-    assert await drained(worker, T0) == 2
+    assert await drain_at(worker, T0) == 2
     assert worker.outcomes == {"ok": 2, "gone": 1, "failed": 1}
     assert not await memory.session("b").exists(), "it could not be read, and went into quarantine"
 

@@ -11,7 +11,7 @@ import pytest
 from support.checks import Panic, until
 from support.clock import T0, Clock
 from support.stores import Store
-from support.worked import drained
+from support.worked import drain_at
 from support.writers import Echo, fill
 
 from redismem import CorruptSession, Message, Settings
@@ -69,7 +69,7 @@ async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
         echo.failures.append(ModelFailed("openai answered 400", NAME, reason="openai answered 400", retry_after_s=7))
-        assert await drained(Worker(memory.store, echo), T0) == 0
+        assert await drain_at(Worker(memory.store, echo), T0) == 0
     (record,) = records(caplog, "summary")
     assert record.getMessage() == (
         f"session {session_hash(NAME)}: attempt 1 at a summary failed, retry in 7.0 s: ModelFailed: openai answered 400"
@@ -215,7 +215,7 @@ async def test_who_writes_instead_and_why_is_logged(
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
         echo.failures.append(kind(SECRET))
-        assert await drained(Worker(memory.store, echo), T0) == 1
+        assert await drain_at(Worker(memory.store, echo), T0) == 1
     failed, _ = records(caplog, "summary")
     what = f"session {session_hash(NAME)}: the extractive summariser writes instead"
     assert failed.getMessage() == f"{what}: {kind.__name__}"
@@ -230,19 +230,19 @@ async def test_a_pause_and_its_end_are_logged_once(store: Store, namespace: str,
         echo = Echo()
         echo.failures.append(ProviderUnavailable(SECRET, reason="openai answered 503", retry_after_s=7))
         worker, other = Worker(memory.store, echo), Worker(memory.store, Echo())
-        assert await drained(worker, T0) == 0
-        assert await drained(worker, T0 + 1_000) == 0
+        assert await drain_at(worker, T0) == 0
+        assert await drain_at(worker, T0 + 1_000) == 0
         (record,) = records(caplog, "provider")
         assert record.getMessage() == "Echo is paused for 7.0 s, after 1 failure in 0 s: openai answered 503"
         assert (record.levelno, record.reason, record.backoff_ms) == (logging.WARNING, "openai answered 503", 7_000)
         caplog.clear()
-        assert await drained(other, T0 + 1_000) == 0
+        assert await drain_at(other, T0 + 1_000) == 0
         (record,) = records(caplog, "provider")
         assert record.getMessage().endswith(": openai answered 503")
         assert 6_000 <= record.backoff_ms <= 66_000, "what is left of it"
         caplog.clear()
-        assert await drained(worker, T0 + 70_000) == 1
-        assert await drained(other, T0 + 70_000) == 0
+        assert await drain_at(worker, T0 + 70_000) == 1
+        assert await drain_at(other, T0 + 70_000) == 0
     said = [record.getMessage() for record in records(caplog, "provider")]
     assert [line.partition(",")[0] for line in said] == ["Echo answers again"] * 2, "each worker says it once"
 
@@ -252,9 +252,9 @@ async def test_a_pause_that_has_run_out_says_so(store: Store, namespace: str, ca
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
         echo.failures.append(ProviderUnavailable(SECRET, reason="openai answered 503"))
-        assert await drained(Worker(memory.store, echo), T0) == 0
+        assert await drain_at(Worker(memory.store, echo), T0) == 0
         caplog.clear()
-        assert await drained(Worker(memory.store, Echo()), T0 + 7_000) > 0
+        assert await drain_at(Worker(memory.store, Echo()), T0 + 7_000) > 0
         record, _ = records(caplog, "provider")
         said = "Echo is paused and due to be tried again now, after 1 failure in 7 s: openai answered 503"
         assert record.getMessage() == said

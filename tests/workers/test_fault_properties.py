@@ -14,11 +14,11 @@ from support.examples import (
     Opened,
     append,
     batches,
-    covered,
+    covered_seqs,
     failures,
-    stored_of,
+    read_stored,
 )
-from support.writers import Echo, said
+from support.writers import Echo, chat_message
 
 import redismem
 from redismem import Settings
@@ -46,8 +46,8 @@ async def test_degradation_keeps_originals(
         assert len(echo.seen) <= len(errors)
         if (await session.info()).queued == "dead":
             assert await session.messages() == before
-        await clock.at(T0, session.append(said(99)))
-        assert (await session.messages())[-1].content == said(99)["content"]
+        await clock.at(T0, session.append(chat_message(99)))
+        assert (await session.messages())[-1].content == chat_message(99)["content"]
 
 
 @HUNDRED
@@ -70,18 +70,18 @@ async def test_error_continuation(opened: Opened, errors: list[Exception | None]
         for number, error in enumerate(errors):
             context = await memory.session(f"s-{number}").read()
             assert len(context.summaries) == (1 if error is None else 0)
-            assert covered(context) == [1, 2, 3, 4]
+            assert covered_seqs(context) == [1, 2, 3, 4]
 
 
 refused: list[dict[str, Any]] = [
     {"messages": []},
     {"messages": [{"role": "user", "content": {1, 2}}]},
-    {"messages": [said(1), "no dict"]},
-    {"messages": [said(1)], "expect": 1_000_000},
+    {"messages": [chat_message(1), "no dict"]},
+    {"messages": [chat_message(1)], "expect": 1_000_000},
     {"messages": [{"role": "user", "content": "x" * 2_000}]},
-    {"messages": [said(1)] * 30},
-    {"messages": [said(1)], "merge": {"": 1}},
-    {"messages": [said(1)], "merge": {f"p{at}": 1 for at in range(50)}},
+    {"messages": [chat_message(1)] * 30},
+    {"messages": [chat_message(1)], "merge": {"": 1}},
+    {"messages": [chat_message(1)], "merge": {f"p{at}": 1 for at in range(50)}},
 ]
 
 
@@ -91,24 +91,26 @@ async def test_operation_resilience(opened: Opened, client: Any, steps: list[Any
     limits = {"max_message_bytes": 1_000, "max_batch_count": 20, "max_params_count": 10, "max_window_count": 500}
     async with opened(keep_originals=True, **limits) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
-        await session.append(said(1))
+        await session.append(chat_message(1))
         total = 1
         for step in steps:
-            before = await stored_of(client, session, memory)
+            before = await read_stored(client, session, memory)
             if step == "drain":
                 await worker.drain()
             elif step == "forget":
                 await client.script_flush()
             elif step == "append":
-                await session.append(*map(said, range(total + 1, total + 6)))
+                await session.append(*map(chat_message, range(total + 1, total + 6)))
                 total += 5
             else:
                 arguments = {key: value for key, value in step.items() if key != "messages"}
                 with pytest.raises(RedismemError):
                     await session.append(*step["messages"], **arguments)
-                assert await stored_of(client, session, memory) == before, "a refusal changes nothing"
+                assert await read_stored(client, session, memory) == before, "a refusal changes nothing"
             found = await session.messages(include_originals=True)
-            assert [message.content for message in found] == [said(seq)["content"] for seq in range(1, total + 1)]
+            assert [message.content for message in found] == [
+                chat_message(seq)["content"] for seq in range(1, total + 1)
+            ]
 
 
 @HUNDRED
@@ -139,12 +141,12 @@ async def test_corrupt_session_recovers(opened: Opened, client: Any, where: str,
                 await client.set(keys.messages, junk)
         if by_worker:
             await worker.drain()
-        context = await session.append_and_read(said(1, "afresh"))
-        assert [message.to_openai() for message in context.messages] == [said(1, "afresh")]
+        context = await session.append_and_read(chat_message(1, "afresh"))
+        assert [message.to_openai() for message in context.messages] == [chat_message(1, "afresh")]
         assert (context.summaries, context.total_messages) == ([], 1)
         await append(session, [11])
         assert await worker.drain() + by_worker == 2, "this session and the other one"
-        assert covered(await session.read()) == list(range(1, 13))
+        assert covered_seqs(await session.read()) == list(range(1, 13))
         aside = [key async for key in client.scan_iter(match=keys.quarantine + b":*", count=100_000)]
         assert aside, "what it was can be looked at"
 

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from support.conversations import said
+from support.conversations import user_message
 from support.stores import Store
 from support.writers import Echo
 
@@ -25,7 +25,7 @@ async def test_a_foreign_member_is_passed_over_and_named(
 ) -> None:
     async with store.memory(namespace, Settings(shards=1, max_sessions=2)) as memory:
         for number in range(6):
-            await memory.session(f"s{number}").append(said(number))
+            await memory.session(f"s{number}").append(user_message(number))
         await raw.zadd(getattr(memory.store.keys.shards()[0], index), dict.fromkeys(FOREIGN, 1))
         eviction = Eviction(memory.store)
         with caplog.at_level(logging.WARNING, "redismem"):

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from support.clock import T0, Clock
-from support.examples import listed
+from support.examples import queue_members
 from support.stores import Store
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import Settings
 from redismem.context import Context
@@ -50,7 +50,7 @@ async def test_a_session_that_is_chosen_lives_for_a_day_to_be_handed_over(
         archive.failing = False
         assert await clock.at(chosen_ms + day_ms - 40_000, eviction.enforce()) == 1
         assert archive.handed == ["s-0"]
-        await clock.at(T0, session.append(said(1)))
+        await clock.at(T0, session.append(chat_message(1)))
         assert await clock.at(chosen_ms, Eviction(memory.store).queue_idle()) == 1
         assert (await session.info()).expires_ms < chosen_ms + day_ms, "nobody is to have its transcript"
 
@@ -61,13 +61,13 @@ async def test_all_that_are_idle_are_chosen_however_many_cannot_be_handed_over(
     async with store.memory(namespace, Settings(shards=2)) as memory:
         archive = Archive()
         for number in range(450):  # at the very same time, and more of a shard than one page has
-            await clock.at(T0, memory.session(f"t-{number}").append(said(1)))
+            await clock.at(T0, memory.session(f"t-{number}").append(chat_message(1)))
         for number in range(250):
-            await clock.at(T0 + number * 1_000, memory.session(f"s-{number}").append(said(1)))
+            await clock.at(T0 + number * 1_000, memory.session(f"s-{number}").append(chat_message(1)))
         eviction = Eviction(memory.store, archive)
         assert await clock.at(T0 + TIMEOUT_MS + 250_000, eviction.queue_idle()) == 700
         assert await clock.at(T0 + TIMEOUT_MS + 250_000, eviction.queue_idle()) == 0
-        assert len(await listed(memory, "evictions")) == 700
+        assert len(await queue_members(memory, "evictions")) == 700
 
 
 async def test_what_expired_before_it_was_handed_over_is_told_once(
@@ -75,7 +75,7 @@ async def test_what_expired_before_it_was_handed_over_is_told_once(
 ) -> None:
     async with store.memory(namespace, Settings(shards=2)) as memory:
         for number in range(5):
-            await clock.at(T0, memory.session(f"s-{number}").append(said(1)))
+            await clock.at(T0, memory.session(f"s-{number}").append(chat_message(1)))
         for number in range(3):
             keys = memory.store.keys.session(f"s-{number}")
             await raw.delete(keys.state, keys.messages)
@@ -103,7 +103,7 @@ async def test_an_on_evict_that_goes_on_though_it_is_cancelled_keeps_no_other_se
     settings = Settings(shards=2, idle_timeout_s=20, lease_s=0.05)
     async with store.memory(namespace, settings) as memory, asyncio.timeout(60):
         for number in range(3):
-            await clock.at(T0 + number, memory.session(f"s-{number}").append(said(1)))
+            await clock.at(T0 + number, memory.session(f"s-{number}").append(chat_message(1)))
         eviction = Eviction(memory.store, closing)
         assert await clock.at(T0 + 60_000, eviction.enforce()) == 2
         assert sorted(handed) == ["s-1", "s-2"]

@@ -15,7 +15,7 @@ from support.checks import until
 from support.clock import T0, Clock
 from support.redis_server import RedisServer
 from support.stores import Store
-from support.writers import Echo, said
+from support.writers import Echo, chat_message
 
 from redismem import Memory, Settings
 from redismem.models import Draft
@@ -121,7 +121,7 @@ async def test_one_works_and_the_others_find_nothing_left(pods: Pods) -> None:
     first, second = [await pods.open(strategy=echo) for echo in echoes]
     await pods.tick(first, second)
     memory = Memory(first._store)
-    await memory.session("a").append(*map(said, range(1, 12)))
+    await memory.session("a").append(*map(chat_message, range(1, 12)))
     await pods.tick(second)
     assert echoes[1].seen == [], "it is the other's turn"
     await pods.tick(first, second)
@@ -135,7 +135,7 @@ async def test_a_backlog_is_everybodys(pods: Pods) -> None:
     await pods.tick(*makers)
     memory = Memory(makers[0]._store)
     for number in range(12):
-        await memory.session(f"s-{number}").append(*map(said, range(1, 12)))
+        await memory.session(f"s-{number}").append(*map(chat_message, range(1, 12)))
     pods.clock.now_ms += TICK_MS
     await makers[0].tick()
     await until(partial(begun, echoes[0], 2))
@@ -186,7 +186,7 @@ async def test_an_append_that_overflows_wakes_its_own_pod(pods: Pods) -> None:
     await second.start()
     await until(lambda: asyncio.sleep(0, bool(second._tick_count) and not second._running))
     memory = Memory(second._store, workers=second)
-    await memory.session("a").append(*map(said, range(1, 12)))
+    await memory.session("a").append(*map(chat_message, range(1, 12)))
     await until(lambda: asyncio.sleep(0, len(echo.seen) == 1))
 
 
@@ -227,7 +227,7 @@ async def test_nobody_needs_the_holds(pods: Pods, raw: Any, caplog: Any) -> None
             await raw.set(first._store.keys.ticks, "x")
         else:
             await raw.hset(first._store.keys.ticks, "summaries/Echo", "\xff")
-        await memory.session(f"s-{number}").append(*map(said, range(1, 12)))
+        await memory.session(f"s-{number}").append(*map(chat_message, range(1, 12)))
         await pods.tick(second, first)
         assert sum(len(echo.seen) for echo in echoes) == number + 1
     assert any("leadership is unknown" in record.message for record in caplog.records)

@@ -10,7 +10,7 @@ from support.checks import until
 from support.clock import T0, Clock
 from support.stores import Store
 from support.worked import Worked, open_with, ranges, seqs
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import Session
 from redismem.workers.outcomes import SummaryOutcome
@@ -47,7 +47,7 @@ async def until_ranges(session: Session, expected: list[tuple[int, int]]) -> Non
 async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespace: str, raw: Any) -> None:
     async with open_with(store, namespace, lease_s=4.5) as memory:
         session, shard, echo = memory.session("a"), memory.store.keys.session("a").shard, Echo()
-        await session.append(*map(said, range(1, 12)))
+        await session.append(*map(chat_message, range(1, 12)))
         echo.hanging = "message"
         drain = asyncio.create_task(Worker(memory.store, echo).drain())
         await echo.started.wait()

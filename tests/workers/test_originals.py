@@ -9,7 +9,7 @@ import pytest
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.worked import open_with, seqs
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import Settings
 from redismem.blocking import memory as blocking
@@ -23,12 +23,14 @@ async def test_kept_originals_can_be_read_page_by_page(store: Store, namespace: 
     async with open_with(store, namespace, keep_originals=True) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         for first in range(1, 1201, 600):
-            await session.append(*(said(number) for number in range(first, first + 600)))
+            await session.append(*(chat_message(number) for number in range(first, first + 600)))
             await worker.drain()
         assert await seqs(session) == list(range(1195, 1201))
         assert [message.seq for message in await session.messages()] == list(range(1195, 1201))
         everything = await session.messages(include_originals=True)
-        assert [message.content for message in everything] == [said(number)["content"] for number in range(1, 1201)]
+        assert [message.content for message in everything] == [
+            chat_message(number)["content"] for number in range(1, 1201)
+        ]
         assert [message.seq for message in everything] == list(range(1, 1201))
         part = await session.messages(limit=700, before=1198, include_originals=True)
         assert [message.seq for message in part] == list(range(498, 1198))
@@ -56,10 +58,12 @@ async def test_blocks_grow_with_each_commit(store: Store, namespace: str, raw: A
     async with open_with(store, namespace) as memory:
         session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
         for first in range(1, 90, 7):
-            await session.append(*(said(number) for number in range(first, first + 7)))
+            await session.append(*(chat_message(number) for number in range(first, first + 7)))
             await worker.drain()
             found = await session.messages(include_originals=True)
-            assert [message.content for message in found] == [said(seq)["content"] for seq in range(1, first + 7)]
+            assert [message.content for message in found] == [
+                chat_message(seq)["content"] for seq in range(1, first + 7)
+            ]
             last = found[-1].seq - 6
             fields = {int(field.lstrip(b"s")) for field in await raw.hkeys(keys.originals)}
             assert fields == (set(range((last - 1) // 16 + 1)) if first > 1 else set())
@@ -120,11 +124,11 @@ async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, na
         assert await raw.exists(keys.originals)
         await fill(session, 10, "new")
         contents = [message.content for message in await session.messages(include_originals=True)]
-        assert contents == [said(number, "new")["content"] for number in range(1, 11)]
-        await session.append(said(11, "new"))
+        assert contents == [chat_message(number, "new")["content"] for number in range(1, 11)]
+        await session.append(chat_message(11, "new"))
         await worker.drain()
         contents = [message.content for message in await session.messages(include_originals=True)]
-        assert contents == [said(number, "new")["content"] for number in range(1, 12)]
+        assert contents == [chat_message(number, "new")["content"] for number in range(1, 12)]
         assert await session.clear()
         assert not await raw.exists(keys.originals)
 

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from recall.test_recall import trips_of
 from support.clock import Clock
-from support.dictionaries import content, named, open_with, tell, telling, texts, trained_on
+from support.dictionaries import (
+    append_messages,
+    block_dictionaries,
+    make_message,
+    open_trained,
+    open_with,
+    texts,
+    train_content,
+)
 from support.stores import Store
 from support.writers import Echo
 
@@ -23,27 +31,27 @@ def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(count: int, secret: str = "minea") -> list[str]:
-    return [telling(number, secret)["content"] for number in range(count)]
+    return [make_message(number, secret)["content"] for number in range(count)]
 
 
 async def became_another(raw: Any, key: bytes) -> None:
     """The dictionary is lost, and trained again by a worker that never read it."""
     await raw.delete(key)
-    await raw.hset(key, "1", b"\0" * 8 + content())
+    await raw.hset(key, "1", b"\0" * 8 + train_content())
 
 
 async def test_nothing_is_written_that_nobody_else_could_read(
     store: Store, namespace: str, raw: Any, clock: Clock
 ) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker):
-        await tell(memory.session("b"), 40)
+    async with open_trained(store, namespace, clock) as (memory, worker):
+        await append_messages(memory.session("b"), 40)
         await worker.drain()
-        assert set(await named(memory, raw, "b")) == {1}
+        assert set(await block_dictionaries(memory, raw, "b")) == {1}
         await became_another(raw, memory.store.keys.dictionaries)
         clock.now_ms += SETTLED_MS
-        await tell(memory.session("a"), 60)
+        await append_messages(memory.session("a"), 60)
         await worker.drain()
-        assert set(await named(memory, raw, "a")) == {1}
+        assert set(await block_dictionaries(memory, raw, "a")) == {1}
         async with open_with(store, namespace) as fresh:
             assert await texts(fresh.session("a")) == said(60)
 
@@ -52,9 +60,9 @@ async def test_nothing_is_written_that_nobody_else_could_read(
 async def test_what_cannot_be_read_compresses_nothing(
     there: bytes | None, store: Store, namespace: str, raw: Any, clock: Clock
 ) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker):
+    async with open_trained(store, namespace, clock) as (memory, worker):
         key = memory.store.keys.dictionaries
-        await tell(memory.session("b"), 40)
+        await append_messages(memory.session("b"), 40)
         await worker.drain()
         if there is None:
             await raw.delete(key)
@@ -62,24 +70,24 @@ async def test_what_cannot_be_read_compresses_nothing(
         else:
             await raw.hset(key, "1", there)
         clock.now_ms += SETTLED_MS
-        await tell(memory.session("a"), 60)
+        await append_messages(memory.session("a"), 60)
         await worker.drain()
-        assert set(await named(memory, raw, "a")) == {None}
+        assert set(await block_dictionaries(memory, raw, "a")) == {None}
 
 
 async def test_who_has_read_the_one_before_reads_what_the_other_made(
     store: Store, namespace: str, raw: Any, clock: Clock
 ) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker), open_with(store, namespace) as other:
-        await tell(memory.session("b"), 40)
+    async with open_trained(store, namespace, clock) as (memory, worker), open_with(store, namespace) as other:
+        await append_messages(memory.session("b"), 40)
         await worker.drain()
         await became_another(raw, memory.store.keys.dictionaries)
-        await tell(other.session("a"), 30)
+        await append_messages(other.session("a"), 30)
         await Worker(other.store, Echo()).drain()
-        assert await named(memory, raw, "a") == [1, 1]
+        assert await block_dictionaries(memory, raw, "a") == [1, 1]
         assert 8 in [found.seq for found in await memory.session("a").recall(said(30)[7], limit=1)]
         assert await texts(memory.session("a")) == said(30)
-        await tell(memory.session("a"), 30, begin=30)
+        await append_messages(memory.session("a"), 30, begin=30)
         await worker.drain()
         assert [key async for key in raw.scan_iter(memory.store.keys.session("a").quarantine + b":*")] == []
         async with open_with(store, namespace) as fresh:
@@ -87,8 +95,8 @@ async def test_who_has_read_the_one_before_reads_what_the_other_made(
 
 
 async def test_it_is_not_looked_for_with_each_block(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
-    async with trained_on(store, namespace, clock) as (memory, worker):
-        await tell(memory.session("a"), 40)
+    async with open_trained(store, namespace, clock) as (memory, worker):
+        await append_messages(memory.session("a"), 40)
         await worker.drain()
         await became_another(raw, memory.store.keys.dictionaries)
         async with open_with(store, namespace) as fresh:

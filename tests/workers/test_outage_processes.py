@@ -14,7 +14,7 @@ from support.checks import until
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 from support.selection import EVERYTHING
-from support.writers import said
+from support.writers import chat_message
 
 from redismem import Memory, Settings
 from redismem.inspection.depths import depths_of
@@ -82,7 +82,7 @@ class Turns:
         self.count = 0
 
     async def one(self) -> None:
-        await self.sessions[self.count % len(self.sessions)].append(said(self.count))
+        await self.sessions[self.count % len(self.sessions)].append(chat_message(self.count))
         self.count += 1
         assert (await depths_of(self.memory.store)).total("dead").count == 0
 
@@ -104,7 +104,7 @@ class Turns:
 async def down_for_a_while(turns: Turns, provider: ProviderServer, pods: Pods) -> tuple[int, float]:
     """Count requests during an outage in which one process is killed, and time the recovery."""
     for session in turns.sessions:
-        await session.append(*map(said, range(11)))
+        await session.append(*map(chat_message, range(11)))
     await until(turns.settled, 120, PACE_S)
     provider.mode, asked_before = "503", len(provider.asked)
     await turns.until_s(OUTAGE_S / 2)

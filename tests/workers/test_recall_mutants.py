@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.clock import Clock
-from support.dictionaries import WORDS, telling
-from support.writers import Echo, said
+from support.dictionaries import WORDS, make_message
+from support.writers import Echo, chat_message
 
 from redismem import Memory, RedismemError, Session, Settings
 from redismem.inspection.check import check
@@ -86,25 +86,25 @@ async def recalls(there: Namespace) -> None:
     looked_at = partial(check_recall, there, process, session)
     await session.append({"role": "user", "content": "The cat is Tom."}, pin=True)
     for number in range(2, 60):
-        await session.append(FACT if number == 3 else said(number, "Otto" if number > 40 else "message"))
+        await session.append(FACT if number == 3 else chat_message(number, "Otto" if number > 40 else "message"))
         if number % 9 == 0 or 40 < number < 60:
             await worker.drain()
             await looked_at()
-    await session.append({"role": "user", "content": "The parrot Zora ate a fig."}, *map(said, range(61, 81)))
+    await session.append({"role": "user", "content": "The parrot Zora ate a fig."}, *map(chat_message, range(61, 81)))
     await worker.drain()
     await looked_at()
     await session.replace(1, {"role": "user", "content": "The cat is Rex, and Rex is a cat."})
     await session.unpin(1)
     await looked_at()
     for keeper in (without, other):
-        await session.append(*map(said, range(20)))
+        await session.append(*map(chat_message, range(20)))
         await Worker(keeper.store, Echo()).drain()
     await looked_at()
-    await session.append(*map(said, range(40)), FACT, *map(said, range(9)))
+    await session.append(*map(chat_message, range(40)), FACT, *map(chat_message, range(9)))
     await worker.drain()
     await looked_at()
     await session.clear()
-    await session.append(*(FACT if number == 9 else said(number) for number in range(60)))
+    await session.append(*(FACT if number == 9 else chat_message(number) for number in range(60)))
     await worker.drain()
     await looked_at()
 
@@ -113,12 +113,12 @@ async def forgets(there: Namespace) -> None:
     """Originals dropped by another process leave the cache, even without a partial block that would show it."""
     process, other, without = there.process(), there.process(), there.process(keep_originals=False)
     session = other.session("a")
-    await session.append(*(FACT if number == 3 else said(number) for number in range(1, 37)))
+    await session.append(*(FACT if number == 3 else chat_message(number) for number in range(1, 37)))
     await Worker(other.store, Echo()).drain()
     assert (await session.info()).first_seq == 33
     await check_recall(there, process, session)
     for keeper in (without, other):
-        await session.append(*map(said, range(20)))
+        await session.append(*map(chat_message, range(20)))
         await Worker(keeper.store, Echo()).drain()
     await check_recall(there, process, session)
 
@@ -128,7 +128,7 @@ async def keeps(there: Namespace) -> None:
     process = there.process(max_recalled_sessions=2)
     worker = Worker(process.store, Echo())
     for name in "abcab":
-        await process.session(name).append(*map(said, range(30)))
+        await process.session(name).append(*map(chat_message, range(30)))
         await worker.drain()
         await process.session(name).recall("message")
         hot = process.recall_cache
@@ -150,7 +150,7 @@ class Telling:
     async def tell(self, name: str, count: int = 40, words: list[str] = WORDS) -> None:
         before = self.told.setdefault(name, [])
         seqs = range(len(before), len(before) + count)
-        news = [telling(at, f"mine{name}") if words is WORDS else other_words(at, words) for at in seqs]
+        news = [make_message(at, f"mine{name}") if words is WORDS else other_words(at, words) for at in seqs]
         before += [each["content"] for each in news]
         await self._process.session(name).append(*news)
         await self.worker.drain()

@@ -7,7 +7,7 @@ import logging
 import pytest
 from support.clock import T0, Clock
 from support.stores import Store
-from support.writers import said
+from support.writers import chat_message
 
 from redismem import Settings
 from redismem.workers.eviction import Eviction
@@ -21,7 +21,7 @@ async def test_evicting_what_was_active_within_the_hour_is_warned_of(
 ) -> None:
     async with store.memory(namespace, Settings(shards=2, max_sessions=2)) as memory:
         for number in range(5):
-            await clock.at(T0, memory.session(f"s-{number}").append(said(number)))
+            await clock.at(T0, memory.session(f"s-{number}").append(chat_message(number)))
         caplog.clear()
         eviction = Eviction(memory.store)
         assert await clock.at(T0 + age_ms, eviction.enforce()) == 3
@@ -42,7 +42,7 @@ async def test_it_is_said_once_a_minute(
         said_at = []
         for at, later_ms in enumerate((0, 1_000, 59_999, 60_000, 61_000, 130_000)):
             for name in ("a", "b"):
-                await clock.at(T0 + later_ms, memory.session(f"{name}-{at}").append(said(at)))
+                await clock.at(T0 + later_ms, memory.session(f"{name}-{at}").append(chat_message(at)))
             caplog.clear()
             assert await clock.at(T0 + later_ms, eviction.enforce()) >= 1
             if any("within the last hour" in record.getMessage() for record in caplog.records):

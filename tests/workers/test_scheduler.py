@@ -11,7 +11,7 @@ import pytest
 from support.checks import Panic, until
 from support.clock import Clock
 from support.stores import Store
-from support.writers import Echo, said
+from support.writers import Echo, chat_message
 
 from redismem import Session, Settings
 from redismem.errors import InvalidSettings
@@ -41,16 +41,16 @@ async def until_idle(scheduler: Scheduler) -> None:
 
 async def test_an_append_that_overflows_is_summarised_without_a_tick(store: Store, namespace: str) -> None:
     async with store.memory(namespace, NEVER) as front:
-        await front.session("earlier").append(*map(said, range(1, 12)))
+        await front.session("earlier").append(*map(chat_message, range(1, 12)))
         async with store.memory(namespace, NEVER, workers=True) as memory:
             assert isinstance(memory.workers, Scheduler)
             await until_summarised(front.session("earlier"))  # by the tick at the start; the next one is an hour away
             await until_idle(memory.workers)
             session = memory.session("a")
             for number in range(1, 11):
-                await session.append(said(number))
+                await session.append(chat_message(number))
             assert not memory.workers._running, "ten are no reason to work"
-            await session.append_and_read(said(11))
+            await session.append_and_read(chat_message(11))
             assert memory.workers._running, "the append itself began it"
             await until_summarised(session)
             context = await session.read()
@@ -62,10 +62,10 @@ async def test_an_append_given_again_wakes_nobody(store: Store, namespace: str) 
     async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo)) as memory:
         assert isinstance(memory.workers, Scheduler)
         session = memory.session("a")
-        await session.append(*map(said, range(1, 12)), id="once")
+        await session.append(*map(chat_message, range(1, 12)), id="once")
         await until_summarised(session)
         await until_idle(memory.workers)
-        assert (await session.append(*map(said, range(1, 12)), id="once")).duplicate
+        assert (await session.append(*map(chat_message, range(1, 12)), id="once")).duplicate
         assert not memory.workers._running
         assert len(echo.seen) == 1
 
@@ -73,7 +73,7 @@ async def test_an_append_given_again_wakes_nobody(store: Store, namespace: str) 
 async def test_a_tick_finds_what_others_appended(store: Store, namespace: str) -> None:
     async with store.memory(namespace, OFTEN) as front, store.memory(namespace, OFTEN, workers=True):
         session = front.session("a")
-        await session.append(*map(said, range(1, 12)))
+        await session.append(*map(chat_message, range(1, 12)))
         await until_summarised(session)
 
 
@@ -81,10 +81,10 @@ async def test_a_model_that_hangs_holds_up_no_tick(store: Store, namespace: str)
     echo = Echo()
     echo.hanging = "slow"
     async with store.memory(namespace, OFTEN) as front:
-        await front.session("a").append(*(said(number, "slow") for number in range(1, 12)))
+        await front.session("a").append(*(chat_message(number, "slow") for number in range(1, 12)))
         async with store.memory(namespace, OFTEN, workers=partial(Scheduler, strategy=echo)):
             await echo.started.wait()
-            await front.session("b").append(*map(said, range(1, 12)))
+            await front.session("b").append(*map(chat_message, range(1, 12)))
             await until_summarised(front.session("b"))
             assert (await front.session("a").info()).queued == "leased"
             echo.gate.set()
@@ -93,7 +93,7 @@ async def test_a_model_that_hangs_holds_up_no_tick(store: Store, namespace: str)
 async def test_ticks_that_fail_lose_nothing(store: Store, namespace: str, raw: Any, caplog: Any) -> None:
     async with store.memory(namespace, OFTEN) as front:
         session, overdue = front.session("a"), front.store.keys.session("a").shard.overdue
-        await session.append(*map(said, range(1, 12)))
+        await session.append(*map(chat_message, range(1, 12)))
         await raw.rename(overdue, overdue + b":aside")
         await raw.set(overdue, "no queue")
         async with store.memory(namespace, OFTEN, workers=True):
@@ -120,7 +120,7 @@ async def test_two_schedulers_do_everything_once(store: Store, namespace: str, c
         now_ms = await front.server_time_ms()
         for number in range(30):
             session = front.session(f"s-{number:02d}")
-            await clock.at(now_ms - 100_000 + number * 1_000, session.append(*map(said, range(1, 12))))
+            await clock.at(now_ms - 100_000 + number * 1_000, session.append(*map(chat_message, range(1, 12))))
         async with (
             store.memory(namespace, settings, workers=makers[0]),
             store.memory(namespace, settings, workers=makers[1]),
@@ -146,11 +146,11 @@ async def test_stop_lets_what_is_in_hand_end(store: Store, namespace: str) -> No
     async with store.memory(namespace, NEVER) as front:
         session = front.session("a")
         async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo)) as memory:
-            await memory.session("a").append(*map(said, range(1, 12)))
+            await memory.session("a").append(*map(chat_message, range(1, 12)))
             await echo.started.wait()
             assert memory.workers is not None
             stopping = asyncio.create_task(memory.workers.stop())
-            await memory.session("b").append(*map(said, range(1, 12)))
+            await memory.session("b").append(*map(chat_message, range(1, 12)))
             echo.gate.set()
             await stopping
             await memory.workers.stop()
@@ -164,7 +164,7 @@ async def test_stop_gives_back_what_does_not_end_in_time(store: Store, namespace
     async with store.memory(namespace, NEVER) as front:
         session = front.session("a")
         async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo, stop_s=0.05)) as memory:
-            await memory.session("a").append(*map(said, range(1, 12)))
+            await memory.session("a").append(*map(chat_message, range(1, 12)))
             await echo.started.wait()
             assert (await session.info()).queued == "leased"
         assert echo.cancelled_count == 1
@@ -203,7 +203,7 @@ async def test_a_scheduler_without_a_strategy_still_evicts(store: Store, namespa
     settings = Settings(shards=2, strategy="none", max_sessions=3, tick_s=0.02)
     async with store.memory(namespace, settings, workers=True) as memory:
         for number in range(5):
-            await memory.session(f"s-{number}").append(said(1))
+            await memory.session(f"s-{number}").append(chat_message(1))
 
         async def within_the_limit() -> bool:
             return await memory.count() == 3
@@ -222,7 +222,7 @@ async def test_who_is_idle_for_less_than_ten_ticks_is_handed_over_too(store: Sto
     async with store.memory(namespace, settings, workers=partial(Scheduler, on_evict=on_evict)) as memory:
         assert isinstance(memory.workers, Scheduler)
         await until_idle(memory.workers)
-        await memory.session("a").append(said(1))
+        await memory.session("a").append(chat_message(1))
 
         async def handed_over() -> bool:
             return evicted == ["a"]
@@ -239,9 +239,9 @@ async def test_an_on_evict_that_hangs_lets_nobody_expire(store: Store, namespace
 
     settings = Settings(shards=2, tick_s=0.02, idle_timeout_s=0.05)
     async with store.memory(namespace, settings, workers=partial(Scheduler, on_evict=on_evict)) as memory:
-        await memory.session("a").append(said(1))
+        await memory.session("a").append(chat_message(1))
         await begun.wait()
-        receipt = await memory.session("b").append(said(1))
+        receipt = await memory.session("b").append(chat_message(1))
         assert receipt.created
         now_ms = await memory.server_time_ms()
 
@@ -279,7 +279,7 @@ async def test_logs_name_sessions_by_their_hash_and_quote_nothing(store: Store, 
     echo.drafts.append(Draft("canary-7 in a summary", 0, 0, "m"))
     async with store.memory(namespace, OFTEN, workers=partial(Scheduler, strategy=echo)) as memory:
         session = memory.session("session-7")
-        await session.append(*(said(number, "canary-7") for number in range(1, 12)))
+        await session.append(*(chat_message(number, "canary-7") for number in range(1, 12)))
         await until_summarised(session)
     ours = [record for record in caplog.records if record.name.startswith("redismem")]
     assert len(ours) >= 2

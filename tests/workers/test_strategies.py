@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 from support.stores import Store
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import Message, Settings
 from redismem.errors import InvalidSettings
@@ -130,7 +130,7 @@ async def test_what_is_no_draft_drops_nothing(
 
     async with store.memory(namespace, Settings(shards=1)) as memory:
         session = memory.session("a")
-        await session.append(*map(said, range(1, 12)))
+        await session.append(*map(chat_message, range(1, 12)))
         worker = Worker(memory.store, Forgetful() if given is None else Wrong())
         assert await worker.drain() == 0
         assert worker.outcomes == {"failed": 1}
@@ -145,7 +145,7 @@ async def test_what_is_dropped_says_so(store: Store, namespace: str) -> None:
 
     async with store.memory(namespace, Settings(shards=1)) as memory:
         session = memory.session("a")
-        await session.append(*map(said, range(1, 12)))
+        await session.append(*map(chat_message, range(1, 12)))
         assert await Worker(memory.store, Dropping()).drain() == 1
         context = await session.read()
         assert ([message.seq for message in context.messages], context.summaries) == (list(range(6, 12)), [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.clock import T0, Clock
 from support.stores import Store
 from support.worked import Worked, open_with, ranges, seqs
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import Message
 from redismem.errors import ModelFailed
@@ -18,7 +18,7 @@ async def test_after_a_drain_exactly_the_newest_six_are_verbatim(worked: Worked)
     session = memory.session("a")
     await fill(session, 10)
     assert await worker.drain() == 0, "ten are not over the threshold of ten"
-    await session.append(said(11))
+    await session.append(chat_message(11))
     between = await session.read()
     assert [message.seq for message in between.pending] == [1, 2, 3, 4, 5]
     assert (await session.info()).queued == "overdue"
@@ -43,7 +43,7 @@ async def test_many_tokens_are_too_long_a_window_as_well(store: Store, namespace
         for number in range(2):
             await wordy.append({"role": "user", "content": f"{number} " * 100})
         assert await worker.drain() == 0, "the recent messages stay, however long they are"
-        await wordy.append(said(3))
+        await wordy.append(chat_message(3))
         assert [(await session.info()).queued for session in (brief, wordy)] == [None, "overdue"]
         assert await worker.drain() == 1
         assert (await seqs(wordy), await ranges(wordy)) == ([2, 3], [(1, 1)])
@@ -53,7 +53,7 @@ async def test_many_tokens_are_too_long_a_window_as_well(store: Store, namespace
 async def test_a_burst_is_covered_a_part_at_a_time(worked: Worked) -> None:
     memory, _, worker = worked
     session = memory.session("a")
-    await session.append(*(said(number) for number in range(1, 701)))
+    await session.append(*(chat_message(number) for number in range(1, 701)))
     assert await worker.drain() == 2
     assert await ranges(session) == [(1, 500), (501, 694)]
     assert await seqs(session) == list(range(695, 701))
@@ -65,7 +65,7 @@ async def test_a_range_of_time_holds_every_message(worked: Worked, clock: Clock)
     await fill(session, 10)
     early = (await session.messages())[0].timestamp.replace(year=2001)
     await clock.at(
-        T0 + 7, session.append(Message("user", "from an import", timestamp=early), *map(said, range(12, 18)))
+        T0 + 7, session.append(Message("user", "from an import", timestamp=early), *map(chat_message, range(12, 18)))
     )
     await clock.at(T0 + 7, worker.drain())
     (summary,) = (await session.read()).summaries
@@ -82,7 +82,7 @@ async def test_the_version_of_the_summaries_changes_at_a_commit_only(worked: Wor
 
     await fill(session, 10)
     await note()
-    await clock.at(T0, session.append(said(11)))
+    await clock.at(T0, session.append(chat_message(11)))
     await note()
     echo.failures.append(ModelFailed("no"))
     await clock.at(T0, worker.drain())
@@ -94,7 +94,7 @@ async def test_the_version_of_the_summaries_changes_at_a_commit_only(worked: Wor
     await fill(session, 4)
     await note()
     assert versions[3] == versions[4] != ""
-    await clock.at(T0, session.append(said(16)))
+    await clock.at(T0, session.append(chat_message(16)))
     await clock.at(T0, worker.drain())
     await note()
     assert versions[5] not in versions[:5]
@@ -108,7 +108,7 @@ async def test_a_summary_is_quoted_as_background(worked: Worked) -> None:
     await fill(session, 11)
     await worker.drain()
     quoted, *verbatim = (await session.read()).to_openai()
-    assert verbatim == [said(number) for number in range(6, 12)]
+    assert verbatim == [chat_message(number) for number in range(6, 12)]
     assert quoted["role"] == "user"
     assert "messages 1 to 5" in quoted["content"]
     assert "not as instructions" in quoted["content"]

@@ -14,11 +14,11 @@ from support.examples import (
     append,
     batches,
     bounds,
-    covered,
+    covered_seqs,
     payloads,
     texts,
 )
-from support.writers import Echo, said
+from support.writers import Echo, chat_message
 
 import redismem
 from redismem.context import Summary
@@ -47,7 +47,7 @@ async def test_storage_consistency(opened: Opened, steps: list[Any]) -> None:
             assert [message.to_openai() for message in found] == put
             assert [message.seq for message in found] == list(range(1, len(put) + 1))
             context, known = await session.read(), await session.info()
-            assert covered(context) == list(range(1, len(put) + 1))
+            assert covered_seqs(context) == list(range(1, len(put) + 1))
             assert context.state.params == {"x": 1} | params
             assert known.window_tokens == sum(message.tokens for message in context.messages)
             assert (known.total_messages, known.window_count) == (len(put), len(context.messages))
@@ -61,24 +61,25 @@ async def test_context_holds_summaries_and_recent(
     async with opened(summaries_limit=2, **bound) as memory:
         session, worker, total = memory.session("a"), Worker(memory.store, Echo()), 0
         for number, count in enumerate(counts):
-            context = await session.append_and_read(*(said(total + at + 1) for at in range(count)))
+            context = await session.append_and_read(*(chat_message(total + at + 1) for at in range(count)))
             total += count
-            assert covered(context) == list(range(1, total + 1))
+            assert covered_seqs(context) == list(range(1, total + 1))
             if number in drain_after:
                 await worker.drain()
             context = await session.read()
-            assert covered(context) == list(range(1, total + 1))
+            assert covered_seqs(context) == list(range(1, total + 1))
             newest = list(range(max(0, total - bound["recent_limit"]) + 1, total + 1))
             assert [message.seq for message in context.recent][-len(newest) :] == newest
             assert context.pending + context.recent == context.messages
             shown = context.to_openai()
             assert [turn["content"] for turn in shown[len(context.summaries) :]] == [
-                said(message.seq)["content"] for message in context.messages
+                chat_message(message.seq)["content"] for message in context.messages
             ]
             for turn, summary in zip(shown, context.summaries, strict=False):
                 assert summary.text in turn["content"]
                 assert all(
-                    said(seq)["content"] in summary.text for seq in range(summary.first_seq, summary.last_seq + 1)
+                    chat_message(seq)["content"] in summary.text
+                    for seq in range(summary.first_seq, summary.last_seq + 1)
                 )
 
 
@@ -88,7 +89,7 @@ async def test_trigger_over_threshold(opened: Opened, counts: list[int], thresho
     async with opened(threshold=threshold, recent_limit=1) as memory:
         session, total = memory.session("a"), 0
         for count in counts:
-            await session.append(*map(said, range(total + 1, total + count + 1)))
+            await session.append(*map(chat_message, range(total + 1, total + count + 1)))
             total += count
             assert (await session.info()).queued == ("overdue" if total > threshold else None)
         worker = Worker(memory.store, Echo())
@@ -120,7 +121,7 @@ async def test_summary_structure(opened: Opened, told: list[str], limit: int, to
         worker = Worker(memory.store, echo)
         for at, text in enumerate(told):
             echo.drafts.append(Draft(text, tokens, tokens, "some-model"))
-            await clock.at(T0 + at, session.append(said(at)))
+            await clock.at(T0 + at, session.append(chat_message(at)))
             await clock.at(T0 + at, worker.drain())
         context, seen_ids = await session.read(), set()
         assert 1 <= len(context.summaries) <= limit
@@ -152,9 +153,9 @@ async def test_thresholds_respected(
             window = (await session.read()).messages
             if len(window) + count > window_limit:
                 with pytest.raises(redismem.TooLarge):
-                    await session.append(*map(said, range(count)))
+                    await session.append(*map(chat_message, range(count)))
             else:
-                await session.append(*map(said, range(count)))
+                await session.append(*map(chat_message, range(count)))
                 total += count
             if number % 2:
                 await worker.drain()
@@ -163,4 +164,4 @@ async def test_thresholds_respected(
                 assert len(context.messages) >= min(total, bound["recent_limit"])
                 assert len(context.summaries) <= limit
             assert len((await session.read()).messages) <= window_limit
-            assert covered(await session.read()) == list(range(1, total + 1))
+            assert covered_seqs(await session.read()) == list(range(1, total + 1))

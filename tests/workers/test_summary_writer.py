@@ -9,8 +9,8 @@ from support.checks import silent_logs  # noqa: F401 (an autouse fixture)
 from support.clock import T0, Clock
 from support.provider_server import ProviderServer
 from support.stores import Store
-from support.worked import EAGER, Bearing, asking, drained
-from support.writers import fill, said
+from support.worked import EAGER, Bearing, drain_at, open_strategy
+from support.writers import chat_message, fill
 
 from redismem.errors import ModelFailed
 from redismem.workers.eviction import Eviction
@@ -22,18 +22,18 @@ async def test_an_outage_longer_than_the_setting_ends_in_extractive_summaries(
 ) -> None:
     provider.mode = "503"
     async with (
-        asking("openai", provider.base_url) as strategy,
+        open_strategy("openai", provider.base_url) as strategy,
         store.memory(namespace, EAGER.model_copy(update={"extractive_after_s": 600.0})) as memory,
     ):
         worker, start_ms = Worker(memory.store, strategy), await memory.server_time_ms()
         await clock.at(start_ms, fill(memory.session("early"), 11))
         await clock.at(start_ms - 10_000_000, fill(memory.session("long before"), 11))
         for after_s in range(0, 600, 60):
-            assert await drained(worker, start_ms + after_s * 1_000) == 0, "no model was down for long yet"
+            assert await drain_at(worker, start_ms + after_s * 1_000) == 0, "no model was down for long yet"
         await clock.at(start_ms + 599_000, fill(memory.session("late"), 11))
         asked_count = len(provider.asked)
-        assert await drained(worker, start_ms + 605_000) in (0, 2), "a try may be due first"
-        await drained(worker, start_ms + 605_000)
+        assert await drain_at(worker, start_ms + 605_000) in (0, 2), "a try may be due first"
+        await drain_at(worker, start_ms + 605_000)
         assert len(provider.asked) <= asked_count + 1
         for name in ("early", "long before"):
             (summary,) = (await memory.session(name).read()).summaries
@@ -42,7 +42,7 @@ async def test_an_outage_longer_than_the_setting_ends_in_extractive_summaries(
             assert (info.queued, info.failure, info.attempts) == (None, None, 0)
         assert (await memory.session("late").info()).summaries_count == 0
         provider.mode = "ok"
-        assert await drained(worker, start_ms + 1_000_000) == 1
+        assert await drain_at(worker, start_ms + 1_000_000) == 1
         (summary,) = (await memory.session("late").read()).summaries
         assert summary.model == "some-model"
 
@@ -53,11 +53,11 @@ async def test_a_failing_model_never_ends_in_a_refused_append(
     """The window is half full long before `extractive_after_s` has passed."""
     provider.mode = "401"
     settings = EAGER.model_copy(update={"max_window_count": 40})
-    async with asking("openai", provider.base_url) as strategy, store.memory(namespace, settings) as memory:
+    async with open_strategy("openai", provider.base_url) as strategy, store.memory(namespace, settings) as memory:
         worker, session, now_ms = Worker(memory.store, strategy), memory.session("a"), await memory.server_time_ms()
         for number in range(200):
-            await clock.at(now_ms, session.append(said(number)))
-            await drained(worker, now_ms)
+            await clock.at(now_ms, session.append(chat_message(number)))
+            await drain_at(worker, now_ms)
         context = await session.read()
         assert context.total_messages == 200
         assert {summary.model for summary in context.summaries} == {"extractive"}
@@ -72,14 +72,14 @@ async def test_a_large_window_is_made_short_at_once(
 ) -> None:
     """A summary covers at most 500 messages; the next summary must not wait for the full time again."""
     provider.mode = "503"
-    async with asking("openai", provider.base_url) as strategy, store.memory(namespace, EAGER) as memory:
+    async with open_strategy("openai", provider.base_url) as strategy, store.memory(namespace, EAGER) as memory:
         worker, session = Worker(memory.store, strategy), memory.session("a")
         for _ in range(2):
-            await session.append(*map(said, range(700)))
+            await session.append(*map(chat_message, range(700)))
         now_ms = await memory.server_time_ms()
-        assert await drained(worker, now_ms) == 0
+        assert await drain_at(worker, now_ms) == 0
         late_ms = now_ms + 901_000
-        assert await drained(worker, late_ms) == 3
+        assert await drain_at(worker, late_ms) == 3
         assert (await session.info()).window_count == EAGER.recent_limit
 
 
@@ -99,11 +99,11 @@ async def test_what_a_text_causes_is_tried_so_often_and_then_written_extractivel
         worker, session = Worker(memory.store, strategy), memory.session("a")
         await fill(session, 11, "poison")
         for attempt in range(1, asked_count):
-            assert await drained(worker, T0 + attempt * 60_000) == 0
+            assert await drain_at(worker, T0 + attempt * 60_000) == 0
             info = await session.info()
             assert (info.queued, info.attempts) == ("overdue", attempt)
             assert info.failure is not None
-        assert await drained(worker, T0 + asked_count * 60_000) == 1
+        assert await drain_at(worker, T0 + asked_count * 60_000) == 1
         assert strategy.failures_count == asked_count
         (summary,) = (await session.read()).summaries
         assert (summary.first_seq, summary.last_seq, summary.model) == (1, 5, "extractive")
@@ -119,7 +119,7 @@ async def test_a_session_that_workers_die_of_is_written_extractively(
         session = memory.session("a")
         await fill(session, 11)
         await raw.hset(memory.store.keys.session("a").state, "attempts", EAGER.max_attempts)
-        assert await drained(Worker(memory.store, Bearing(ValueError())), T0) == 1
+        assert await drain_at(Worker(memory.store, Bearing(ValueError())), T0) == 1
         (summary,) = (await session.read()).summaries
         assert summary.model == "extractive"
 
@@ -133,7 +133,7 @@ async def test_where_the_setting_forbids_it_the_dead_are_tried_again_by_themselv
         worker, eviction, session = Worker(memory.store, strategy), Eviction(memory.store), memory.session("a")
         await fill(session, 11, "poison")
         now_ms, waits_ms = T0, []
-        assert await drained(worker, T0) == 0
+        assert await drain_at(worker, T0) == 0
         for tries in range(1, 4):
             info = await session.info()
             assert (info.queued, info.failure, info.attempts) == ("dead", "ValueError", 1)
@@ -142,11 +142,11 @@ async def test_where_the_setting_forbids_it_the_dead_are_tried_again_by_themselv
             while (await session.info()).queued == "dead":
                 now_ms += 100_000
                 await clock.at(now_ms, eviction.sweep())
-                await drained(Worker(memory.store, Bearing(ValueError())), now_ms - 100_000)
+                await drain_at(Worker(memory.store, Bearing(ValueError())), now_ms - 100_000)
             waits_ms.append(now_ms - died_ms)
-            await drained(worker, now_ms)
+            await drain_at(worker, now_ms)
         assert waits_ms == [300_000, 600_000, 1_200_000]
         strategy.error = ModelFailed("never raised")
         await session.clear()
         await clock.at(now_ms, fill(session, 11))
-        assert await drained(worker, now_ms) == 1
+        assert await drain_at(worker, now_ms) == 1

@@ -11,7 +11,7 @@ from support.embedders import Words
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 from support.stores import Store
-from support.writers import Echo, fill, said
+from support.writers import Echo, chat_message, fill
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
@@ -147,7 +147,7 @@ async def test_a_block_that_changed_meanwhile_gets_no_vectors(store: Store, name
     words.gate = asyncio.Event()
     async with open_with(store, namespace, words) as memory:
         session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
-        await session.append(said(0), pin=True)
+        await session.append(chat_message(0), pin=True)
         await fill(session, 20)
         drain = asyncio.create_task(worker.drain())
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from support.checks import CANARY, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.provider_answers import openai_answer
-from support.provider_server import HUGE_BYTES, ProviderServer, system_of, told
+from support.provider_server import HUGE_BYTES, ProviderServer, request_turns, system_of
 from support.redis_server import RedisServer
-from support.stored import everything
+from support.stored import read_namespace
 from support.stores import Store
-from support.worked import EAGER, PATIENCE_S, PROVIDERS, asking, until_summarised
-from support.writers import fill, said
+from support.worked import EAGER, PATIENCE_S, PROVIDERS, open_strategy, until_summarised
+from support.writers import chat_message, fill
 
 from redismem import Memory, Settings
 from redismem.models import Provider
@@ -46,17 +46,17 @@ async def test_a_session_is_summarised_over_each_wire(
     store: Store, namespace: str, provider: ProviderServer, name: Provider
 ) -> None:
     async with (
-        asking(name, provider.base_url) as strategy,
+        open_strategy(name, provider.base_url) as strategy,
         store.memory(namespace, EAGER, workers=partial(Scheduler, strategy=strategy)) as memory,
     ):
         session = memory.session("a")
-        await session.append(*map(said, range(1, 12)))
+        await session.append(*map(chat_message, range(1, 12)))
         await until_summarised(session)
         (summary,) = (await session.read()).summaries
     assert (summary.text, summary.model) == (provider.text, "some-model")
     (asked,) = provider.asked
-    assert all(said(number)["content"] in told(asked)[0][1] for number in range(1, 6))
-    assert said(6)["content"] not in told(asked)[0][1]
+    assert all(chat_message(number)["content"] in request_turns(asked)[0][1] for number in range(1, 6))
+    assert chat_message(6)["content"] not in request_turns(asked)[0][1]
 
 
 @pytest.mark.parametrize("recreated", [False, True])
@@ -65,7 +65,7 @@ async def test_nothing_comes_back_after_a_clear(
 ) -> None:
     provider.mode, provider.text = "hang", f"They said {CANARY}."
     async with (
-        asking("openai", provider.base_url, timeout_s=60) as strategy,
+        open_strategy("openai", provider.base_url, timeout_s=60) as strategy,
         store.memory(namespace, Settings(shards=2, keep_originals=True)) as memory,
     ):
         session, worker = memory.session("a"), Worker(memory.store, strategy)
@@ -81,7 +81,7 @@ async def test_nothing_comes_back_after_a_clear(
         assert worker.outcomes == {"gone": 1}
         provider.text = "afresh"
         assert await Worker(memory.store, strategy).drain() == int(recreated)
-        assert CANARY not in repr(await everything(raw, namespace))
+        assert CANARY not in repr(await read_namespace(raw, namespace))
         context = await session.read()
         assert [summary.text for summary in context.summaries] == ["afresh"] * recreated
         assert [message.seq for message in context.messages] == (list(range(6, 12)) if recreated else [])
@@ -94,7 +94,7 @@ async def test_attempts_at_a_broken_model_end_and_can_be_begun_again(
     provider.mode, provider.raw = mode, body
     name = PROVIDERS[[mode for mode, _ in BROKEN].index(mode) % 3]
     async with (
-        asking(name, provider.base_url) as strategy,
+        open_strategy(name, provider.base_url) as strategy,
         Memory.connect(redis_server.url, namespace=namespace, settings=FORBIDDING) as memory,
     ):
         # A worker alone: a scheduler would have the dead tried again, after no more than `max_backoff_s`.
@@ -137,7 +137,7 @@ async def test_orders_in_a_transcript_stay_text(
 ) -> None:
     provider.text = f"The user wrote: {order}"
     async with (
-        asking("openai", provider.base_url) as strategy,
+        open_strategy("openai", provider.base_url) as strategy,
         Memory.connect(redis_server.url, namespace=namespace, settings=EAGER) as memory,
     ):
         session = memory.session("a")
@@ -146,7 +146,7 @@ async def test_orders_in_a_transcript_stay_text(
         context = await session.read()
     (asked,) = provider.asked
     assert system_of(asked) == INSTRUCTION, "the instruction holds nothing of the transcript"
-    ((role, text),) = told(asked)
+    ((role, text),) = request_turns(asked)
     assert role == "user"
     assert text.casefold().count("</transcript") == 1, "the quotation is not ended from inside"
     quoted = context.to_openai()[0]
@@ -160,7 +160,7 @@ async def append_times(url: str, namespace: str, provider: ProviderServer) -> tu
     """Append to twelve overflowing sessions while workers call the server; return times in ms, and summaries."""
     took, summaries_count, asked_count = [], 0, len(provider.asked)
     async with (
-        asking("openai", provider.base_url, timeout_s=PATIENCE_S) as strategy,
+        open_strategy("openai", provider.base_url, timeout_s=PATIENCE_S) as strategy,
         Memory.connect(
             url,
             namespace=namespace,
@@ -172,7 +172,7 @@ async def append_times(url: str, namespace: str, provider: ProviderServer) -> tu
             session = memory.session(f"s-{name}")
             for number in range(20):
                 began = time.perf_counter()
-                await session.append(said(number))
+                await session.append(chat_message(number))
                 took.append((time.perf_counter() - began) * 1_000)
         for name in range(12):
             context = await memory.session(f"s-{name}").read()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import redis
-from support.commands import Between, spawn
+from support.commands import Between, run_command
 
 from redismem.protocol import replies
 from redismem.protocol.scripts import load
@@ -119,14 +119,14 @@ def test_the_demo_leaves_no_session_behind(command: Any, redis_server: Any, name
 
 
 def test_the_demo_as_a_process_of_its_own(tmp_path: Any) -> None:
-    ran = spawn("demo", cwd=tmp_path)
+    ran = run_command("demo", cwd=tmp_path)
     assert (ran.code, ran.err) == (0, "")
     assert "All 15 turns checked" in ran.out
-    assert spawn("demo", "--json").document["good"]
+    assert run_command("demo", "--json").document["good"]
 
 
 def test_the_demo_on_a_terminal_that_knows_ascii_only() -> None:
-    ran = spawn("demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    ran = run_command("demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.isascii()
 

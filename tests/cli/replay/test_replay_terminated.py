@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import finished, started
+from support.commands import start_command, wait_for_exit
 from support.redis_server import RedisServer
 from support.transcripts import LONG, chat, namespace_keys, write
 
@@ -23,7 +23,7 @@ def test_a_terminated_replay_leaves_nothing_behind(
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{number}", LONG) for number in range(4_000)))
     options: list[Any] = ["--url", redis_server.url, "--namespace", namespace, "--concurrency", 8]
     with (
-        started("replay", file, *options) as running,
+        start_command("replay", file, *options) as running,
         redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory,
     ):
         until_s = time.monotonic() + 60
@@ -31,7 +31,7 @@ def test_a_terminated_replay_leaves_nothing_behind(
             assert time.monotonic() < until_s
             assert running.poll() is None
         running.send_signal(told)
-        ran = finished(running)
+        ran = wait_for_exit(running)
         assert ran.code == code, f"told when it had stored {count} sessions"
         assert ran.out == ""
         assert memory.count() == 0

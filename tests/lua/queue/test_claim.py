@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.queue_scripts import CLAIM, FENCE, LEASE_MS, changed_fields, claimed, overdue, queues
+from support.queue_scripts import CLAIM, FENCE, LEASE_MS, changed_fields, create_claimed, create_overdue, queues
 from support.raw_scripts import NOW_MS, Scripts
 
 
 async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> None:
-    await overdue(lua)
+    await create_overdue(lua)
     before = await lua.fields()
     assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS, b"%d" % NOW_MS]
     assert await queues(lua) == {"leased": {b"s": NOW_MS + LEASE_MS}}
@@ -20,7 +20,7 @@ async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> No
 
 
 async def test_an_expired_lease_is_taken_over(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     before = await lua.everything()
     later: dict[str, Any] = {"now_ms": NOW_MS + LEASE_MS - 1}
     assert await lua.run("claim", **CLAIM | later) == [b"leased", b"", 0, NOW_MS + LEASE_MS - 1]
@@ -35,7 +35,7 @@ async def test_an_expired_lease_is_taken_over(lua: Scripts) -> None:
 
 
 async def test_a_session_due_later_is_not_claimed(lua: Scripts) -> None:
-    await overdue(lua)
+    await create_overdue(lua)
     await lua.raw.zadd(lua.key("overdue"), {"s": NOW_MS + 1})
     before = await lua.everything()
     assert await lua.run("claim", **CLAIM) == [b"notdue", b"", 0, NOW_MS]
@@ -44,7 +44,7 @@ async def test_a_session_due_later_is_not_claimed(lua: Scripts) -> None:
 
 @pytest.mark.parametrize("queued", [None, "dead", "leased"])
 async def test_a_session_that_is_not_queued_for_a_summary_is_not_claimed(lua: Scripts, queued: Any) -> None:
-    await overdue(lua)
+    await create_overdue(lua)
     await lua.raw.delete(lua.key("overdue"))
     if queued is None:
         await lua.raw.hdel(lua.key("state"), "queued")
@@ -56,7 +56,7 @@ async def test_a_session_that_is_not_queued_for_a_summary_is_not_claimed(lua: Sc
 
 
 async def test_a_missing_session_is_removed_from_every_queue(lua: Scripts) -> None:
-    await overdue(lua, "other")
+    await create_overdue(lua, "other")
     for name in ("overdue", "leased", "dead"):
         await lua.raw.zadd(lua.key(name), {"s": 1})
     assert await lua.run("claim", **CLAIM) == [b"gone", b"", 0, NOW_MS]
@@ -65,7 +65,7 @@ async def test_a_missing_session_is_removed_from_every_queue(lua: Scripts) -> No
 
 
 async def test_a_window_within_the_threshold_needs_no_worker(lua: Scripts) -> None:
-    await overdue(lua)
+    await create_overdue(lua)
     waiting = {"attempts": 2, "failure": "1 2 x", "deaths": 1}
     await lua.raw.hset(lua.key("state"), mapping={**waiting, "summaries_count": 2})
     before = await lua.fields()
@@ -75,14 +75,14 @@ async def test_a_window_within_the_threshold_needs_no_worker(lua: Scripts) -> No
 
 
 async def test_summaries_to_fold_are_a_job_too(lua: Scripts) -> None:
-    await overdue(lua)
+    await create_overdue(lua)
     await lua.raw.hset(lua.key("state"), "summaries_count", 3)
     assert (await lua.run("claim", **CLAIM | {"threshold": 6}))[0] == b"job"
 
 
 @pytest.mark.parametrize(("failure", "since_ms"), [(None, NOW_MS + LEASE_MS), ("77 78 openai answered 503", 77)])
 async def test_after_the_last_attempt_it_is_dead(lua: Scripts, failure: Any, since_ms: int) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.raw.hset(lua.key("state"), mapping={"attempts": 3} | ({"failure": failure} if failure else {}))
     before = await lua.fields()
     later_ms = NOW_MS + LEASE_MS
@@ -98,7 +98,7 @@ async def test_after_the_last_attempt_it_is_dead(lua: Scripts, failure: Any, sin
 
 @pytest.mark.parametrize("name", ["state", "messages"])
 async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: str) -> None:
-    await overdue(lua)
+    await create_overdue(lua)
     await lua.raw.set(lua.key(name), "x")
     before = await lua.everything()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
@@ -107,7 +107,7 @@ async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: s
 
 
 async def test_without_now_ms_the_servers_clock_counts(lua: Scripts) -> None:
-    await overdue(lua)
+    await create_overdue(lua)
     await lua.raw.zadd(lua.key("overdue"), {"s": 1})
     seconds, _ = await lua.raw.time()
     outcome, _, _, now_ms, _ = await lua.run("claim", **CLAIM | {"now_ms": "-"})
@@ -119,7 +119,7 @@ async def test_without_now_ms_the_servers_clock_counts(lua: Scripts) -> None:
 async def test_too_many_tokens_are_a_job_only_beyond_the_recent_messages(
     lua: Scripts,
 ) -> None:
-    await overdue(lua, count=6)
+    await create_overdue(lua, count=6)
     tokens = (await lua.counters())["tokens"]
     few = CLAIM | {"threshold": 6, "recent_limit": 3}
     assert (await lua.run("claim", **few | {"token_limit": tokens - 1, "now_ms": 1}))[0] == b"notdue"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.queue_scripts import over, queues
+from support.queue_scripts import queues, run_many
 from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 
 LATER_MS = NOW_MS + 5_000
@@ -15,7 +15,7 @@ CLAIM_EVICTION: dict[str, Any] = {"now_ms": LATER_MS, "lease_ms": 30_000}
 
 async def chosen(lua: Scripts) -> None:
     await lua.append("1")
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
+    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
 
 
 async def test_one_worker_at_a_time_claims_the_eviction(lua: Scripts) -> None:

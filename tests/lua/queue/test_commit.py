@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.queue_scripts import CLAIM, COMMIT, FENCE, LEASE_MS, RELEASE, changed_fields, claimed, contents, queues
+from support.queue_scripts import (
+    CLAIM,
+    COMMIT,
+    FENCE,
+    LEASE_MS,
+    RELEASE,
+    changed_fields,
+    contents,
+    create_claimed,
+    queues,
+)
 from support.raw_scripts import EXPIRES_MS, NOW_MS, Scripts, counters
 
 DONE: dict[bytes, Any] = {
@@ -22,7 +32,7 @@ FOLD: dict[str, Any] = {"count": 0, "tokens": 0, "summary": "folded"}
 
 
 async def test_a_summary_replaces_exactly_the_covered_messages(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     before = await lua.fields()
     assert await lua.run("commit", **COMMIT) == b"ok"
     assert await contents(lua) == ["5", "6"]
@@ -34,21 +44,21 @@ async def test_a_summary_replaces_exactly_the_covered_messages(lua: Scripts) -> 
 
 
 async def test_the_reason_of_an_eviction_stays_and_tokens_never_fall_below_zero(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.set_counters(evicting="limit")
     assert await lua.run("commit", **COMMIT | {"tokens": 11}) == b"ok"
     assert (await lua.fields())[b"counters"] == counters(6, 0, first_seq=5) + b" limit"
 
 
 async def test_large_sums_of_tokens_stay_exact(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.set_counters(tokens=10**15 + 7)
     assert await lua.run("commit", **COMMIT) == b"ok"
     assert (await lua.counters())["tokens"] == 10**15 + 1
 
 
 async def test_a_resent_commit_is_recognised(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     assert await lua.run("commit", **COMMIT) == b"ok"
     before = await lua.everything()
     assert await lua.run("commit", **COMMIT) == b"already"
@@ -56,7 +66,7 @@ async def test_a_resent_commit_is_recognised(lua: Scripts) -> None:
 
 
 async def test_messages_appended_meanwhile_stay_for_the_next_summary(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.append("7", "8", "9", "0", token=b"token..2")
     assert await lua.run("commit", **COMMIT) == b"ok"
     assert await contents(lua) == ["5", "6", "7", "8", "9", "0"]
@@ -66,7 +76,7 @@ async def test_messages_appended_meanwhile_stay_for_the_next_summary(lua: Script
 
 @pytest.mark.parametrize("after", ["clear", "expiry", "another life", "takeover", "release", "another fence"])
 async def test_a_worker_that_lost_the_lease_writes_nothing(lua: Scripts, after: str) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     changed: dict[str, Any] = {}
     if after == "clear":
         await lua.run("clear", epoch="1-ab")
@@ -92,14 +102,14 @@ async def test_a_worker_that_lost_the_lease_writes_nothing(lua: Scripts, after: 
 async def test_a_window_or_summaries_changed_since_the_claim_are_stale(
     lua: Scripts, changed: dict[str, Any], tail: tuple[str, ...]
 ) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     before = await lua.everything()
     assert await lua.run("commit", *tail, **COMMIT | changed) == b"stale"
     assert await lua.everything() == before
 
 
 async def test_summaries_are_folded_into_one(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     old = {"summary:1": "a", "summary:3": "b", "summary:4": "c", "summaries_count": 3}
     await lua.raw.hset(lua.key("state"), mapping=old)
     before = await lua.fields()
@@ -117,7 +127,7 @@ async def test_summaries_are_folded_into_one(lua: Scripts) -> None:
 
 
 async def test_too_many_summaries_make_the_session_overdue_again(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.raw.hset(lua.key("state"), mapping={"summary:0": "a", "summary:00": "b", "summaries_count": 2})
     assert await lua.run("commit", **COMMIT) == b"ok"
     assert await queues(lua) == {"overdue": {b"s": NOW_MS + 7}}
@@ -125,7 +135,7 @@ async def test_too_many_summaries_make_the_session_overdue_again(lua: Scripts) -
 
 
 async def test_messages_can_be_dropped_without_a_summary(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     before = await lua.fields()
     assert await lua.run("commit", **COMMIT | {"summary_field": "-", "summary": "-"}) == b"ok"
     expected = {name: value for name, value in DONE.items() if name != b"summary:1"} | {b"summaries_count": b"0"}
@@ -137,7 +147,7 @@ async def originals(lua: Scripts) -> dict[bytes, bytes]:
 
 
 async def test_originals_are_kept_in_blocks_and_expire_with_the_session(lua: Scripts) -> None:
-    await claimed(lua, count=9)
+    await create_claimed(lua, count=9)
     kept = COMMIT | {"kept_count": 4, "threshold": 3}
     assert await lua.run("commit", "0", "1-4", "s0", "of 1-4", **kept) == b"ok"
     assert await originals(lua) == {b"0": b"1-4", b"s0": b"of 1-4"}
@@ -153,14 +163,14 @@ async def test_originals_are_kept_in_blocks_and_expire_with_the_session(lua: Scr
 
 
 async def test_originals_of_an_earlier_epoch_are_dropped(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.raw.hset(lua.key("originals"), "7", "old")
     assert await lua.run("commit", "0", "1-4", **COMMIT | {"kept_count": 2}) == b"ok"
     assert await originals(lua) == {b"0": b"1-4"}
 
 
 async def test_originals_are_dropped_if_the_next_ones_are_not_kept(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.raw.hset(lua.key("originals"), "7", "old")
     await lua.raw.hset(lua.key("state"), "with_originals", 1)
     assert await lua.run("commit", **COMMIT) == b"ok"
@@ -169,7 +179,7 @@ async def test_originals_are_dropped_if_the_next_ones_are_not_kept(lua: Scripts)
 
 
 async def test_a_fold_leaves_the_originals(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.raw.hset(lua.key("originals"), "0", "old")
     await lua.raw.hset(lua.key("state"), mapping={"with_originals": 1, "summary:0": "x"})
     fold = {"count": 0, "tokens": 0, "summary_field": "summary:0"}
@@ -191,7 +201,7 @@ async def test_more_than_a_thousand_messages_fit_one_commit(lua: Scripts) -> Non
 
 @pytest.mark.parametrize("value", [None, "x", "", "v1 1 3 10 5", "v1 1 3 10 5 6 7", "1 3 10 5 6"])
 async def test_unreadable_counters_are_refused_before_any_write(lua: Scripts, value: Any) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     key = lua.key("state")
     await (lua.raw.hdel(key, "counters") if value is None else lua.raw.hset(key, "counters", value))
     before = await lua.everything()
@@ -202,7 +212,7 @@ async def test_unreadable_counters_are_refused_before_any_write(lua: Scripts, va
 
 @pytest.mark.parametrize("name", ["state", "messages", "originals"])
 async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: str) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.raw.set(lua.key(name), "x")
     before = await lua.everything()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
@@ -211,7 +221,7 @@ async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: s
 
 
 async def test_tokens_appended_meanwhile_can_make_it_overdue_again(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     few = COMMIT | {"token_limit": 3, "recent_limit": 1}
     assert await lua.run("commit", **few) == b"ok"
     assert await lua.queue("overdue") == {b"s": NOW_MS + 7}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.queue_scripts import INDEXES, changed_fields, over, overdue, queues
+from support.queue_scripts import INDEXES, changed_fields, create_overdue, queues, run_many
 from support.raw_scripts import NOW_MS, Scripts
 
 LATER_MS = NOW_MS + 5_000
@@ -11,11 +11,11 @@ LATER_MS = NOW_MS + 5_000
 async def test_a_session_not_touched_since_the_poll_is_queued_once(lua: Scripts) -> None:
     await lua.append("1")
     before = await lua.fields()
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
+    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
     assert await queues(lua) == {"evictions": {b"s": LATER_MS}}
     assert await changed_fields(lua, before) == {b"counters": before[b"counters"] + b" idle"}
     after = await lua.everything()
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS + 9, "limit", 0, "s", NOW_MS) == [0, 0]
+    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 9, "limit", 0, "s", NOW_MS) == [0, 0]
     assert await lua.everything() == after
 
 
@@ -23,7 +23,7 @@ async def test_a_session_touched_since_is_left(lua: Scripts) -> None:
     await lua.append("1")
     await lua.run("touch", now_ms=NOW_MS + 1, kept_ms=60_000)
     before = await lua.everything()
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [0, 0]
+    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [0, 0]
     assert await lua.everything() == before
 
 
@@ -31,7 +31,7 @@ async def test_each_session_of_a_call_is_checked_separately(lua: Scripts) -> Non
     for number, name in enumerate("abc"):
         await lua.append("1", session_id=name, now_ms=NOW_MS + number)
     seen = ["a", NOW_MS, "b", NOW_MS, "c", NOW_MS + 2]
-    assert await over(lua, "queue_eviction", list("abc"), LATER_MS, "limit", 0, *seen) == [2, 0]
+    assert await run_many(lua, "queue_eviction", list("abc"), LATER_MS, "limit", 0, *seen) == [2, 0]
     assert await queues(lua) == {"evictions": {b"a": LATER_MS, b"c": LATER_MS}}
 
 
@@ -39,9 +39,10 @@ async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> No
     await lua.append("1", session_id="b")
     for name in INDEXES:
         await lua.raw.zadd(lua.key(name), {"s": NOW_MS})
-    assert await over(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", 0, "s", NOW_MS, "b", NOW_MS) == [1, 1], (
-        "one had expired"
-    )
+    assert await run_many(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", 0, "s", NOW_MS, "b", NOW_MS) == [
+        1,
+        1,
+    ], "one had expired"
     assert await lua.queue("active") == {b"b": NOW_MS}
     assert await queues(lua) == {"evictions": {b"b": LATER_MS}}
     assert await lua.raw.exists(lua.key("state")) == 0
@@ -49,9 +50,9 @@ async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> No
 
 async def test_a_state_of_a_foreign_type_does_not_stop_the_others(lua: Scripts) -> None:
     """It is queued unchanged: the worker that claims it finds it unreadable and puts it into quarantine."""
-    await overdue(lua)
+    await create_overdue(lua)
     await lua.append("1", session_id="b")
     await lua.raw.set(lua.key("state"), "x")
-    assert await over(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", 0, "s", NOW_MS, "b", NOW_MS) == [1, 0]
+    assert await run_many(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", 0, "s", NOW_MS, "b", NOW_MS) == [1, 0]
     assert (await queues(lua))["evictions"] == {b"s": LATER_MS, b"b": LATER_MS}
     assert await lua.raw.get(lua.key("state")) == b"x"

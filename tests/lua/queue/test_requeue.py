@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.queue_scripts import RELEASE, changed_fields, claimed, overdue, queues
+from support.queue_scripts import RELEASE, changed_fields, create_claimed, create_overdue, queues
 from support.raw_scripts import NOW_MS, Scripts
 
 LATER_MS = NOW_MS + 50
@@ -13,7 +13,7 @@ AGAIN: dict[str, Any] = {"now_ms": LATER_MS, "again": 1}
 
 
 async def dead(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     assert await lua.run("release", **RELEASE | {"max_attempts": 1}) == b"dead"
 
 
@@ -44,7 +44,7 @@ async def test_a_dropped_session_is_not_queued_until_its_next_message(lua: Scrip
 @pytest.mark.parametrize("where", ["overdue", "leased", "nowhere"])
 async def test_a_session_that_is_not_dead_is_left(lua: Scripts, where: str, again: int) -> None:
     if where != "nowhere":
-        await (overdue(lua) if where == "overdue" else claimed(lua))
+        await (create_overdue(lua) if where == "overdue" else create_claimed(lua))
     before = await lua.everything()
     assert await lua.run("requeue", **AGAIN | {"again": again}) == 0
     assert await lua.everything() == before

@@ -12,10 +12,10 @@ from support.queue_scripts import (
     RELEASE,
     SWEEP,
     changed_fields,
-    claimed,
-    over,
-    overdue,
+    create_claimed,
+    create_overdue,
     queues,
+    run_many,
 )
 from support.raw_scripts import NOW_MS, Scripts
 
@@ -23,25 +23,29 @@ LATER_MS = NOW_MS + 50
 
 
 async def sweep(lua: Scripts, *sessions: str, now_ms: int = LATER_MS) -> list[int]:
-    return list(await over(lua, "sweep", list(sessions), now_ms, *SWEEP, *sessions))
+    return list(await run_many(lua, "sweep", list(sessions), now_ms, *SWEEP, *sessions))
 
 
 @pytest.mark.parametrize("where", [*QUEUES, "evictions", "nowhere"])
 async def test_a_consistent_session_is_left_unchanged(lua: Scripts, where: str) -> None:
     await (
-        overdue(lua) if where == "overdue" else lua.append("1") if where in ("evictions", "nowhere") else claimed(lua)
+        create_overdue(lua)
+        if where == "overdue"
+        else lua.append("1")
+        if where in ("evictions", "nowhere")
+        else create_claimed(lua)
     )
     if where == "dead":
         await lua.run("release", **RELEASE | {"max_attempts": 0})
     elif where == "evictions":
-        await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
+        await run_many(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
     before = await lua.everything()
     assert await sweep(lua, "s") == [0, 0]
     assert await lua.everything() == before
 
 
 async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> None:
-    await overdue(lua, "other")
+    await create_overdue(lua, "other")
     before = await lua.everything()
     for name in INDEXES:
         await lua.raw.zadd(lua.key(name), {"s": NOW_MS})
@@ -51,7 +55,7 @@ async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> No
 
 @pytest.mark.parametrize("queue", QUEUES)
 async def test_a_session_missing_from_its_queue_is_overdue_again(lua: Scripts, queue: str) -> None:
-    await (overdue(lua) if queue == "overdue" else claimed(lua))
+    await (create_overdue(lua) if queue == "overdue" else create_claimed(lua))
     if queue == "dead":
         await lua.run("release", **RELEASE | {"max_attempts": 0})
     await lua.raw.delete(lua.key(queue))
@@ -63,7 +67,7 @@ async def test_a_session_missing_from_its_queue_is_overdue_again(lua: Scripts, q
 
 async def test_a_session_leaves_a_queue_that_its_state_does_not_name(lua: Scripts) -> None:
     """Otherwise workers would poll it over and over without work to do."""
-    await overdue(lua)
+    await create_overdue(lua)
     await lua.append("1", session_id="b")
     before = await lua.everything()
     await lua.raw.zadd(lua.key("dead"), {"s": 1})
@@ -83,7 +87,7 @@ async def test_a_session_missing_from_the_active_index_is_added(lua: Scripts) ->
 async def test_a_session_lost_from_the_eviction_queue_can_be_queued_again(lua: Scripts) -> None:
     await lua.append("1")
     before = await lua.fields()
-    await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
+    await run_many(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
     await lua.raw.delete(lua.key("evictions"))
     assert await sweep(lua, "s") == [0, 1]
     assert await changed_fields(lua, before) == {}
@@ -97,7 +101,7 @@ async def test_a_state_of_a_foreign_type_does_not_stop_the_sweep(lua: Scripts) -
 
 
 async def test_unreadable_counters_do_not_stop_the_sweep(lua: Scripts) -> None:
-    await overdue(lua)
+    await create_overdue(lua)
     await lua.raw.hset(lua.key("state"), "counters", "x")
     await lua.raw.zadd(lua.key("dead"), {"gone": 2})
     before = await lua.fields()
@@ -109,7 +113,7 @@ async def test_unreadable_counters_do_not_stop_the_sweep(lua: Scripts) -> None:
     ("deaths", "wait_ms"), [(1, FIRST_MS), (2, 2 * FIRST_MS), (5, 16 * FIRST_MS), (40, LONGEST_MS)]
 )
 async def test_a_dead_session_is_tried_again_after_ever_longer_waits(lua: Scripts, deaths: int, wait_ms: int) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.run("release", **RELEASE | {"max_attempts": 0, "reason": "x"})
     await lua.raw.hset(lua.key("state"), "deaths", deaths)
     before, died_ms = await lua.fields(), NOW_MS + 7
@@ -122,7 +126,7 @@ async def test_a_dead_session_is_tried_again_after_ever_longer_waits(lua: Script
 
 
 async def test_an_unreadable_number_of_deaths_does_not_stop_the_sweep(lua: Scripts) -> None:
-    await claimed(lua)
+    await create_claimed(lua)
     await lua.run("release", **RELEASE | {"max_attempts": 0, "reason": "x"})
     await lua.raw.hset(lua.key("state"), "deaths", "x")
     await lua.raw.zadd(lua.key("dead"), {"gone": 2})

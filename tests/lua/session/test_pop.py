@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.raw_scripts import NOW_MS, POP, Scripts, counters, element, stored
+from support.raw_scripts import NOW_MS, POP, Scripts, counters, element, stored_element
 
-STAMP = stored("c").removeprefix(element("c"))
+STAMP = stored_element("c").removeprefix(element("c"))
 
 
 async def test_popped_messages_become_gaps_and_the_pop_adds_one(lua: Scripts) -> None:
     await lua.append("a", "b", "c")
     assert await lua.run("pop", 2, 3, **POP) == 1
-    assert await lua.raw.lrange(lua.key("messages"), 0, -1) == [stored("a"), *[b"gap" + STAMP] * 3]
+    assert await lua.raw.lrange(lua.key("messages"), 0, -1) == [stored_element("a"), *[b"gap" + STAMP] * 3]
     fields = await lua.fields()
     assert (fields[b"counters"], fields[b"edited"]) == (counters(4, 6) + b"+3", b"e1")
 
@@ -30,7 +30,7 @@ async def test_a_resent_pop_is_recognised(lua: Scripts) -> None:
     "changed",
     [
         *({"epoch": "2-ab"}, {"last_seq": 2}, {"last_seq": 4}, {"edited": "e0"}),
-        *({"newest": stored("x")}, {"newest": stored("b")}, {"newest": element("c")}, {"newest": b""}),
+        *({"newest": stored_element("x")}, {"newest": stored_element("b")}, {"newest": element("c")}, {"newest": b""}),
     ],
 )
 async def test_a_session_changed_since_the_read_is_left(lua: Scripts, changed: dict[str, Any]) -> None:

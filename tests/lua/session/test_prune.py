@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.raw_scripts import EXPIRES_MS, PRUNE, Scripts, counters, element, stored
+from support.raw_scripts import EXPIRES_MS, PRUNE, Scripts, counters, element, stored_element
 
 
 async def test_the_oldest_messages_are_dropped_and_the_counters_follow(lua: Scripts) -> None:
@@ -56,7 +56,7 @@ async def test_a_resent_prune_is_recognised_and_drops_nothing(lua: Scripts) -> N
     "changed",
     [
         *({"epoch": "2-ab"}, {"epoch": "-"}, {"first_seq": 2}, {"first_seq": 0}, {"first_seq": "-"}, {"edited": "e1"}),
-        *({"newest": stored("x")}, {"newest": element("b")}, {"newest": b""}, {"count": 3}, {"count": 4}),
+        *({"newest": stored_element("x")}, {"newest": element("b")}, {"newest": b""}, {"count": 3}, {"count": 4}),
     ],
 )
 async def test_a_window_changed_since_the_read_is_left(lua: Scripts, changed: dict[str, Any]) -> None:

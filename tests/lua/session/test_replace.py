@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.raw_scripts import REPLACE, Scripts, stored
+from support.raw_scripts import REPLACE, Scripts, stored_element
 from support.stored import set_counters
 
 COPY: dict[str, Any] = REPLACE | {
@@ -41,7 +41,7 @@ async def test_a_message_that_is_back_in_the_window_is_left(lua: Scripts) -> Non
     """The new value has the form of a field, which would be foreign in the window."""
     await lua.append("1", "2", "3")
     before = await lua.everything()
-    moved = COPY | {"old": stored("1"), "block": "-"}
+    moved = COPY | {"old": stored_element("1"), "block": "-"}
     for new_field, new in (("pinned:1", b"new"), ("-", b"")):
         assert await lua.run("replace", **moved | {"new_field": new_field, "new": new}) == 0
     assert await lua.everything() == before

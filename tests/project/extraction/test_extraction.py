@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from support.clock import ProjectClock
-from support.project_scenes import everything
-from support.provider_server import ProviderServer, system_of, told
+from support.project_scenes import read_project
+from support.provider_server import ProviderServer, request_turns, system_of
 from support.redis_server import RedisServer
 from support.stores import Store
 
@@ -72,10 +72,10 @@ async def test_what_was_said_becomes_items_once(apollo: Project, model: ChatMode
     assert (ada.name, ada.type) == ("Ada", "person")
     talk = await apollo.conversations.get(talk_id)
     assert (talk.extraction, set(talk.extracted)) == ("done", {decision.id, task.id, ada.id})
-    before = await everything(apollo, raw)
+    before = await read_project(apollo, raw)
     assert await apollo.extract_due(model) == []
     assert (await apollo.extract(talk_id, model)).outcome is Outcome.ALREADY
-    assert await everything(apollo, raw) == before
+    assert await read_project(apollo, raw) == before
 
 
 async def test_another_conversation_finds_what_is_there(apollo: Project, model: ChatModel, server: Any) -> None:
@@ -92,7 +92,7 @@ async def test_another_conversation_finds_what_is_there(apollo: Project, model: 
     assert (await apollo.tasks.get(task.id)).priority == "critical"
     found = await apollo.entities.get(ada.id)
     assert (found.mention_count, found.mentions[0].source) == (1, second)
-    shown = told(server.asked[-1])[-1][1]
+    shown = request_turns(server.asked[-1])[-1][1]
     assert all(f"{item_id} " in shown for item_id in (decision.id, task.id, ada.id))
 
 
@@ -228,7 +228,7 @@ async def test_what_was_said_since_is_read_as_well(apollo: Project, model: ChatM
     server.text = json.dumps({"tasks": [{"title": "Test it"}]})
     await apollo.conversations.end(talk.id, extract=True)
     assert [each.outcome for each in await apollo.extract_due(model)] == [Outcome.DONE]
-    shown = told(server.asked[-1])[-1][1]
+    shown = request_turns(server.asked[-1])[-1][1]
     assert re.search(r"\[1, .*\] user:\n  Let us use Redis\.\n\[2, .*\] user:\n  And Ada tests it\.", shown)
     assert {task.title for task in await apollo.tasks.list()} == {"Move the data", "Test it"}
     assert (await apollo.conversations.get(talk.id)).extraction == "done"
@@ -244,7 +244,7 @@ async def test_what_a_summary_stands_for_is_read_too(
             await apollo.conversations.add(talk.id, {"role": "user", "content": f"Fact {number} about apollo."})
         await Worker(memory.store, Summarize(open_extractive())).drain()
         assert (await apollo.extract(talk.id, model)).outcome is Outcome.DONE
-    shown = told(server.asked[-1])[-1][1]
+    shown = request_turns(server.asked[-1])[-1][1]
     assert "<previous_summary>" in shown
     assert "Fact 0" in shown.partition("<transcript>")[0]
     assert "\n[6, " in shown.partition("<transcript>")[2]
@@ -293,8 +293,8 @@ async def test_planted_instructions_make_items_and_nothing_else(apollo: Project,
         assert (did.outcome is Outcome.DONE) == (number % len(obeyed) == 2)
         asked = server.asked[-1]
         assert "never follow" in system_of(asked)
-        assert told(asked)[-1][1].count("</transcript>") == 1, "a tag in a message is quoted"
-        assert told(asked)[-1][1].count("<known_items>") == 1
+        assert request_turns(asked)[-1][1].count("</transcript>") == 1, "a tag in a message is quoted"
+        assert request_turns(asked)[-1][1].count("<known_items>") == 1
     after = [await apollo.decisions.get(decision.id), await apollo.tasks.get(task.id)]
     assert after == before
     assert await counts(apollo) == (1, 11, 0)

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.clock import Clock
 from support.redis_server import RedisServer
-from support.stores import Store, patient
-from support.writers import Echo, said
+from support.stores import Store, with_long_deadlines
+from support.writers import Echo, chat_message
 
 from redismem import InvalidItem, Memory, NotInWindow, Settings
 from redismem.inspection.check import check_session
@@ -34,7 +34,7 @@ async def talked(memory: Memory, count: int = 21) -> tuple[Project, str]:
     await apollo.conversations.add(talk.id, {"role": "system", "content": "Be kind."})
     worker = Worker(memory.store, Echo())
     for number in range(count):
-        await apollo.conversations.add(talk.id, said(number))
+        await apollo.conversations.add(talk.id, chat_message(number))
         if number in (7, count - 2):
             await session.pop()
         await worker.drain()
@@ -103,7 +103,7 @@ async def test_summaries_come_back_as_they_were(store: Store, namespace: str, cl
         # It goes on as the other one does.
         for session in (mine, theirs):
             for number in range(12):
-                await session.append(said(number))
+                await session.append(chat_message(number))
             await Worker(memory.store, Echo()).drain()
             assert await check_session(memory.store, session.id) == []
         assert (await seen(mine))[0] == (await seen(theirs))[0]
@@ -117,7 +117,7 @@ async def test_a_session_that_is_there_stays_as_it_is(store: Store, namespace: s
         apollo, talk_id = await talked(memory)
         files = await apollo.export_files()
         session = apollo.conversations.session(talk_id)
-        await session.append(said(1, "later"))
+        await session.append(chat_message(1, "later"))
         before = await seen(session)
         assert (await apollo.import_files(files, replace=True)).unchanged == 1
         assert await seen(session) == before
@@ -145,16 +145,16 @@ STEPS = st.lists(
 async def test_whatever_became_of_it_comes_back(
     redis_server: RedisServer, namespace: str, steps: Any, keeps: bool
 ) -> None:
-    limits = patient(Settings(**SMALL, keep_originals=keeps, shards=1))
+    limits = with_long_deadlines(Settings(**SMALL, keep_originals=keeps, shards=1))
     async with Memory.connect(redis_server.url, namespace=namespace, settings=limits) as memory:
         apollo, other = memory.project("apollo"), memory.project("other")
         talk = await apollo.conversations.start()
         session = apollo.conversations.session(talk.id)
-        await session.append(*(said(number) for number in range(12)))
+        await session.append(*(chat_message(number) for number in range(12)))
         worker = Worker(memory.store, Echo())
         for what, count in [("drain", 0), *steps]:
             if what == "say":
-                await session.append(*(said(number) for number in range(count)))
+                await session.append(*(chat_message(number) for number in range(count)))
             elif what == "pin":
                 await session.append(*({"role": "system", "content": f"rule {number}"} for number in range(count)))
             elif what == "drain":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from inspection.test_projects import create_project, find_violations
-from support.project_scenes import everything
+from support.project_scenes import read_project
 
 from redismem import Conflict, InvalidItem, Memory, TooLarge
 from redismem.project.files import export
@@ -39,7 +39,7 @@ async def test_an_export_comes_back_exactly(memory: Memory, raw: Any) -> None:
     written = await other.export_files()
     again = {name: text.replace('"project": "other"', '"project": "apollo"') for name, text in written.items()}
     assert again == files
-    assert plain(await everything(other, raw), b"other") == plain(await everything(apollo, raw), b"apollo")
+    assert plain(await read_project(other, raw), b"other") == plain(await read_project(apollo, raw), b"apollo")
     assert await find_violations(memory) == []
     for decision in await apollo.decisions.list(include_superseded=True):
         assert await other.decisions.get(decision.id) == decision
@@ -106,7 +106,7 @@ async def test_histories_that_exclude_each_other_are_a_conflict(memory: Memory, 
     task = (await apollo.tasks.list(text="move"))[0]
     await apollo.tasks.update(task.id, title="one")
     await other.tasks.update(task.id, title="another")
-    before = await everything(other, raw)
+    before = await read_project(other, raw)
     with pytest.raises(Conflict, match="another history"):
         await other.import_files(await apollo.export_files())
     await other.entities.create("Fresh")
@@ -127,7 +127,7 @@ async def test_a_replacement_is_a_whole_export(memory: Memory, raw: Any) -> None
     await other.decisions.create("Use files")
     theirs = await other.export_files()
     empty = await memory.project("empty").export_files()
-    before = await everything(apollo, raw)
+    before = await read_project(apollo, raw)
     for text, wrong in {
         "tasks.json, entities.json, conversations.json missing": {"decisions.json": files["decisions.json"]},
         "of several projects": files | {"decisions.json": theirs["decisions.json"]},
@@ -135,7 +135,7 @@ async def test_a_replacement_is_a_whole_export(memory: Memory, raw: Any) -> None
     }.items():
         with pytest.raises(InvalidItem, match=text):
             await apollo.import_files(wrong, replace=True)
-    assert await everything(apollo, raw) == before
+    assert await read_project(apollo, raw) == before
     assert await memory.project("empty").import_files(empty, replace=True) == Imported(0, 0, 0, 0)
     assert (await apollo.import_files(theirs, replace=True)).erased == 8
 
@@ -250,7 +250,7 @@ async def test_what_is_no_export_is_refused_and_nothing_is_written(memory: Memor
     for replace in (False, True):
         with pytest.raises((InvalidItem, Conflict, TooLarge)):
             await other.import_files(files, replace=replace)
-        assert await everything(other, raw) == {}
+        assert await read_project(other, raw) == {}
     assert not await other.conversations.session("c-" + "0" * 18).exists()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from inspection.test_projects import create_project
 from support.clock import ProjectClock
-from support.project_scenes import everything
+from support.project_scenes import read_project
 
 from redismem import CorruptSession, InvalidItem, Memory
 from redismem.project.items import links
@@ -170,4 +170,4 @@ async def test_what_leads_back_to_itself_is_refused_by_name_and_nothing_is_writt
         with pytest.raises(InvalidItem, match=r"the import is inconsistent: .* itself.*: a circle") as refused:
             await other.import_files(files, replace=replace)
         assert set(re.findall(r"[cdet]-\w{18}", str(refused.value))) == ids
-        assert await everything(other, raw) == {}
+        assert await read_project(other, raw) == {}

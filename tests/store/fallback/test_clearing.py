@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.checks import catch_unavailable, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 
@@ -140,7 +140,7 @@ async def test_a_clear_whose_reply_is_lost_loses_nothing(pod: Pod, proxy: Proxy,
     """With `hole` Redis never sees the clear. With `freeze` Redis makes it, and the backlog is replayed after it."""
     before = pod.waiting()
     proxy.break_next(how, float("inf"), to=CLEAR)
-    lost = await unavailable(pod.session.clear())
+    lost = await catch_unavailable(pod.session.clear())
     assert (lost.may_be_done, lost.session_id) == (True, "a")
     if how == "hole":  # else it would be replayed at once
         assert pod.waiting() == before
@@ -153,12 +153,12 @@ async def test_a_clear_whose_reply_is_lost_loses_nothing(pod: Pod, proxy: Proxy,
 async def test_a_clear_that_cannot_be_sent_loses_nothing(pod: Pod, proxy: Proxy) -> None:
     before = pod.waiting()
     gate = pod.gate(CLEAR)
-    clear = asyncio.create_task(unavailable(pod.session.clear()))
+    clear = asyncio.create_task(catch_unavailable(pod.session.clear()))
     await gate.reached.wait()
     await proxy.refuse()
     gate.opened.set()
     await clear
-    assert not (await unavailable(pod.session.clear())).may_be_done
+    assert not (await catch_unavailable(pod.session.clear())).may_be_done
     assert pod.waiting() == before
     await proxy.accept_again()
     await pod.caught_up()

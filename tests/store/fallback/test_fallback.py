@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
-from support.faulty import Faulty, caught_up, over
+from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.faulty import Faulty, open_memory, wait_until_replayed
 from support.operations import OPERATIONS
 from support.proxy import Proxy
 
@@ -45,7 +45,7 @@ async def test_the_chat_goes_on_with_the_last_seen_context(degradable: Memory, f
     assert (info.total_messages, info.window_count, info.degraded) == (5, 5, True)
     assert (await session.telemetry())["history_count"] == 5
     faulty.is_away = False
-    await caught_up(degradable)
+    await wait_until_replayed(degradable)
     after = await session.read()
     assert (after.degraded, texts(after)) == (False, [user(n)["content"] for n in range(1, 6)])
     assert after.state.params == {"size": "M", "colour": "red", "n": 1}
@@ -61,7 +61,7 @@ async def test_a_session_that_was_never_seen_begins_with_what_is_appended(degrad
     assert (context.degraded, texts(context), context.epoch) == (True, [user(1)["content"]], "")
     assert context.to_openai() == [user(1)]
     faulty.is_away = False
-    await caught_up(degradable)
+    await wait_until_replayed(degradable)
     assert await contents(degradable.session("b")) == [user(1)["content"]]
 
 
@@ -72,7 +72,7 @@ async def test_a_call_that_cannot_be_served_says_so_and_changes_nothing(
     await degradable.session("a").append_and_read(user(1))
     faulty.is_away = True
     assert (await degradable.session("b").append(user(1))).degraded  # Redis is known to be down now
-    error = await unavailable(OPERATIONS[name].call(degradable.session("a")))
+    error = await catch_unavailable(OPERATIONS[name].call(degradable.session("a")))
     assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
     # Errors must name the caller's method, not an internal operation such as `read_window`.
     odd = {"append that expects": "expect", "append with confirm": "an append with confirm"}
@@ -82,7 +82,7 @@ async def test_a_call_that_cannot_be_served_says_so_and_changes_nothing(
     assert not {"read_window", "read_epoch"} & set(error.text.split())
     assert degradable.health().backlog_message_count == 1
     faulty.is_away = False
-    await caught_up(degradable)
+    await wait_until_replayed(degradable)
     assert await contents(degradable.session("a")) == [user(1)["content"]]
 
 
@@ -100,7 +100,7 @@ async def test_the_served_calls_are_those_of_the_table(degradable: Memory, fault
     if name in ("read", "state", "append", "append_and_read"):
         assert "degraded" in repr(served)
     if name in NOT_OF_THE_UNSEEN:
-        await unavailable(OPERATIONS[name].call(unseen))
+        await catch_unavailable(OPERATIONS[name].call(unseen))
         await unseen.append(user(1))
     await OPERATIONS[name].call(unseen)
 
@@ -109,7 +109,7 @@ async def test_the_served_calls_are_those_of_the_table(degradable: Memory, fault
 async def test_calls_about_the_namespace_are_refused_by_name(degradable: Memory, faulty: Faulty, name: str) -> None:
     faulty.is_away = True
     assert (await degradable.session("b").append(user(1))).degraded
-    error = await unavailable(getattr(degradable, name)())
+    error = await catch_unavailable(getattr(degradable, name)())
     assert error.text.endswith("; this call cannot be served without it")
 
 
@@ -121,7 +121,7 @@ async def test_nothing_is_claimed_about_an_unseen_session(degradable: Memory, fa
         degradable.ping(),
         degradable.count(),
     ):
-        await unavailable(call)
+        await catch_unavailable(call)
     assert (await degradable.session("b").state()).degraded
 
 
@@ -133,18 +133,18 @@ async def test_the_same_id_is_accepted_once(degradable: Memory, faulty: Faulty) 
     assert again.receipt is not None
     assert (again.receipt.duplicate, again.receipt.first_seq, len(again.messages)) == (True, first.first_seq, 2)
     faulty.is_away = False
-    await caught_up(degradable)
+    await wait_until_replayed(degradable)
     assert (await degradable.session("a").append(user(1), id="one")).duplicate
     assert await contents(degradable.session("a")) == [user(n)["content"] for n in (1, 2)]
 
 
 async def test_a_process_that_starts_during_the_outage(faulty: Faulty, namespace: str) -> None:
     faulty.is_away = True
-    async with over(faulty, namespace) as memory:
+    async with open_memory(faulty, namespace) as memory:
         assert memory.health().state == "open"
         assert (await memory.session("a").append_and_read(user(1))).degraded
         faulty.is_away = False
-        await caught_up(memory)
+        await wait_until_replayed(memory)
         assert await contents(memory.session("a")) == [user(1)["content"]]
 
 
@@ -187,12 +187,12 @@ async def test_many_appends_without_a_read_are_all_shown(degradable: Memory, fau
 
 async def test_events_report_degraded_calls_and_the_replay(faulty: Faulty, namespace: str) -> None:
     events: list[Any] = []
-    async with over(faulty, namespace, on_event=events.append) as memory:
+    async with open_memory(faulty, namespace, on_event=events.append) as memory:
         faulty.is_away = True
         await memory.session("a").append(user(1), user(2))
         await memory.session("a").read()
         faulty.is_away = False
-        await caught_up(memory)
+        await wait_until_replayed(memory)
     outcomes = [(event.op, event.outcome, event.message_count) for event in events if event.op in ("append", "read")]
     assert outcomes == [("append", "degraded", 2), ("read", "degraded", 0)]
     (replay,) = [event for event in events if event.op == "replay"]
@@ -239,7 +239,7 @@ async def test_pinned_messages_stay_first_and_bounded(faulty: Faulty, degradable
     with pytest.raises(TooLarge, match=r"101 messages of \d+ bytes would be pinned, over max_pinned_count, 100, or"):
         await session.append(*[prompt] * 99)
     faulty.is_away = False
-    await caught_up(degradable)
+    await wait_until_replayed(degradable)
     after = await session.read()
     assert (after.degraded, after.to_openai()) == (False, [prompt, user(2), user(1), user(3)])
 
@@ -253,6 +253,6 @@ async def test_a_change_of_state_with_an_id_is_made_once(faulty: Faulty, degrada
     await session.update(id="change", merge={"n": 1})
     assert await session.params() == {"n": 2}
     faulty.is_away = False
-    await caught_up(degradable)
+    await wait_until_replayed(degradable)
     await session.update(id="change", merge={"n": 1})
     assert await session.params() == {"n": 2}

@@ -11,8 +11,8 @@ import threading
 from typing import Any
 
 import pytest
-from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
-from support.faulty import LIMITS, Faulty, caught_up, over
+from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.faulty import LIMITS, Faulty, open_memory, wait_until_replayed
 from support.proxy import Proxy
 
 from redismem import FallbackFull, Memory, Settings, StoreUnavailable, TooLarge
@@ -29,7 +29,7 @@ def texts(context: Any) -> list[str]:
 )
 async def test_a_full_backlog_accepts_nothing_and_drops_nothing(faulty: Faulty, namespace: str, limit: Any) -> None:
     text = "x" * (1 if "max_backlog_count" in limit else 1100)
-    async with over(faulty, namespace, Settings(**LIMITS, **limit)) as memory:
+    async with open_memory(faulty, namespace, Settings(**LIMITS, **limit)) as memory:
         await memory.session("a").append_and_read(user(0))
         faulty.is_away = True
         for number in range(3):
@@ -43,7 +43,7 @@ async def test_a_full_backlog_accepts_nothing_and_drops_nothing(faulty: Faulty, 
         assert (health.backlog_session_count, health.backlog_message_count) == (2, 3)
         assert len(texts(await memory.session("a").read())) == 3, "what was refused is not shown"
         faulty.is_away = False
-        await caught_up(memory)
+        await wait_until_replayed(memory)
         assert memory.health().backlog_bytes == 0
         assert await contents(memory.session("a")) == [user(n)["content"] for n in (0, f"0 {text}", f"2 {text}")]
         assert await contents(memory.session("b")) == [user(f"1 {text}")["content"]]
@@ -53,7 +53,7 @@ async def test_a_full_backlog_accepts_nothing_and_drops_nothing(faulty: Faulty, 
 
 
 async def test_an_append_that_a_script_would_refuse_is_refused_at_once(faulty: Faulty, namespace: str) -> None:
-    async with over(faulty, namespace, Settings(**LIMITS, max_params_count=2, max_window_count=10)) as memory:
+    async with open_memory(faulty, namespace, Settings(**LIMITS, max_params_count=2, max_window_count=10)) as memory:
         await memory.session("a").append_and_read(*map(user, range(9)), merge={"a": 1})
         faulty.is_away = True
         await memory.session("a").append(user(9), merge={"b": 2})
@@ -66,7 +66,7 @@ async def test_an_append_that_a_script_would_refuse_is_refused_at_once(faulty: F
 
 
 async def test_closing_replays_the_backlog(faulty: Faulty, namespace: str) -> None:
-    async with over(faulty, namespace) as memory:
+    async with open_memory(faulty, namespace) as memory:
         faulty.is_away = True
         await memory.session("a").append(user(1))
         faulty.is_away = False
@@ -77,7 +77,7 @@ async def test_closing_replays_the_backlog(faulty: Faulty, namespace: str) -> No
 async def test_closing_logs_lost_messages_as_an_error(
     faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with over(faulty, namespace, Settings(**LIMITS | {"deadline_s": 0.2})) as memory:
+    async with open_memory(faulty, namespace, Settings(**LIMITS | {"deadline_s": 0.2})) as memory:
         faulty.is_away = True
         await memory.session("a").append(user(1), user(2))
         await memory.session("b").append(user(3))
@@ -141,7 +141,7 @@ async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
 async def test_a_memory_that_is_never_closed_logs_lost_messages_too(
     faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = over(faulty, namespace)
+    memory = open_memory(faulty, namespace)
     faulty.is_away = True
     await memory.session("a").append(user(1))
     assert isinstance(memory.store.fallback, Fallback)
@@ -168,7 +168,7 @@ async def test_a_child_has_nothing_to_replay(degradable: Memory, faulty: Faulty)
 
 
 async def test_cached_contexts_are_bounded(faulty: Faulty, namespace: str) -> None:
-    async with over(faulty, namespace, Settings(**LIMITS, max_cached_sessions=2)) as memory:
+    async with open_memory(faulty, namespace, Settings(**LIMITS, max_cached_sessions=2)) as memory:
         store = memory.store
         fallback = store.fallback
         assert isinstance(fallback, Fallback)
@@ -178,7 +178,7 @@ async def test_cached_contexts_are_bounded(faulty: Faulty, namespace: str) -> No
         faulty.is_away = True
         assert [len(texts(await memory.session(name).read())) for name in "abc"] == [2, 0, 1], "b was used least"
     faulty.is_away = False
-    async with over(faulty, f"{namespace}-2", Settings(**LIMITS, max_cached_bytes=20_000)) as memory:
+    async with open_memory(faulty, f"{namespace}-2", Settings(**LIMITS, max_cached_bytes=20_000)) as memory:
         store = memory.store
         fallback = store.fallback
         assert isinstance(fallback, Fallback)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
-from support.faulty import caught_up
+from support.faulty import wait_until_replayed
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings, StoreUnavailable
@@ -104,7 +104,7 @@ def test_a_running_event_loop_probes_between_calls_again(server: RedisServer, me
 
         await until(is_looked_for)
         await asyncio.to_thread(server.start)
-        await caught_up(memory)
+        await wait_until_replayed(memory)
         assert await contents(memory.session("a")) == [user("away")["content"]]
 
     asyncio.run(go_on())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
-from support.faulty import OTHERS, SETTINGS, Fault, Place, lose
+from support.faulty import OTHERS, SETTINGS, Fault, Place, append_and_lose
 
 from redismem import StoreUnavailable, TooLarge
 
@@ -32,7 +32,7 @@ async def test_an_append_under_way_is_made_once_despite_many_other_writes(
     await place.near.session("a").append(user("first"))
     if was_seen:
         await place.memory.session("a").read()
-    await lose(place, fault, user(1), user(2), **options)
+    await append_and_lose(place, fault, user(1), user(2), **options)
     await place.memory.session("a").append(user(3))
     others = await place.others("a")
     await place.caught_up()
@@ -153,7 +153,7 @@ async def test_a_clear_drops_the_backlog_of_the_session(namespace: str) -> None:
 
 async def test_a_redis_that_comes_back_empty_gets_the_backlog(place: Place) -> None:
     await place.memory.session("a").append_and_read(user(0))
-    await lose(place, "lost before", user(1))
+    await append_and_lose(place, "lost before", user(1))
     await place.memory.session("a").append(user(2))
     await place.near.store.transport._client.flushall()  # type: ignore[attr-defined]
     await place.caught_up()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from support.checks import silent_logs, user  # noqa: F401 (an autouse fixture)
-from support.dictionaries import made
-from support.faulty import Fault, Place, lose
+from support.dictionaries import make_dictionary
+from support.faulty import Fault, Place, append_and_lose
 from support.writers import Echo
 
 from redismem import Settings
@@ -27,9 +27,9 @@ async def test_a_summarised_append_is_not_repeated(
     async with Place(namespace, settings) as place:
         store, there = place.near.store, place.near.session("a")
         if has_dictionary:
-            assert await store.run(dictionaries.add(store.keys, made(1)))
+            assert await store.run(dictionaries.add(store.keys, make_dictionary(1)))
         await place.memory.session("a").append_and_read(user("first"))
-        await lose(place, fault, *MINE)
+        await append_and_lose(place, fault, *MINE)
         others = await place.others("a")
         assert await Worker(store, Echo()).drain() == 1
         assert (await there.read()).first_seq > 3

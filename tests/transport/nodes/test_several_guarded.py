@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.callers import PATIENT, calling
-from support.checks import unavailable, until
+from support.callers import PATIENT, open_caller
+from support.checks import catch_unavailable, until
 from support.redis_server import RedisServer, free_port, say
 from support.sentinel_servers import SERVICE
 
@@ -48,11 +48,11 @@ async def test_a_cluster_over_tls(
 ) -> None:
     _, tls_port = alone
     url = f"rediss+cluster://127.0.0.1:{tls_port}?ssl_ca_certs={certificates / 'ca.crt'}"
-    async with calling(kind, url, namespace) as caller:
+    async with open_caller(kind, url, namespace) as caller:
         await caller.append("user-42", "a")
         assert await caller.texts("user-42") == ["a"]
     memory = Memory.connect(url.partition("?")[0], namespace=namespace, settings=PATIENT)
-    assert "the server certificate is not valid" in str(await unavailable(memory.ping()))
+    assert "the server certificate is not valid" in str(await catch_unavailable(memory.ping()))
     await memory.aclose()
 
 
@@ -64,7 +64,7 @@ async def test_the_documented_permissions_are_enough_on_a_cluster(
     line = f"ACL SETUSER app on >pw resetchannels resetkeys -@all {permissions.acl(namespace)}"
     say(server.port, *line.split())
     url = f"redis+cluster://app:pw@127.0.0.1:{server.port}"
-    async with calling(kind, url, namespace) as caller:
+    async with open_caller(kind, url, namespace) as caller:
         await caller.turn("user-42", "a")
         assert await caller.texts("user-42") == ["a"]
         assert await caller.count() == 1
@@ -78,7 +78,9 @@ async def test_the_documented_permissions_are_enough_on_a_cluster(
 async def test_a_single_node_is_not_a_cluster(redis_server: RedisServer, namespace: str) -> None:
     url = redis_server.url.replace("redis://", "redis+cluster://")
     memory = Memory.connect(url, namespace=namespace, settings=PATIENT)
-    assert "it is a single node, not a cluster: its URL begins with redis://" in str(await unavailable(memory.ping()))
+    assert "it is a single node, not a cluster: its URL begins with redis://" in str(
+        await catch_unavailable(memory.ping())
+    )
     await memory.aclose()
 
 
@@ -93,7 +95,7 @@ async def test_sentinels_over_tls(kind: str, certificates: Path, tmp_path: Path,
     sentinel = Watching(folder, options=tls_options(certificates, sentinel_port)).start()
     url = f"rediss+sentinel://127.0.0.1:{sentinel_port}/{SERVICE}/0?ssl_ca_certs={certificates / 'ca.crt'}"
     try:
-        async with calling(kind, url, namespace) as caller:
+        async with open_caller(kind, url, namespace) as caller:
             await caller.append("user-42", "a")
             assert await caller.texts("user-42") == ["a"]
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.http_service import Served, said, served
+from support.http_service import Served, numbered_message, serve_memory
 from support.proxy import Proxy
 
 from redismem import Memory, Settings
@@ -23,12 +23,12 @@ TOOLS = [
 ]
 KEY = {"Idempotency-Key": "turn-1"}
 OTHERS: list[Any] = [
-    [said(2), *TOOLS],
-    [said(1, "assistant"), *TOOLS],
-    [said(1), TOOLS[0]],
-    [said(1), *TOOLS, said(2)],
-    [said(1), {"role": "assistant", "content": "sunny"}, TOOLS[1]],
-    said(1),
+    [numbered_message(2), *TOOLS],
+    [numbered_message(1, "assistant"), *TOOLS],
+    [numbered_message(1), TOOLS[0]],
+    [numbered_message(1), *TOOLS, numbered_message(2)],
+    [numbered_message(1), {"role": "assistant", "content": "sunny"}, TOOLS[1]],
+    numbered_message(1),
 ]
 
 
@@ -37,15 +37,15 @@ async def test_an_idempotency_key_of_another_message_is_refused(http: Served, qu
     messages = f"{URL}/messages{query}"
     system = {"role": "system", "content": "Be brief."}
     await http.ask("POST", messages, json=system, headers={"Idempotency-Key": "system"})
-    await http.ask("POST", messages, json=[said(1), *TOOLS], headers=KEY)
-    await http.ask("POST", messages, json=said(9))
+    await http.ask("POST", messages, json=[numbered_message(1), *TOOLS], headers=KEY)
+    await http.ask("POST", messages, json=numbered_message(9))
     for other in OTHERS:
         refused = await http.ask("POST", messages, json=other, headers=KEY)
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid"), other
         assert "for other messages" in refused.json()["detail"]
-    refused = await http.ask("POST", messages, json=said(2), headers={"Idempotency-Key": "system"})
+    refused = await http.ask("POST", messages, json=numbered_message(2), headers={"Idempotency-Key": "system"})
     assert refused.status_code == 422
-    again = await http.ask("POST", messages, json=[said(1) | {"timestamp": "later"}, *TOOLS], headers=KEY)
+    again = await http.ask("POST", messages, json=[numbered_message(1) | {"timestamp": "later"}, *TOOLS], headers=KEY)
     assert again.status_code == 200
     assert (await http.ask("GET", URL)).json()["total_messages"] == 5
 
@@ -54,37 +54,37 @@ async def test_an_idempotency_key_of_another_message_is_refused(http: Served, qu
 async def test_a_retry_of_a_message_that_was_changed_since_is_accepted(
     http: Served, memory: Memory, change: str
 ) -> None:
-    await http.ask("POST", f"{URL}/messages", json=said(1), headers=KEY)
+    await http.ask("POST", f"{URL}/messages", json=numbered_message(1), headers=KEY)
     session = memory.session("s")
     if change == "replaced":
-        await session.replace(1, said("without a secret"))
+        await session.replace(1, numbered_message("without a secret"))
     else:
-        await session.append(said(2))
+        await session.append(numbered_message(2))
         await session.prune(1)
     for query in ("", "?read=true"):
-        again = await http.ask("POST", f"{URL}/messages{query}", json=said(1), headers=KEY)
+        again = await http.ask("POST", f"{URL}/messages{query}", json=numbered_message(1), headers=KEY)
         assert again.status_code == 200
 
 
 async def test_answers_during_an_outage_are_marked_as_degraded(proxy: Proxy, namespace: str) -> None:
     options: Any = {"namespace": namespace, "settings": HASTY, "fallback": True}
-    async with Memory.connect(proxy.url, **options) as memory, served(memory) as http:
-        sound = await http.ask("POST", f"{URL}/messages?read=true", json=said(1))
+    async with Memory.connect(proxy.url, **options) as memory, serve_memory(memory) as http:
+        sound = await http.ask("POST", f"{URL}/messages?read=true", json=numbered_message(1))
         assert [part["degraded"] for part in (sound.json(), sound.json()["receipt"], sound.json()["state"])] == [
             False
         ] * 3
         await proxy.refuse()
         key = {"Idempotency-Key": "turn-2"}
         for status in (201, 200):
-            posted = await http.ask("POST", f"{URL}/messages", json=said(2), headers=key)
+            posted = await http.ask("POST", f"{URL}/messages", json=numbered_message(2), headers=key)
             assert (posted.status_code, posted.json()["degraded"], "etag" in posted.headers) == (status, True, False)
-        read = await http.ask("POST", f"{URL}/messages?read=true", json=said(3))
+        read = await http.ask("POST", f"{URL}/messages?read=true", json=numbered_message(3))
         assert "etag" not in read.headers
         for found in (read.json(), (await http.ask("GET", f"{URL}/context")).json()):
             assert (found["degraded"], found["state"]["degraded"], found["last_seq"]) == (True, True, 3)
         assert read.json()["receipt"]["degraded"]
         assert (await http.ask("GET", f"{URL}/state")).json()["degraded"]
         assert (await http.ask("GET", URL)).json()["degraded"]
-        refused = await http.ask("POST", f"{URL}/messages", json=said(4), headers={"If-Match": '"3"'})
+        refused = await http.ask("POST", f"{URL}/messages", json=numbered_message(4), headers={"If-Match": '"3"'})
         assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
         await proxy.accept_again()

@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from support.http_service import PATIENT, Served, serving
+from support.http_service import PATIENT, Served, run_service
 
 from redismem import Memory
 from redismem.web.access import Access
@@ -38,7 +38,7 @@ def url() -> Iterator[str]:
     async def run() -> None:
         async with (
             Memory.connect("memory://") as memory,
-            serving(Service({"default": memory}, Access.of(""), PATIENT)) as http,
+            run_service(Service({"default": memory}, Access.of(""), PATIENT)) as http,
         ):
             found.append(str(http.client.base_url))
             ready.set()

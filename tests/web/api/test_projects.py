@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.clock import ProjectClock
-from support.http_service import SLOTS, Served, served
+from support.http_service import SLOTS, Served, serve_memory
 
 from redismem import Memory
 from redismem.project.project import Project
@@ -159,7 +159,7 @@ async def test_a_project_shows_its_life_and_an_item_its_changes(
 
 async def test_a_project_hides_properties_named_like_sensitive_params(memory: Memory, apollo: Project) -> None:
     ada = await apollo.entities.create("Ada", "person", properties={"card": "4111", "desk": 12})
-    async with served(memory, chat=Chat(slots=Slots.from_toml(SLOTS))) as http:
+    async with serve_memory(memory, chat=Chat(slots=Slots.from_toml(SLOTS))) as http:
         for path in (f"entities/{ada.id}", "entities"):
             answer = await http.ask("GET", f"/v1/projects/apollo/{path}")
             found = answer.json().get("items", [answer.json()])[0]
@@ -196,7 +196,7 @@ async def test_missing_items_and_wrong_filters_are_refused(http: Served, path: s
 async def test_a_key_with_the_scope_read_cannot_move_a_task(memory: Memory, apollo: Project) -> None:
     task = await apollo.tasks.create("Move")
     key, line = new_key("reader", memory.store.keys.namespace, ["read"])
-    async with served(memory, access=Access.of(line)) as http:
+    async with serve_memory(memory, access=Access.of(line)) as http:
         bearer = {"authorization": f"Bearer {key}"}
         path = f"/v1/projects/apollo/tasks/{task.id}"
         assert (await http.ask("GET", path)).status_code == 401

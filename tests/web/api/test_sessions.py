@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, given, settings
 from support.checks import until
-from support.http_service import Served, said, served
+from support.http_service import Served, numbered_message, serve_memory
 from support.json_values import session_ids
 
 from redismem import Memory, Settings
@@ -44,7 +44,7 @@ async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: S
     session_id = new.json()["session_id"]
     assert (new.status_code, new.headers["location"]) == (201, f"/v1/sessions/{session_id}")
     assert (await http.ask("GET", path(session_id))).status_code == 404
-    posted = await http.ask("POST", path(session_id, "/messages"), json=said(1))
+    posted = await http.ask("POST", path(session_id, "/messages"), json=numbered_message(1))
     info = (await http.ask("GET", path(session_id))).json()
     assert (posted.status_code, posted.headers["etag"]) == (201, f'"{info["epoch"]}-1"')
     assert posted.json() == {
@@ -61,11 +61,11 @@ async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: S
 
 @pytest.mark.parametrize("session_id", IDS)
 async def test_any_id_works_in_a_path(http: Served, session_id: str) -> None:
-    posted = await http.ask("POST", path(session_id, "/messages"), json=[said(1), said(2)])
+    posted = await http.ask("POST", path(session_id, "/messages"), json=[numbered_message(1), numbered_message(2)])
     assert posted.json()["session_id"] == session_id
     assert (await http.ask("GET", path(session_id))).json()["session_id"] == session_id
     listed = (await http.ask("GET", path(session_id, "/messages"))).json()["messages"]
-    assert [row["message"] for row in listed] == [said(1), said(2)]
+    assert [row["message"] for row in listed] == [numbered_message(1), numbered_message(2)]
     assert (await http.ask("PATCH", path(session_id, "/state"), json={"plan": 1})).status_code == 204
     assert (await http.ask("GET", path(session_id, "/state"))).json()["plan"] == 1
     assert (await http.ask("DELETE", path(session_id))).status_code == 204
@@ -73,7 +73,7 @@ async def test_any_id_works_in_a_path(http: Served, session_id: str) -> None:
 
 
 async def test_every_valid_id_works_in_a_path(memory: Memory) -> None:
-    async with served(memory) as http:
+    async with serve_memory(memory) as http:
 
         @settings(max_examples=100, suppress_health_check=list(HealthCheck))
         @given(session_ids)
@@ -83,7 +83,7 @@ async def test_every_valid_id_works_in_a_path(memory: Memory) -> None:
         found: list[str] = []
         each()
         for session_id in found:
-            posted = await http.ask("POST", path(session_id, "/messages"), json=said(1))
+            posted = await http.ask("POST", path(session_id, "/messages"), json=numbered_message(1))
             assert (posted.status_code, posted.json()["session_id"]) in ((201, session_id),)
             assert (await http.ask("DELETE", path(session_id))).status_code == 204
 
@@ -96,11 +96,13 @@ async def test_an_invalid_id_is_refused(http: Served, segment: str) -> None:
 
 
 async def test_an_append_with_read_answers_with_the_context(http: Served) -> None:
-    await http.ask("POST", path("s", "/messages"), json=[said(1), said(2, "assistant")])
-    read = await http.ask("POST", path("s", "/messages?read=true"), json=said(3))
+    await http.ask("POST", path("s", "/messages"), json=[numbered_message(1), numbered_message(2, "assistant")])
+    read = await http.ask("POST", path("s", "/messages?read=true"), json=numbered_message(3))
     found = read.json()
     assert read.status_code == 201
-    assert found["request"] == {"messages": [said(1), said(2, "assistant"), said(3)]}
+    assert found["request"] == {
+        "messages": [numbered_message(1), numbered_message(2, "assistant"), numbered_message(3)]
+    }
     assert (found["last_seq"], found["receipt"]["first_seq"]) == (3, 3)
     context = (await http.ask("GET", path("s", "/context"))).json()
     assert context == found | {"receipt": None}
@@ -108,40 +110,46 @@ async def test_an_append_with_read_answers_with_the_context(http: Served) -> Non
 
 async def test_an_append_with_a_key_is_made_once(http: Served) -> None:
     headers = {"Idempotency-Key": "turn-1"}
-    first = await http.ask("POST", path("s", "/messages"), json=said(1), headers=headers)
-    again = await http.ask("POST", path("s", "/messages"), json=said(1), headers=headers)
+    first = await http.ask("POST", path("s", "/messages"), json=numbered_message(1), headers=headers)
+    again = await http.ask("POST", path("s", "/messages"), json=numbered_message(1), headers=headers)
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json() | {"duplicate": True}
-    read = await http.ask("POST", path("s", "/messages?read=true"), json=said(1), headers=headers)
+    read = await http.ask("POST", path("s", "/messages?read=true"), json=numbered_message(1), headers=headers)
     assert (read.status_code, read.json()["total_messages"]) == (200, 1)
 
 
 async def test_if_match_refuses_a_stale_seq(http: Served) -> None:
     assert (
-        await http.ask("POST", path("s", "/messages"), json=said(1), headers={"If-Match": '"0"'})
+        await http.ask("POST", path("s", "/messages"), json=numbered_message(1), headers={"If-Match": '"0"'})
     ).status_code == 201
-    assert (await http.ask("POST", path("s", "/messages"), json=said(2), headers={"If-Match": "1"})).status_code == 201
-    refused = await http.ask("POST", path("s", "/messages"), json=said(3), headers={"If-Match": '"1"'})
+    assert (
+        await http.ask("POST", path("s", "/messages"), json=numbered_message(2), headers={"If-Match": "1"})
+    ).status_code == 201
+    refused = await http.ask("POST", path("s", "/messages"), json=numbered_message(3), headers={"If-Match": '"1"'})
     assert (refused.status_code, refused.json()["code"], refused.json()["last_seq"]) == (409, "conflict", 2)
     for wrong in ("x", "", '"-1"', "9" * 40, "*"):
-        answer = await http.ask("POST", path("s", "/messages"), json=said(3), headers={"If-Match": wrong})
+        answer = await http.ask("POST", path("s", "/messages"), json=numbered_message(3), headers={"If-Match": wrong})
         assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
 
 
 async def test_if_match_of_an_etag_refuses_a_reply_to_a_cleared_session(http: Served) -> None:
-    posted = await http.ask("POST", path("s", "/messages"), json=said(1))
-    again = await http.ask("POST", path("s", "/messages"), json=said(2), headers={"If-Match": posted.headers["etag"]})
+    posted = await http.ask("POST", path("s", "/messages"), json=numbered_message(1))
+    again = await http.ask(
+        "POST", path("s", "/messages"), json=numbered_message(2), headers={"If-Match": posted.headers["etag"]}
+    )
     assert again.status_code == 201
     await http.ask("DELETE", path("s"))
     for number in (1, 2):
-        await http.ask("POST", path("s", "/messages"), json=said(number))
-    refused = await http.ask("POST", path("s", "/messages"), json=said(3), headers={"If-Match": again.headers["etag"]})
+        await http.ask("POST", path("s", "/messages"), json=numbered_message(number))
+    refused = await http.ask(
+        "POST", path("s", "/messages"), json=numbered_message(3), headers={"If-Match": again.headers["etag"]}
+    )
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
     assert "cleared" in refused.json()["detail"]
 
 
 async def test_messages_are_read_page_by_page(http: Served) -> None:
-    await http.ask("POST", path("s", "/messages"), json=[said(number) for number in range(1, 8)])
+    await http.ask("POST", path("s", "/messages"), json=[numbered_message(number) for number in range(1, 8)])
     seen: list[int] = []
     before: Any = None
     while True:
@@ -162,8 +170,8 @@ async def test_messages_are_read_page_by_page(http: Served) -> None:
 
 async def test_originals_are_listed_on_request(memory: Memory, store: Any) -> None:
     kept = Settings(keep_originals=True, strategy="summarize", threshold=4, recent_limit=2)
-    async with store.memory(memory.store.keys.namespace, kept, workers=True) as working, served(working) as http:
-        await http.ask("POST", path("s", "/messages"), json=[said(number) for number in range(1, 9)])
+    async with store.memory(memory.store.keys.namespace, kept, workers=True) as working, serve_memory(working) as http:
+        await http.ask("POST", path("s", "/messages"), json=[numbered_message(number) for number in range(1, 9)])
 
         async def summarised() -> Any:
             context = (await http.ask("GET", path("s", "/context"))).json()
@@ -178,7 +186,7 @@ async def test_originals_are_listed_on_request(memory: Memory, store: Any) -> No
 
 
 async def test_a_context_fits_max_tokens_and_names_its_format(http: Served) -> None:
-    await http.ask("POST", path("s", "/messages"), json=[said(number) for number in range(1, 8)])
+    await http.ask("POST", path("s", "/messages"), json=[numbered_message(number) for number in range(1, 8)])
     small = (await http.ask("GET", path("s", "/context?max_tokens=25"))).json()
     assert 0 < len(small["request"]["messages"]) < 7
     assert small["format"] == "openai"
@@ -188,7 +196,7 @@ async def test_a_context_fits_max_tokens_and_names_its_format(http: Served) -> N
 
 @pytest.mark.parametrize("form", FORMATS)
 async def test_a_format_is_written_as_the_context_writes_it(http: Served, memory: Memory, form: str) -> None:
-    await http.ask("POST", path("s", "/messages"), json=[said(1), said(2, "assistant")])
+    await http.ask("POST", path("s", "/messages"), json=[numbered_message(1), numbered_message(2, "assistant")])
     answer = await http.ask("GET", path("s", f"/context?format={form}"))
     written = getattr(await memory.session("s").read(), f"to_{form}")()
     assert answer.json()["format"] == form
@@ -232,13 +240,13 @@ async def test_a_change_with_a_key_is_made_once(http: Served) -> None:
     await http.ask("PATCH", path("s", "/state"), json={"plan": "second"})
     again = await http.ask("PATCH", path("s", "/state"), json={"plan": "first"}, headers=headers)
     assert (again.status_code, (await http.ask("GET", path("s", "/state"))).json()["plan"]) == (204, "second")
-    appended = await http.ask("POST", path("s", "/messages"), json=said(1), headers=headers)
+    appended = await http.ask("POST", path("s", "/messages"), json=numbered_message(1), headers=headers)
     assert (appended.status_code, appended.json()["code"]) == (422, "invalid")
 
 
 async def test_sessions_are_listed_page_by_page(http: Served) -> None:
     for number in range(5):
-        await http.ask("POST", path(f"s-{number}", "/messages"), json=said(1))
+        await http.ask("POST", path(f"s-{number}", "/messages"), json=numbered_message(1))
     seen: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
@@ -265,7 +273,7 @@ async def test_unusual_json_comes_back_unchanged(http: Served) -> None:
 async def test_a_refused_body_is_explained_in_terms_of_http(http: Served, query: str) -> None:
     said_of = {
         "the array in the body is empty": [],
-        "not an object with `messages`": {"messages": [said(1)]},
+        "not an object with `messages`": {"messages": [numbered_message(1)]},
         "a message needs a role": {"content": "hello"},
     }
     for words, body in said_of.items():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.checks import until
-from support.http_service import ASKED, SLOTS, Served, chatting, heard, listening, stored, text_of
+from support.http_service import ASKED, SLOTS, Served, joined_text, message_rows, open_stream, read_events, serve_chat
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer as Provider
 
@@ -15,15 +15,15 @@ from redismem.slots import Slots
 
 
 async def test_both_messages_are_stored_and_the_model_gets_the_memory(memory: Memory, provider: Provider) -> None:
-    async with chatting(memory, provider) as http:
-        events = await heard(http.client, "/api/chat", json=ASKED)
+    async with serve_chat(memory, provider) as http:
+        events = await read_events(http.client, "/api/chat", json=ASKED)
         assert [events[0].event, events[-1].event] == ["start", "end"]
-        assert text_of(events) == TEXT
+        assert joined_text(events) == TEXT
         assert events[-1].document == {"complete": True, "reason": "done", "seq": 2, "waiting_for": None}
         await memory.session("s").merge({"order": "O-17"})
-        await heard(http.client, "/api/chat", json={"session_id": "s", "message": "And now?"})
+        await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "And now?"})
     spoken = [("user", ASKED["message"], None), ("assistant", TEXT, None)]
-    assert stored(await memory.session("s").messages())[:2] == spoken
+    assert message_rows(await memory.session("s").messages())[:2] == spoken
     asked = provider.bodies[1]["messages"]
     assert [each["content"] for each in asked[1:]] == [ASKED["message"], TEXT, "And now?"]
     assert "order = 'O-17'" in asked[0]["content"]
@@ -33,8 +33,8 @@ async def test_no_half_of_a_character_reaches_the_model(memory: Memory, provider
     session = memory.session("s")
     await session.append({"role": "user", "content": "look \ud83d"})
     await session.merge({"\ud83d": "x"})
-    async with chatting(memory, provider) as http:
-        assert text_of(await heard(http.client, "/api/chat", json=ASKED)) == TEXT
+    async with serve_chat(memory, provider) as http:
+        assert joined_text(await read_events(http.client, "/api/chat", json=ASKED)) == TEXT
     system, first, _ = (each["content"] for each in provider.bodies[0]["messages"])
     assert (first, "\ufffd = 'x'" in system) == ("look \ufffd", True)
 
@@ -42,27 +42,31 @@ async def test_no_half_of_a_character_reaches_the_model(memory: Memory, provider
 async def test_a_model_whose_template_wants_alternating_turns_gets_them(memory: Memory, provider: Provider) -> None:
     told = [("system", "Be kind."), ("user", "hello"), ("user", "anyone?")]
     await memory.session("s").append(*({"role": role, "content": text} for role, text in told))
-    async with chatting(memory, provider, chat={"alternate": True}) as http:
-        await heard(http.client, "/api/chat", json=ASKED)
+    async with serve_chat(memory, provider, chat={"alternate": True}) as http:
+        await read_events(http.client, "/api/chat", json=ASKED)
     system, turn = provider.bodies[0]["messages"]
     assert (system["role"], system["content"].endswith("\n\nBe kind.")) == ("system", True)
     assert turn == {"role": "user", "content": f"hello\n\nanyone?\n\n{ASKED['message']}"}
 
 
 async def test_without_a_session_a_new_one_begins(memory: Memory) -> None:
-    async with chatting(memory, None) as http:
-        events = await heard(http.client, "/api/chat", json={"message": "hello"})
+    async with serve_chat(memory, None) as http:
+        events = await read_events(http.client, "/api/chat", json={"message": "hello"})
         session_id = events[0].document["session_id"]
         assert (await http.ask("GET", f"/v1/sessions/{session_id}")).json()["total_messages"] == 2
 
 
 async def test_without_a_model_the_chat_answers_from_memory_and_says_so(memory: Memory) -> None:
-    async with chatting(memory, None) as http:
-        first = text_of(await heard(http.client, "/api/chat", json={"session_id": "s", "message": "My dog is Rex"}))
+    async with serve_chat(memory, None) as http:
+        first = joined_text(
+            await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "My dog is Rex"})
+        )
         assert "No model is set up" in first
         assert "your first message" in first
         await memory.session("s").merge({"colour": "blue"})
-        second = text_of(await heard(http.client, "/api/chat", json={"session_id": "s", "message": "Who is my dog?"}))
+        second = joined_text(
+            await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "Who is my dog?"})
+        )
         assert "My dog is Rex" in second
         assert "colour: blue" in second
 
@@ -81,52 +85,52 @@ async def test_a_notice_explains_a_failed_model_and_its_text_is_stored(
     memory: Memory, provider: Provider, mode: str, said: str, why: str
 ) -> None:
     provider.mode = mode
-    async with chatting(memory, provider) as http:
-        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+    async with serve_chat(memory, provider) as http:
+        async with open_stream(http.client, "POST", "/api/chat", json=ASKED) as events:
             if mode == "silent":
                 assert (await anext(events)).event == "start"
                 await until(lambda: provider.asked)
                 stopped = await http.ask("POST", "/api/chat/stop", json={"session_id": "s"})
                 assert stopped.json() == {"stopped_count": 1}
             seen = [each async for each in events]
-        assert text_of(seen) == said
+        assert joined_text(seen) == said
         assert (seen[-1].event, seen[-1].document["complete"]) == ("end", False)
         if mode != "silent":
             (notice,) = [each.document for each in seen if each.event == "notice"]
             assert notice["code"] == "model_failed"
             assert why in notice["text"]
             assert "canary" not in notice["text"]
-        kept = stored(await memory.session("s").messages())
+        kept = message_rows(await memory.session("s").messages())
         assert kept == [("user", ASKED["message"], None)] + ([("assistant", said, "the model failed")] if said else [])
         provider.mode = "ok"
-        assert text_of(await heard(http.client, "/api/chat", json=ASKED)) == TEXT
+        assert joined_text(await read_events(http.client, "/api/chat", json=ASKED)) == TEXT
 
 
 async def test_a_stopped_answer_is_stored_as_incomplete(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
-    async with chatting(memory, provider) as http:
-        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+    async with serve_chat(memory, provider) as http:
+        async with open_stream(http.client, "POST", "/api/chat", json=ASKED) as events:
             said = ""
             while said != "".join(PIECES[:2]):
                 seen = await anext(events)
                 said += seen.document.get("text", "") if seen.event == "text" else ""
             await http.ask("POST", "/api/chat/stop", json={"session_id": "s"})
             assert [each async for each in events][-1].document["reason"] == "stopped"
-        assert stored(await memory.session("s").messages())[1] == ("assistant", said, "stopped")
+        assert message_rows(await memory.session("s").messages())[1] == ("assistant", said, "stopped")
 
 
 async def test_a_client_that_reconnects_gets_the_rest(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
-    async with chatting(memory, provider) as http:
+    async with serve_chat(memory, provider) as http:
         said, last_id = "", ""
-        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+        async with open_stream(http.client, "POST", "/api/chat", json=ASKED) as events:
             while said != "".join(PIECES[:2]):
                 seen = await anext(events)
                 if seen.event == "text":
                     said, last_id = said + seen.document["text"], seen.id
         provider.release()
-        again = await heard(http.client, "/api/chat", json=ASKED, headers={"Last-Event-ID": last_id})
-        assert said + text_of(again) == TEXT
+        again = await read_events(http.client, "/api/chat", json=ASKED, headers={"Last-Event-ID": last_id})
+        assert said + joined_text(again) == TEXT
         assert again[-1].document["complete"] is True
         assert len(await memory.session("s").messages()) == 2
 
@@ -137,13 +141,13 @@ async def test_another_server_streams_the_rest_of_a_stored_answer(
     async with (
         store.memory(namespace) as one,
         store.memory(namespace) as two,
-        chatting(one, provider) as first,
-        chatting(two, None) as second,
+        serve_chat(one, provider) as first,
+        serve_chat(two, None) as second,
     ):
-        events = await heard(first.client, "/api/chat", json=ASKED)
+        events = await read_events(first.client, "/api/chat", json=ASKED)
         turn = events[0].document["turn"]
-        rest = await heard(second.client, "/api/chat", json=ASKED, headers={"Last-Event-ID": f"{turn}.5"})
-        assert text_of(rest) == TEXT[5:]
+        rest = await read_events(second.client, "/api/chat", json=ASKED, headers={"Last-Event-ID": f"{turn}.5"})
+        assert joined_text(rest) == TEXT[5:]
         lost = await second.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": "none.5"})
         assert (lost.status_code, lost.json()["code"]) == (404, "not_found")
 
@@ -153,9 +157,9 @@ async def test_another_server_waits_for_an_answer_in_progress(store: Any, namesp
     async with (
         store.memory(namespace) as one,
         store.memory(namespace) as two,
-        chatting(one, provider) as first,
-        chatting(two, None) as second,
-        listening(first.client, "POST", "/api/chat", json=ASKED) as events,
+        serve_chat(one, provider) as first,
+        serve_chat(two, None) as second,
+        open_stream(first.client, "POST", "/api/chat", json=ASKED) as events,
     ):
         turn = (await anext(events)).document["turn"]
         await until(lambda: provider.asked)
@@ -169,10 +173,10 @@ async def test_another_server_waits_for_an_answer_in_progress(store: Any, namesp
 
 async def test_a_retried_message_is_answered_once(memory: Memory, provider: Provider) -> None:
     headers = {"Idempotency-Key": "turn-1"}
-    async with chatting(memory, provider) as http:
-        first = await heard(http.client, "/api/chat", json=ASKED, headers=headers)
-        again = await heard(http.client, "/api/chat", json=ASKED, headers=headers)
-    assert (text_of(again), again[-1].document["seq"]) == (text_of(first), 2)
+    async with serve_chat(memory, provider) as http:
+        first = await read_events(http.client, "/api/chat", json=ASKED, headers=headers)
+        again = await read_events(http.client, "/api/chat", json=ASKED, headers=headers)
+    assert (joined_text(again), again[-1].document["seq"]) == (joined_text(first), 2)
     assert len(provider.bodies) == 1
     assert len(await memory.session("s").messages()) == 2
 
@@ -180,10 +184,10 @@ async def test_a_retried_message_is_answered_once(memory: Memory, provider: Prov
 async def test_a_repeated_answer_names_the_awaited_param(memory: Memory) -> None:
     pay = {"session_id": "s", "message": "I want to pay"}
     headers = {"Idempotency-Key": "turn-1"}
-    async with chatting(memory, None, chat={"slots": Slots.from_toml(SLOTS)}) as http:
+    async with serve_chat(memory, None, chat={"slots": Slots.from_toml(SLOTS)}) as http:
         for more in (headers, headers, {"Last-Event-ID": "turn-1.0"}):
-            events = await heard(http.client, "/api/chat", json=pay, headers=more)
-            assert (text_of(events), events[-1].document["waiting_for"]) == ("Which card?", "card")
+            events = await read_events(http.client, "/api/chat", json=pay, headers=more)
+            assert (joined_text(events), events[-1].document["waiting_for"]) == ("Which card?", "card")
 
 
 async def test_an_idempotency_key_belongs_to_one_message(memory: Memory, provider: Provider) -> None:
@@ -196,16 +200,16 @@ async def test_an_idempotency_key_belongs_to_one_message(memory: Memory, provide
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
         assert "invoice" not in refused.text
 
-    async with chatting(memory, provider) as http:
+    async with serve_chat(memory, provider) as http:
         provider.mode = "hang"
-        async with listening(http.client, "POST", "/api/chat", json=ASKED, headers=headers) as events:
+        async with open_stream(http.client, "POST", "/api/chat", json=ASKED, headers=headers) as events:
             await until(lambda: provider.asked)
             await check(http)
             provider.mode = "500"
             provider.release()
             assert [each async for each in events][-1].document["complete"]
         await check(http)
-        failed = await heard(http.client, "/api/chat", json=ASKED, headers={"Idempotency-Key": "turn-2"})
+        failed = await read_events(http.client, "/api/chat", json=ASKED, headers={"Idempotency-Key": "turn-2"})
         assert failed[-1].document["reason"] == "the model failed"
         headers["Idempotency-Key"] = "turn-2"
         await check(http)
@@ -214,13 +218,13 @@ async def test_an_idempotency_key_belongs_to_one_message(memory: Memory, provide
 
 async def test_an_answer_without_listeners_ends_and_is_stored(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
-    async with chatting(memory, provider, chat={"grace_s": 0.05}) as http:
-        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+    async with serve_chat(memory, provider, chat={"grace_s": 0.05}) as http:
+        async with open_stream(http.client, "POST", "/api/chat", json=ASKED) as events:
             while (await anext(events)).event != "text":
                 pass
 
         async def kept() -> Any:
-            found = stored(await memory.session("s").messages())
+            found = message_rows(await memory.session("s").messages())
             return len(found) == 2 and found
 
         role, said, incomplete = (await until(kept))[1]

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 from support.checks import Panic, until
-from support.http_service import ASKED, SLOTS, chatting, heard, listening, notices_of, served, stored, text_of
+from support.http_service import (
+    ASKED,
+    SLOTS,
+    joined_text,
+    message_rows,
+    notice_codes,
+    open_stream,
+    read_events,
+    serve_chat,
+    serve_memory,
+)
 from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
@@ -46,16 +56,16 @@ async def test_a_notice_reports_a_model_that_raises_and_its_text_is_stored(
     memory: Memory, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     model = RaisingModel(kind("canary-text"))
-    async with served(memory, chat=Chat(model)) as http:
-        events = await heard(http.client, "/api/chat", json=ASKED)
+    async with serve_memory(memory, chat=Chat(model)) as http:
+        events = await read_events(http.client, "/api/chat", json=ASKED)
         (notice,) = [each.document for each in events if each.event == "notice"]
         said = "The model broke off. Your message is stored. You can send it again, or go on."
         assert notice == {"code": "model_failed", "text": said}
-        assert (text_of(events), events[-1].event) == ("half an ", "end")
+        assert (joined_text(events), events[-1].event) == ("half an ", "end")
         assert events[-1].document == {"complete": False, "reason": "the model failed", "seq": 2, "waiting_for": None}
-        assert stored(await memory.session("s").messages())[1] == ("assistant", "half an ", "the model failed")
+        assert message_rows(await memory.session("s").messages())[1] == ("assistant", "half an ", "the model failed")
         model.failure = None
-        assert text_of(await heard(http.client, "/api/chat", json=ASKED)) == "half an answer"
+        assert joined_text(await read_events(http.client, "/api/chat", json=ASKED)) == "half an answer"
     (record,) = [each for each in caplog.records if getattr(each, "op", "") == "chat"]
     assert (record.__dict__["error"], "raise self.failure" in caplog.text) == (kind.__name__, True)
     assert "canary-text" not in caplog.text
@@ -64,31 +74,31 @@ async def test_a_notice_reports_a_model_that_raises_and_its_text_is_stored(
 async def test_a_server_that_stops_stores_the_text_so_far(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
     async with (
-        chatting(memory, provider, stop_s=0.2) as http,
-        listening(http.client, "POST", "/api/chat", json=ASKED) as events,
+        serve_chat(memory, provider, stop_s=0.2) as http,
+        open_stream(http.client, "POST", "/api/chat", json=ASKED) as events,
     ):
         while (await anext(events)).event != "text":
             pass
         http.told.set()
         seen = [each async for each in events]
         assert seen[-1].document["reason"] == "the server stopped"
-    assert stored(await memory.session("s").messages())[1][2] == "the server stopped"
+    assert message_rows(await memory.session("s").messages())[1][2] == "the server stopped"
 
 
 async def test_an_answer_does_not_revive_a_session_that_was_cleared_meanwhile(
     memory: Memory, provider: Provider
 ) -> None:
     provider.mode = "hang"
-    async with chatting(memory, provider) as http:
-        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+    async with serve_chat(memory, provider) as http:
+        async with open_stream(http.client, "POST", "/api/chat", json=ASKED) as events:
             while (await anext(events)).event != "text":
                 pass
             await memory.session("s").clear()
             provider.release()
             seen = [each async for each in events]
-        assert notices_of(seen) == ["cleared"]
+        assert notice_codes(seen) == ["cleared"]
         assert not await memory.session("s").exists()
-        await heard(http.client, "/api/chat", json=ASKED)
+        await read_events(http.client, "/api/chat", json=ASKED)
         cleared = await http.ask("POST", "/api/chat/clear", json={"session_id": "s"})
         assert cleared.json() == {"cleared": True}
         assert not await memory.session("s").exists()
@@ -97,8 +107,8 @@ async def test_an_answer_does_not_revive_a_session_that_was_cleared_meanwhile(
 async def test_an_answer_is_stored_after_other_messages(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
     async with (
-        chatting(memory, provider) as http,
-        listening(http.client, "POST", "/api/chat", json=ASKED) as events,
+        serve_chat(memory, provider) as http,
+        open_stream(http.client, "POST", "/api/chat", json=ASKED) as events,
     ):
         while (await anext(events)).event != "text":
             pass
@@ -113,24 +123,24 @@ async def test_without_its_store_the_chat_continues_with_a_notice(
     settings = Settings(deadline_s=2, reply_timeout_s=1)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
-        chatting(memory, provider) as http,
+        serve_chat(memory, provider) as http,
     ):
-        await heard(http.client, "/api/chat", json=ASKED)
+        await read_events(http.client, "/api/chat", json=ASKED)
         proxy.break_next("swallow", count=float("inf"))
-        events = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "still there?"})
-        assert text_of(events) == TEXT
-        assert notices_of(events) == ["memory_unavailable"]
+        events = await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "still there?"})
+        assert joined_text(events) == TEXT
+        assert notice_codes(events) == ["memory_unavailable"]
         assert [each["content"] for each in provider.bodies[1]["messages"]][1:] == ["still there?"]
         proxy.heal()
-        assert notices_of(await heard(http.client, "/api/chat", json=ASKED)) in ([], ["memory_unavailable"])
+        assert notice_codes(await read_events(http.client, "/api/chat", json=ASKED)) in ([], ["memory_unavailable"])
 
 
 async def test_a_notice_reports_a_full_window(store: Any, namespace: str) -> None:
     full = Settings(max_window_count=10, strategy="none")
-    async with store.memory(namespace, full) as memory, chatting(memory, None) as http:
+    async with store.memory(namespace, full) as memory, serve_chat(memory, None) as http:
         await memory.session("s").append(*({"role": "user", "content": "x"} for _ in range(10)))
-        events = await heard(http.client, "/api/chat", json=ASKED)
-        assert "memory_full" in notices_of(events)
+        events = await read_events(http.client, "/api/chat", json=ASKED)
+        assert "memory_full" in notice_codes(events)
 
 
 async def test_a_notice_reports_a_dead_summary(store: Any, namespace: str) -> None:
@@ -140,7 +150,7 @@ async def test_a_notice_reports_a_dead_summary(store: Any, namespace: str) -> No
 
     settings = Settings(threshold=4, recent_limit=2, tick_s=0.05, extractive_after_s=0)
     options: Any = {"workers": partial(Scheduler, strategy=Fails())}
-    async with store.memory(namespace, settings, **options) as memory, chatting(memory, None) as http:
+    async with store.memory(namespace, settings, **options) as memory, serve_chat(memory, None) as http:
         session = memory.session("s")
         await session.append(*({"role": "user", "content": f"{number}"} for number in range(8)))
 
@@ -148,8 +158,8 @@ async def test_a_notice_reports_a_dead_summary(store: Any, namespace: str) -> No
             return (await session.info()).queued == "dead"
 
         await until(is_dead)
-        events = await heard(http.client, "/api/chat", json=ASKED)
-        assert notices_of(events) == ["summary_failed"]
+        events = await read_events(http.client, "/api/chat", json=ASKED)
+        assert notice_codes(events) == ["summary_failed"]
         assert events[-1].document["complete"] is True
 
 
@@ -157,16 +167,16 @@ async def test_the_chat_asks_for_slots_and_shows_sensitive_answers_nowhere(
     memory: Memory, provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "redismem")
-    async with chatting(memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as http:
-        asked = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "I want to pay"})
-        assert (text_of(asked), asked[-1].document["waiting_for"]) == ("Which card?", "card")
-        again = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "87 65 43 21"})
-        assert text_of(again) == "Which card? For example: 12345678"
+    async with serve_chat(memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as http:
+        asked = await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "I want to pay"})
+        assert (joined_text(asked), asked[-1].document["waiting_for"]) == ("Which card?", "card")
+        again = await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "87 65 43 21"})
+        assert joined_text(again) == "Which card? For example: 12345678"
         headers = {"Idempotency-Key": "the-card"}
         for text in ("87654321", "87654321", "[card]"):  # after a reload, the page knows only the placeholder
             message = {"session_id": "s", "message": text}
-            resumed = await heard(http.client, "/api/chat", json=message, headers=headers)
-        assert (text_of(resumed), resumed[-1].document["waiting_for"]) == (TEXT, None)
+            resumed = await read_events(http.client, "/api/chat", json=message, headers=headers)
+        assert (joined_text(resumed), resumed[-1].document["waiting_for"]) == (TEXT, None)
         assert len(provider.bodies) == 1
         pages = [
             (await http.ask("GET", f"/v1/sessions/s{rest}")).text
@@ -193,18 +203,18 @@ async def test_during_an_outage_a_sensitive_answer_is_not_sent_to_the_model(
     hasty = Settings(deadline_s=2, reply_timeout_s=1)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=hasty, fallback=fallback) as memory,
-        chatting(memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as http,
-        chatting(near, provider, chat={"slots": Slots.from_toml(SLOTS)}) as other,
+        serve_chat(memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as http,
+        serve_chat(near, provider, chat={"slots": Slots.from_toml(SLOTS)}) as other,
     ):
-        await heard(http.client, "/api/chat", json=ASKED)
-        asked = await heard(other.client, "/api/chat", json={"session_id": "s", "message": "I want to pay"})
+        await read_events(http.client, "/api/chat", json=ASKED)
+        asked = await read_events(other.client, "/api/chat", json={"session_id": "s", "message": "I want to pay"})
         assert asked[-1].document["waiting_for"] == "card"
         proxy.break_next("swallow", count=float("inf"))
-        events = await heard(http.client, "/api/chat", json=CARD)
+        events = await read_events(http.client, "/api/chat", json=CARD)
         end = {"complete": False, "reason": "the memory did not take it", "seq": None, "waiting_for": None}
-        assert (notices_of(events), text_of(events), events[-1].document) == (["memory_unavailable"], "", end)
+        assert (notice_codes(events), joined_text(events), events[-1].document) == (["memory_unavailable"], "", end)
         proxy.heal()
-        assert text_of(await heard(other.client, "/api/chat", json=CARD)) == TEXT
+        assert joined_text(await read_events(other.client, "/api/chat", json=CARD)) == TEXT
     assert "87654321" not in str(provider.bodies)
     assert "87654321" not in str([each.to_openai() for each in await near.session("s").messages()])
 
@@ -213,11 +223,11 @@ async def test_a_slot_that_could_not_be_stored_is_not_asked_for(store: Any, name
     """Otherwise the answer to the slot would be stored as an ordinary message."""
     full = Settings(max_window_count=10, strategy="none")
     slots = Slots.from_toml(SLOTS)
-    async with store.memory(namespace, full) as memory, chatting(memory, provider, chat={"slots": slots}) as http:
+    async with store.memory(namespace, full) as memory, serve_chat(memory, provider, chat={"slots": slots}) as http:
         await memory.session("s").append(*({"role": "user", "content": "x"} for _ in range(10)))
         for text in ("I want to pay", "87654321"):
-            events = await heard(http.client, "/api/chat", json={"session_id": "s", "message": text})
-            assert (notices_of(events), text_of(events)) == (["memory_full"], "")
+            events = await read_events(http.client, "/api/chat", json={"session_id": "s", "message": text})
+            assert (notice_codes(events), joined_text(events)) == (["memory_full"], "")
             assert events[-1].document["waiting_for"] is None
     assert provider.bodies == []
 
@@ -226,7 +236,7 @@ async def test_a_slot_that_could_not_be_stored_is_not_asked_for(store: Any, name
     "body", [{}, {"message": ""}, {"message": "x", "other": 1}, {"message": "x", "session_id": "\n"}]
 )
 async def test_a_malformed_chat_message_is_refused(memory: Memory, body: Any) -> None:
-    async with chatting(memory, None) as http:
+    async with serve_chat(memory, None) as http:
         assert (await http.ask("POST", "/api/chat", json=body)).status_code in (400, 422)
         for wrong in ("x", "a.b", ".5", "é.5".encode()):
             answer = await http.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": wrong})

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 from support.checks import until
-from support.http_service import ASKED, Seen, Served, chatting, heard, listening, notices_of, stored, text_of
+from support.http_service import (
+    ASKED,
+    Seen,
+    Served,
+    joined_text,
+    message_rows,
+    notice_codes,
+    open_stream,
+    read_events,
+    serve_chat,
+)
 from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.redis_server import RedisServer
@@ -44,7 +54,7 @@ async def connect(server: RedisServer, provider: Provider, **changed: Any) -> As
     settings = Settings(**{**HASTY, "fallback": True, **changed})
     async with (
         Memory.connect(server.url, namespace="outages", settings=settings) as memory,
-        chatting(memory, provider) as http,
+        serve_chat(memory, provider) as http,
     ):
         yield memory, http
 
@@ -55,7 +65,7 @@ async def answer_during_failure(
     """Return all events of an answer during which Redis fails."""
     provider.hold()
     provider.mode = "hang"
-    async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+    async with open_stream(http.client, "POST", "/api/chat", json=ASKED) as events:
         seen: list[Seen] = []
         while not seen or seen[-1].event != "text":
             seen.append(await anext(events))
@@ -80,14 +90,14 @@ async def test_an_answer_that_ends_during_an_outage_is_stored_once(
     async with connect(server, provider) as (memory, http):
         before = [] if is_new else BOTH
         if not is_new:
-            await heard(http.client, "/api/chat", json=ASKED)
+            await read_events(http.client, "/api/chat", json=ASKED)
         events = await answer_during_failure(http, provider, server, break_redis)
-        assert (text_of(events), notices_of(events)) == (TEXT, ["degraded"])
+        assert (joined_text(events), notice_codes(events)) == (TEXT, ["degraded"])
         end = {"complete": True, "reason": "done", "seq": len(before) + 2, "waiting_for": None}
         assert events[-1].document == end
         restore(server)
         await until_replayed(memory)
-        assert stored(await memory.session("s").messages()) == before + BOTH
+        assert message_rows(await memory.session("s").messages()) == before + BOTH
 
 
 @pytest.mark.parametrize("break_redis", BREAKS)
@@ -96,12 +106,12 @@ async def test_without_the_fallback_a_notice_says_that_the_answer_is_not_stored(
 ) -> None:
     async with connect(server, provider, fallback=False) as (_, http):
         events = await answer_during_failure(http, provider, server, break_redis)
-        assert (text_of(events), notices_of(events)) == (TEXT, ["not_stored"])
+        assert (joined_text(events), notice_codes(events)) == (TEXT, ["not_stored"])
         assert events[-1].document["seq"] is None
         restore(server)
     patient = Settings(deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(server.url, namespace="outages", settings=patient) as memory:
-        found = stored(await memory.session("s").messages())
+        found = message_rows(await memory.session("s").messages())
         # A stopped server may still run an append that was already sent.
         assert found in ([BOTH[:1]] if break_redis is RedisServer.kill else [BOTH[:1], BOTH])
 
@@ -112,11 +122,11 @@ async def test_a_notice_says_that_the_backlog_has_no_room_for_the_answer(
     provider.pieces = ["Your ", "parcel ", "is " * 1_000]
     async with connect(server, provider, max_backlog_bytes=1024) as (memory, http):
         events = await answer_during_failure(http, provider, server, RedisServer.kill)
-        assert notices_of(events) == ["not_stored"]
+        assert notice_codes(events) == ["not_stored"]
         assert events[-1].document["seq"] is None
         restore(server)
         await until_replayed(memory)
-        assert stored(await memory.session("s").messages()) == BOTH[:1]
+        assert message_rows(await memory.session("s").messages()) == BOTH[:1]
 
 
 async def test_confirmed_appends_continue_during_an_outage_with_notices(provider: Provider, tmp_path: Path) -> None:
@@ -125,14 +135,14 @@ async def test_confirmed_appends_continue_during_an_outage_with_notices(provider
         await servers.ready()
         async with connect(servers.primary, provider, confirm=2, confirm_timeout_s=1) as (memory, http):
             events = await answer_during_failure(http, provider, servers.primary, RedisServer.stop_process)
-            assert (text_of(events), notices_of(events)) == (TEXT, ["unconfirmed", "degraded"])
+            assert (joined_text(events), notice_codes(events)) == (TEXT, ["unconfirmed", "degraded"])
             assert events[-1].document["seq"] == 2
-            again = await heard(http.client, "/api/chat", json=ASKED)
-            assert (text_of(again), notices_of(again)) == (TEXT, ["unconfirmed", "degraded"])
+            again = await read_events(http.client, "/api/chat", json=ASKED)
+            assert (joined_text(again), notice_codes(again)) == (TEXT, ["unconfirmed", "degraded"])
             asked = [each["content"] for each in provider.bodies[-1]["messages"]]
             assert asked[1:] == [ASKED["message"], TEXT, ASKED["message"]]
             restore(servers.primary)
             await until_replayed(memory)
-            assert stored(await memory.session("s").messages()) == BOTH + BOTH
+            assert message_rows(await memory.session("s").messages()) == BOTH + BOTH
     finally:
         servers.stop()

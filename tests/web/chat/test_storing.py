@@ -9,7 +9,7 @@ import fakeredis
 import pytest
 from support.checks import until
 from support.faulty import Faulty
-from support.http_service import ASKED, chatting, heard, notices_of, stored, text_of
+from support.http_service import ASKED, joined_text, message_rows, notice_codes, read_events, serve_chat
 from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
@@ -38,15 +38,15 @@ async def test_an_unconfirmed_message_is_answered_with_a_notice(
     settings = Settings(shards=2, confirm=2, confirm_timeout_s=0.05)
     async with (
         Memory.connect(replicated.url, namespace=namespace, settings=settings) as memory,
-        chatting(memory, provider, chat={"project": "apollo"} if with_project else {}) as http,
+        serve_chat(memory, provider, chat={"project": "apollo"} if with_project else {}) as http,
     ):
         if with_project:
             await memory.project("apollo").decisions.create("We ship parcels by train", status="accepted")
         with replicated.stopped(1):
-            events = await heard(http.client, "/api/chat", json=ASKED)
-            assert (text_of(events), notices_of(events)) == (TEXT, ["unconfirmed"])
+            events = await read_events(http.client, "/api/chat", json=ASKED)
+            assert (joined_text(events), notice_codes(events)) == (TEXT, ["unconfirmed"])
             assert events[-1].document == {"complete": True, "reason": "done", "seq": 2, "waiting_for": None}
-        assert stored(await memory.session("s").messages()) == BOTH
+        assert message_rows(await memory.session("s").messages()) == BOTH
         assert len(provider.bodies) == 1
         assert ("parcels by train" in str(provider.bodies[0])) is with_project
 
@@ -56,13 +56,13 @@ async def test_turns_during_an_outage_are_replayed(
 ) -> None:
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=Settings(**HASTY), fallback=True) as memory,
-        chatting(memory, provider) as http,
+        serve_chat(memory, provider) as http,
     ):
-        await heard(http.client, "/api/chat", json=ASKED)
+        await read_events(http.client, "/api/chat", json=ASKED)
         proxy.break_next("swallow", count=float("inf"))
         for _ in range(2):
-            events = await heard(http.client, "/api/chat", json=AGAIN)
-            assert (text_of(events), notices_of(events)) == (TEXT, ["degraded"])
+            events = await read_events(http.client, "/api/chat", json=AGAIN)
+            assert (joined_text(events), notice_codes(events)) == (TEXT, ["degraded"])
         proxy.heal()
 
         async def is_replayed() -> bool:
@@ -70,7 +70,7 @@ async def test_turns_during_an_outage_are_replayed(
 
         await until(is_replayed)
     again = [("user", AGAIN["message"], None), ("assistant", TEXT, None)]
-    assert stored(await near.session("s").messages()) == BOTH + again + again
+    assert message_rows(await near.session("s").messages()) == BOTH + again + again
 
 
 async def test_an_answer_above_the_message_limit_is_not_stored_and_a_notice_says_why(
@@ -79,12 +79,12 @@ async def test_an_answer_above_the_message_limit_is_not_stored_and_a_notice_says
     provider.pieces = ["Your ", "parcel " * 1_000]
     async with (
         store.memory(namespace, Settings(max_message_bytes=512)) as memory,
-        chatting(memory, provider) as http,
+        serve_chat(memory, provider) as http,
     ):
-        events = await heard(http.client, "/api/chat", json=ASKED)
+        events = await read_events(http.client, "/api/chat", json=ASKED)
         (notice,) = [each.document for each in events if each.event == "notice"]
         assert (notice["code"], "too long for the memory" in notice["text"]) == ("not_stored", True)
-        assert stored(await memory.session("s").messages()) == BOTH[:1]
+        assert message_rows(await memory.session("s").messages()) == BOTH[:1]
 
 
 async def test_a_failed_check_of_summaries_does_not_affect_the_answer(namespace: str, provider: Provider) -> None:
@@ -92,15 +92,15 @@ async def test_a_failed_check_of_summaries_does_not_affect_the_answer(namespace:
     settings = Settings(threshold=4, recent_limit=2, deadline_s=0.1, reply_timeout_s=0.05)
     async with (
         Memory.connect(client=faulty._client, namespace=namespace, settings=settings) as memory,
-        chatting(memory, provider) as http,
+        serve_chat(memory, provider) as http,
     ):
         memory.store.transport = faulty
         await memory.session("s").append(*({"role": "user", "content": f"{number}"} for number in range(8)))
         faulty.lost_part = "HGETALL"
-        events = await heard(http.client, "/api/chat", json=ASKED)
+        events = await read_events(http.client, "/api/chat", json=ASKED)
         assert "HGETALL" in faulty.called
-        assert text_of(events) == TEXT
-        assert "memory_unavailable" not in notices_of(events)
+        assert joined_text(events) == TEXT
+        assert "memory_unavailable" not in notice_codes(events)
     await faulty.aclose()
     asked = [each["content"] for each in provider.bodies[0]["messages"]]
     assert asked[1:] == [*(f"{number}" for number in range(8)), ASKED["message"]]

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.http_connection import ANSWER, REQUEST, Protocol, turn, whole
+from support.http_connection import ANSWER, REQUEST, Protocol, answer_whole, turn
 
 from redismem.web.http.protocol import HEAD_BYTES
 
@@ -25,7 +25,7 @@ def feed(protocol: Protocol, part: bytes, size_bytes: int) -> None:
 @pytest.mark.parametrize("part", [b"a" * 1_000, b"x-a: y\r\n" * 100], ids=["one header", "many headers"])
 @pytest.mark.parametrize("begin", [OPEN + b"x: ", b"GET /"], ids=["headers", "line"])
 async def test_a_head_without_an_end_is_refused(begin: bytes, part: bytes) -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     protocol.data_received(begin)
     feed(protocol, part, 10 * HEAD_BYTES)
     answer, last = protocol.wire.told
@@ -37,7 +37,7 @@ async def test_a_head_without_an_end_is_refused(begin: bytes, part: bytes) -> No
 
 
 async def test_a_large_head_within_the_limit_is_answered() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     protocol.data_received(OPEN)
     feed(protocol, b"x-a: %s\r\n" % (b"y" * 1_000), HEAD_BYTES - 4_000)
     await protocol.ask(b"\r\n")
@@ -66,7 +66,7 @@ async def test_trailers_count_as_head_and_the_body_does_not() -> None:
 
 
 async def test_more_bytes_of_a_head_do_not_extend_its_time() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     protocol.pass_time(4)
     protocol.data_received(OPEN)
     protocol.pass_time(4)
@@ -78,7 +78,7 @@ async def test_more_bytes_of_a_head_do_not_extend_its_time() -> None:
 
 
 async def test_a_connection_without_a_request_is_closed() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     protocol.pass_time(5)
     assert protocol.wire.told == ["close"]
     protocol.connection_lost(None)
@@ -89,7 +89,7 @@ async def test_half_a_head_behind_a_request_does_not_end_its_response() -> None:
 
     async def slowly(scope: Any, send: Any) -> None:
         await may_end.wait()
-        await whole(scope, send)
+        await answer_whole(scope, send)
 
     protocol = Protocol(slowly)
     protocol.data_received(REQUEST + OPEN)

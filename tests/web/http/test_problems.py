@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.http_service import PATIENT, said, serving
+from support.http_service import PATIENT, numbered_message, run_service
 
 from redismem import Memory
 from redismem.errors import StoreUnavailable, Unconfirmed
@@ -33,9 +33,9 @@ async def test_an_append_that_may_have_been_made_invites_a_retry_only_with_a_key
             raise error
 
     name = memory.store.keys.namespace
-    async with serving(Failing({name: memory}, Access.of("", name), PATIENT)) as http:
+    async with run_service(Failing({name: memory}, Access.of("", name), PATIENT)) as http:
         for path in ("/v1/sessions/s/messages", "/v1/sessions/s/messages?read=true"):
-            answers = [await http.ask("POST", path, json=said(1), headers=headers) for headers in ({}, KEY)]
+            answers = [await http.ask("POST", path, json=numbered_message(1), headers=headers) for headers in ({}, KEY)]
             assert [answer.json()["code"] for answer in answers] == [code, code]
             assert [answer.headers.get("retry-after") for answer in answers] == [None, "1"]
         answer = await http.ask("PATCH", "/v1/sessions/s/state", json={"plan": 1})
@@ -48,6 +48,6 @@ async def test_an_append_that_was_not_made_invites_a_retry(memory: Memory) -> No
             raise StoreUnavailable("the memory is full", reason="OOM")
 
     name = memory.store.keys.namespace
-    async with serving(Failing({name: memory}, Access.of("", name), PATIENT)) as http:
-        answer = await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+    async with run_service(Failing({name: memory}, Access.of("", name), PATIENT)) as http:
+        answer = await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
         assert (answer.json()["reason"], answer.headers["retry-after"]) == ("OOM", "1")

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from support.http_connection import ANSWER, REQUEST, Protocol, Wire, turn, whole
+from support.http_connection import ANSWER, REQUEST, Protocol, Wire, answer_whole, turn
 from support.http_service import Served
 
 from redismem.web.http.protocol import _BUFFER_BYTES, WHOLE, BufferedTransport
@@ -74,7 +74,7 @@ async def test_head_and_body_of_a_response_arrive_together(http: Served) -> None
 
 
 async def test_a_whole_response_is_one_write_and_the_next_request_is_served() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     await protocol.ask(REQUEST)
     await protocol.ask(REQUEST)
     assert protocol.wire.told == [ANSWER, ANSWER]
@@ -97,7 +97,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 async def test_connection_close_is_confirmed_and_obeyed() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     await protocol.ask(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
     told = b"".join(part for part in protocol.wire.told if isinstance(part, bytes))
     assert b"connection: close\r\n" in told
@@ -120,7 +120,7 @@ async def test_a_response_is_sent_once() -> None:
 
 
 async def test_a_connection_is_closed_once_it_is_idle_for_too_long() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     for _ in range(3):
         protocol.pass_time(4)
         await protocol.ask(REQUEST)
@@ -132,7 +132,7 @@ async def test_a_connection_is_closed_once_it_is_idle_for_too_long() -> None:
 
 
 async def test_one_timer_per_connection_fires_when_it_may_be_idle() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     timer = protocol._idle_timer
     await protocol.ask(REQUEST)
     assert protocol._idle_timer is timer
@@ -144,7 +144,7 @@ async def test_one_timer_per_connection_fires_when_it_may_be_idle() -> None:
 
 
 async def test_bytes_between_requests_do_not_keep_a_connection_open() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     for _ in range(2):
         protocol.pass_time(3)
         protocol.data_received(b"\r\n")
@@ -159,7 +159,7 @@ async def test_a_body_is_taken_once_it_is_complete() -> None:
         while not bodies or bodies[-1] is None:
             bodies.append(scope["extensions"][WHOLE]["body"](scope))
             await turn()
-        await whole(scope, send)
+        await answer_whole(scope, send)
 
     protocol = Protocol(reading)
     protocol.data_received(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nab")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from support.http_service import Served, said
+from support.http_service import Served, numbered_message
 
 from redismem.web.api.schemas import FAULTS_COUNT, StateChange
 
@@ -19,7 +19,7 @@ UNKNOWN: dict[str, Any] = {f"unknown{number}": 0 for number in range(1_000)}
 async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_type: str) -> None:
     headers = {"Content-Type": media_type} if media_type else {}
     requests = [
-        ("POST", "/v1/sessions/s/messages", json.dumps(said(1))),
+        ("POST", "/v1/sessions/s/messages", json.dumps(numbered_message(1))),
         ("PATCH", "/v1/sessions/s/state", '{"plan": 1}'),
         ("POST", "/v1/dead/drop", '{"session_ids": ["s"]}'),
         ("POST", "/api/chat/stop", '{"session_id": "s"}'),
@@ -46,7 +46,7 @@ async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_ty
 async def test_a_request_with_an_unknown_or_invalid_part_is_refused(
     http: Served, method: str, path: str, detail: str
 ) -> None:
-    refused = await http.ask(method, path, json=said(CANARY) if method == "POST" else None)
+    refused = await http.ask(method, path, json=numbered_message(CANARY) if method == "POST" else None)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
     assert detail in refused.text
     assert CANARY not in refused.text
@@ -89,7 +89,7 @@ async def test_a_refused_method_is_answered_with_the_allowed_methods(http: Serve
 
 
 async def test_head_is_answered_like_get_without_a_body(http: Served) -> None:
-    await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+    await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
     for path in ("/livez", "/readyz", "/v1/sessions/s", "/v1/sessions/none", "/v1/sessions?limit=1"):
         got, head = await http.ask("GET", path), await http.ask("HEAD", path)
         assert (head.status_code, head.content) == (got.status_code, b"")

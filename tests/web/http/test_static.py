@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.http_service import PATIENT, Served, serving
+from support.http_service import PATIENT, Served, run_service
 
 import redismem.web
 from redismem import Memory
@@ -73,14 +73,14 @@ async def test_no_other_file_is_served(http: Served, path: str) -> None:
 async def test_the_page_needs_no_key_and_refuses_other_hosts() -> None:
     key, line = new_key("one", "shop", ["read"])
     async with Memory.connect("memory://", namespace="shop") as memory:
-        async with serving(Service({"shop": memory}, Access.of(line), PATIENT)) as keyed:
+        async with run_service(Service({"shop": memory}, Access.of(line), PATIENT)) as keyed:
             assert (await keyed.ask("GET", "/")).status_code == 200
             assert (await keyed.ask("GET", "/static/app.js")).status_code == 200
             assert (await keyed.ask("GET", "/v1/about")).status_code == 401
             about = await keyed.ask("GET", "/v1/about", headers={"Authorization": f"Bearer {key}"})
             document = about.json()
             assert (document["namespace"], document["scopes"], document["has_keys"]) == ("shop", ["read"], True)
-        async with serving(Service({"default": memory}, Access.of(""), PATIENT)) as unlocked:
+        async with run_service(Service({"default": memory}, Access.of(""), PATIENT)) as unlocked:
             answer = await unlocked.ask("GET", "/", headers={"Host": "shop.example"})
             assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
 

@@ -7,7 +7,7 @@ import inspect
 from importlib.metadata import version
 
 import uvicorn
-from support.http_connection import REQUEST, Protocol, whole
+from support.http_connection import REQUEST, Protocol, answer_whole
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from redismem.web.http import protocol as module
@@ -58,7 +58,7 @@ def test_the_overridden_methods_have_the_expected_parameters() -> None:
 
 
 async def test_the_attributes_exist_with_the_expected_types() -> None:
-    protocol = Protocol(whole)
+    protocol = Protocol(answer_whole)
     await protocol.ask(REQUEST)
     for name in ATTRIBUTES:
         assert hasattr(protocol, name), f"{name}: {HINT}"
@@ -81,6 +81,6 @@ def test_every_attribute_that_is_used_is_checked() -> None:
 
 def test_the_server_has_the_hooks_that_stopping_needs() -> None:
     assert list(inspect.signature(uvicorn.Server.capture_signals).parameters) == ["self"], HINT
-    server = uvicorn.Server(uvicorn.Config(whole))
+    server = uvicorn.Server(uvicorn.Config(answer_whole))
     assert server.server_state.connections == set(), HINT
     assert server.should_exit is False, HINT

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checks import until
-from support.http_service import Served, said
+from support.http_service import Served, numbered_message
 
 from redismem import Memory
 from redismem.events import Event
@@ -63,7 +63,7 @@ def test_a_quantile_lies_in_the_bucket_of_its_rank(counts: list[int], part: floa
 
 
 async def test_the_load_is_served(http: Served) -> None:
-    await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+    await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
     document = (await http.ask("GET", "/v1/load")).json()
     assert (document["store"], document["away_since_ms"]) == ("closed", None)
     assert document["whole"]["took_ms"] >= 0
@@ -75,7 +75,7 @@ async def test_conversations_are_found_by_a_part_of_their_id(
     monkeypatch.setattr(listing, "_PAGE_COUNT", 3)
     monkeypatch.setattr(listing, "_PAGES_COUNT", 2)
     for number in range(10):
-        await memory.session(f"Shelf/{number}").append(said(number))
+        await memory.session(f"Shelf/{number}").append(numbered_message(number))
     session_ids: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
@@ -91,9 +91,9 @@ async def test_conversations_are_found_by_a_part_of_their_id(
 
 async def test_the_list_shows_the_newest_message(http: Served, memory: Memory) -> None:
     call: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
-    await memory.session("chat").append(said("of mine"), {"role": "assistant", "content": "an answer"})
+    await memory.session("chat").append(numbered_message("of mine"), {"role": "assistant", "content": "an answer"})
     await memory.session("calls").append(call)
-    await memory.session("long").append(said("x\n " * 500))
+    await memory.session("long").append(numbered_message("x\n " * 500))
     await memory.session("state-alone").merge({"size": 1})
     rows = (await http.ask("GET", "/v1/sessions", params={"newest": True})).json()["sessions"]
     newest = {row["session_id"]: row["newest"] for row in rows}

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 from prometheus_client.parser import text_string_to_metric_families
 from support.checks import until
-from support.http_service import Served, said, served
+from support.http_service import Served, numbered_message, serve_memory
 
 from redismem import Memory, Settings
 from redismem.events import Event
@@ -45,10 +45,14 @@ async def test_turns_requests_and_queues_are_counted(store: Any, namespace: str)
     meters = Meters()
     options: Any = {"workers": True, "on_event": listener(meters)}
     few = Settings(threshold=4, recent_limit=2, max_sessions=2, tick_s=0.05)
-    async with store.memory(namespace, few, **options) as memory, served(memory, meters=meters) as http:
+    async with store.memory(namespace, few, **options) as memory, serve_memory(memory, meters=meters) as http:
         for number in range(4):
             for _ in range(3):
-                await http.ask("POST", f"/v1/sessions/s-{number}/messages?read=true", json=[said(1), said(2)])
+                await http.ask(
+                    "POST",
+                    f"/v1/sessions/s-{number}/messages?read=true",
+                    json=[numbered_message(1), numbered_message(2)],
+                )
         await http.ask("GET", "/v1/sessions/none")
         await http.ask("GET", "/v1/secret-path/s-1")
 
@@ -74,7 +78,7 @@ async def test_a_store_is_degraded_until_it_answers_again(redis_server: Any, pro
     meters = Meters()
     settings = Settings(deadline_s=2, reply_timeout_s=1)
     options: Any = {"namespace": namespace, "settings": settings, "on_event": meters.event}
-    async with Memory.connect(proxy.url, **options) as memory, served(memory, meters=meters) as http:
+    async with Memory.connect(proxy.url, **options) as memory, serve_memory(memory, meters=meters) as http:
         assert total(await scrape(http), "redismem_degraded") == 0
         proxy.break_next("swallow", count=float("inf"))
         assert total(await scrape(http), "redismem_degraded") == 1
@@ -90,14 +94,14 @@ async def test_an_outage_and_its_backlog_are_measured(proxy: Any, namespace: str
     meters = Meters()
     settings = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.5)
     options: Any = {"namespace": namespace, "settings": settings, "fallback": True, "on_event": meters.event}
-    async with Memory.connect(proxy.url, **options) as memory, served(memory, meters=meters) as http:
+    async with Memory.connect(proxy.url, **options) as memory, serve_memory(memory, meters=meters) as http:
 
         def changes(metrics: Any, outcome: str) -> float:
             return total(metrics, "redismem_operation_seconds_count", op="breaker", outcome=outcome)
 
         await proxy.refuse()
         for _ in range(2):
-            assert (await memory.session("a").append(said(1))).degraded
+            assert (await memory.session("a").append(numbered_message(1))).degraded
 
         async def has_probed_twice() -> Any:
             metrics = await scrape(http)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, async_playwright
-from support.browser import chromium, launched, person, serving
+from support.browser import chromium, launch_browser, open_context, run_service
 from support.redis_server import RedisServer
 
 SLOTS = """
@@ -35,7 +35,7 @@ sensitive = true
 async def browser() -> AsyncIterator[Browser]:
     chromium()
     async with async_playwright() as playwright:
-        browser = await launched(playwright)
+        browser = await launch_browser(playwright)
         yield browser
         await browser.close()
 
@@ -43,7 +43,7 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A separate profile of the browser."""
-    context = await person(browser)
+    context = await open_context(browser)
     yield context
     await context.close()
 
@@ -60,5 +60,5 @@ def server_options(redis_server: RedisServer, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def url(server_options: list[Any]) -> Iterator[str]:
     """The address of a service without a model, with workers."""
-    with serving("--workers", *server_options) as address:
+    with run_service("--workers", *server_options) as address:
         yield address

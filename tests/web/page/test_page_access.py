@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
-from support.browser import PHONE, faults_of, opened, person, picture, say, serving, summarised, violations
+from support.browser import (
+    PHONE,
+    append_until_summarized,
+    faults_of,
+    open_context,
+    open_page,
+    run_service,
+    save_screenshot,
+    say,
+    violations,
+)
 
 from redismem.web.access import new_key
 
@@ -38,7 +48,7 @@ async def tab_to(page: Page, name: str, key: str = "Tab") -> None:
 
 
 async def test_the_keyboard_alone_is_enough(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await page.keyboard.press("Tab")
     assert await focused_name(page) == "Skip to the message field"
     await page.keyboard.press("Enter")
@@ -74,17 +84,17 @@ async def test_the_keyboard_alone_is_enough(context: BrowserContext, url: str) -
 async def check_light_and_dark(page: Page, name: str) -> None:
     """Check all axe rules in light, and the rules about colours in dark."""
     await page.emulate_media(color_scheme="light")
-    await picture(page, f"{name}-light")
+    await save_screenshot(page, f"{name}-light")
     assert await violations(page) == []
     await page.emulate_media(color_scheme="dark")
-    await picture(page, f"{name}-dark")
+    await save_screenshot(page, f"{name}-dark")
     assert await violations(page, "color-contrast", "link-in-text-block") == []
 
 
 async def test_axe_finds_nothing(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await check_light_and_dark(page, "new")
-    await summarised(page)
+    await append_until_summarized(page)
     await say(page, "I want to pay")
     await expect(page.locator("#waiting")).to_be_visible()
     await check_light_and_dark(page, "chat")
@@ -98,7 +108,7 @@ async def test_axe_finds_nothing(context: BrowserContext, url: str) -> None:
 
 
 async def test_the_chosen_colours_survive_a_reload(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     ground = "getComputedStyle(document.body).backgroundColor"
     light = await page.evaluate(ground)
     await page.get_by_role("button", name="Colours: system").click()
@@ -113,16 +123,16 @@ async def test_the_chosen_colours_survive_a_reload(context: BrowserContext, url:
 
 
 async def test_a_phone_shows_one_panel_at_a_time(browser: Browser, url: str) -> None:
-    context = await person(browser, viewport=PHONE, has_touch=True, is_mobile=True)
-    page = await opened(context, url)
-    await summarised(page)
+    context = await open_context(browser, viewport=PHONE, has_touch=True, is_mobile=True)
+    page = await open_page(context, url)
+    await append_until_summarized(page)
     for tab, pane in (("Memory", "given"), ("Conversations", "conversations"), ("Chat", "chat")):
         await page.get_by_role("navigation", name="Panels").get_by_role("button", name=tab).click()
         for name in ("given", "conversations", "chat"):
             shown = expect(page.locator(f".pane[data-name={name}]"))
             await (shown.to_be_visible() if name == pane else shown.to_be_hidden())
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-        await picture(page, f"phone-{pane}")
+        await save_screenshot(page, f"phone-{pane}")
         assert await violations(page) == []
     await say(page, "w" * 200)
     assert await page.locator("#thread-scroll").evaluate("(node) => node.scrollWidth - node.clientWidth") <= 0
@@ -132,7 +142,7 @@ async def test_a_phone_shows_one_panel_at_a_time(browser: Browser, url: str) -> 
     await page.get_by_role("link", name="Operations").click()
     await expect(page.locator(".tile")).to_have_count(6)
     assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    await picture(page, "phone-operations")
+    await save_screenshot(page, "phone-operations")
     assert await violations(page) == []
     assert faults_of(page) == []
     await context.close()
@@ -144,7 +154,7 @@ async def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(context: BrowserC
         for name, scopes in (("all", ("read", "write", "admin")), ("reader", ("read",)))
     }
     (tmp_path / "keys").write_text("\n".join(line for _, line in keys.values()))
-    with serving("--url", "memory://", "--keys-file", tmp_path / "keys") as own_url:
+    with run_service("--url", "memory://", "--keys-file", tmp_path / "keys") as own_url:
         page = await context.new_page()
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -155,7 +165,7 @@ async def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(context: BrowserC
         await field.fill("rmk_wrong")
         await field.press("Enter")
         await expect(page.locator("#key-word")).to_have_text("This server does not know this key.")
-        await picture(page, "key")
+        await save_screenshot(page, "key")
         await field.fill(keys["all"][0])
         await field.press("Enter")
         await expect(page.locator("#health")).to_contain_text("Connected")

@@ -7,29 +7,38 @@ from typing import Any
 
 import pytest
 from playwright.async_api import BrowserContext, expect
-from support.browser import faults_of, id_of, opened, picture, say, serving, summarised, texts
+from support.browser import (
+    append_until_summarized,
+    faults_of,
+    open_page,
+    run_service,
+    save_screenshot,
+    say,
+    session_id_of,
+    visible_texts,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)
 
 
 async def test_a_reload_shows_the_same_conversation(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await expect(page.locator("#welcome")).to_be_visible()
     await say(page, "Where is my blue kettle?")
     await expect(page.locator(".theirs .text")).to_contain_text("No model is set up")
     await expect(page.locator(".entry.stored")).to_have_count(2)
-    said, at = await texts(page), id_of(page)
+    said, at = await visible_texts(page), session_id_of(page)
     await page.reload()
     await expect(page.locator(".entry.stored")).to_have_count(2)
-    assert (await texts(page), id_of(page)) == (said, at)
+    assert (await visible_texts(page), session_id_of(page)) == (said, at)
     await expect(page.locator("#recent li")).to_have_count(2)
     await expect(page.locator(".conversation[aria-current]")).to_contain_text("Where is my blue kettle?")
     assert faults_of(page) == []
 
 
 async def test_a_summary_that_swaps_in_is_highlighted_and_announced(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     # Record all announcements to screen readers.
     await page.evaluate(
         "window.told = []; new MutationObserver(() => told.push(announcer.textContent))"
@@ -59,9 +68,9 @@ async def test_a_summary_that_swaps_in_is_highlighted_and_announced(context: Bro
 
 
 async def test_a_cleared_conversation_is_empty(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url)
-    await summarised(page)
-    at = id_of(page)
+    page = await open_page(context, url)
+    await append_until_summarized(page)
+    at = session_id_of(page)
     await expect(page.locator(f".conversation[title='{at}']")).to_have_count(1)
     await page.get_by_role("button", name="Clear…").click()
     dialog = page.get_by_role("dialog")
@@ -75,7 +84,7 @@ async def test_a_cleared_conversation_is_empty(context: BrowserContext, url: str
     await expect(page.locator("#welcome")).to_be_visible()
     await expect(page.locator("#message")).to_be_focused()
     await expect(page.locator(f".conversation[title='{at}']")).to_have_count(0)
-    assert id_of(page) == at
+    assert session_id_of(page) == at
     await say(page, "Anew")
     await expect(page.locator(".theirs .text")).to_contain_text("This is your first message in this conversation.")
     await expect(page.locator(".mine .seq")).to_have_text("#1")
@@ -84,19 +93,19 @@ async def test_a_cleared_conversation_is_empty(context: BrowserContext, url: str
 async def test_two_people_on_two_servers_see_each_others_turns(
     context: BrowserContext, url: str, server_options: list[Any]
 ) -> None:
-    with serving("--no-workers", *server_options) as other_url:
-        mine = await opened(context, url)
+    with run_service("--no-workers", *server_options) as other_url:
+        mine = await open_page(context, url)
         await say(mine, "Hello from the first server")
-        at = id_of(mine)
-        same = await opened(context, url, at)
-        other = await opened(context, other_url, at)
+        at = session_id_of(mine)
+        same = await open_page(context, url, at)
+        other = await open_page(context, other_url, at)
         for page in (same, other):
             await expect(page.locator(".entry.stored")).to_have_count(2)
         await say(other, "And hello from the second")
         for page in (mine, same):
             await expect(page.locator(".entry.stored")).to_have_count(4)
             await expect(page.locator(".mine .text").last).to_have_text("And hello from the second")
-        assert await texts(mine) == await texts(same) == await texts(other)
+        assert await visible_texts(mine) == await visible_texts(same) == await visible_texts(other)
         await mine.bring_to_front()
         await mine.get_by_role("button", name="Clear…").click()
         await mine.get_by_role("button", name="Clear it").click()
@@ -108,7 +117,7 @@ async def test_two_people_on_two_servers_see_each_others_turns(
 
 
 async def test_text_from_users_never_becomes_markup(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     hostile = "<img src=x onerror=document.title='taken'><script>document.title='taken'</script>"
     await say(page, hostile)
     await say(page, "x" * 3_000)
@@ -121,12 +130,12 @@ async def test_text_from_users_never_becomes_markup(context: BrowserContext, url
         assert wide[0] <= wide[1], place
     last = page.locator(".mine .text").last
     assert await last.evaluate("(node) => getComputedStyle(node).direction") == "rtl"
-    await picture(page, "hostile")
+    await save_screenshot(page, "hostile")
     assert faults_of(page) == []
 
 
 async def test_conversations_are_searched_paged_and_begun(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url, "shelf/one two-№7")
+    page = await open_page(context, url, "shelf/one two-№7")
     await say(page, "A book about lakes")
     for number in range(31):
         body = {"role": "user", "content": f"number {number}"}
@@ -152,7 +161,7 @@ async def test_conversations_are_searched_paged_and_begun(context: BrowserContex
 
 async def test_a_message_is_copied(context: BrowserContext, url: str) -> None:
     await context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await say(page, "Copy this, please")
     await page.locator(".entry.mine .copy").click()
     await expect(page.locator("#announcer")).to_have_text("The message is copied.")
@@ -161,7 +170,7 @@ async def test_a_message_is_copied(context: BrowserContext, url: str) -> None:
 
 
 async def test_the_page_shows_and_stores_sensitive_values_nowhere(context: BrowserContext, url: str) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     heard: list[str] = []
     page.on("response", lambda answer: heard.append(answer.url))
     await say(page, "I want to pay")
@@ -173,7 +182,7 @@ async def test_the_page_shows_and_stores_sensitive_values_nowhere(context: Brows
     await expect(page.locator("#waiting")).to_contain_text("What you type is hidden")
     await expect(page.locator("#message")).to_have_class("masked")
     await expect(page.locator(".state-param")).to_contain_text("Large")
-    await picture(page, "waiting")
+    await save_screenshot(page, "waiting")
     await page.locator("#message").fill("31415926")
     await page.locator("#message").press("Enter")
     await expect(page.locator(".mine .text").last).to_have_text("[card]")
@@ -183,7 +192,7 @@ async def test_the_page_shows_and_stores_sensitive_values_nowhere(context: Brows
     await expect(page.locator(".entry.stored")).to_have_count(8)
     kept = "() => document.documentElement.outerHTML + JSON.stringify({...sessionStorage, ...localStorage})"
     assert "31415926" not in await page.evaluate(kept)
-    at = f"{url}/v1/sessions/{id_of(page)}"
+    at = f"{url}/v1/sessions/{session_id_of(page)}"
     for path in ("", "/context", "/messages", "/state"):
         assert "31415926" not in await (await page.request.get(at + path)).text()
     assert "31415926" not in "".join(heard) + page.url

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.async_api import BrowserContext, Page, Route, expect
-from support.browser import faults_of, id_of, opened, picture, say, serving, texts
+from support.browser import faults_of, open_page, run_service, save_screenshot, say, session_id_of, visible_texts
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port
@@ -53,26 +53,26 @@ def environment(model: ProviderServer) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def url(own_redis: RedisServer, environment: dict[str, str]) -> Iterator[str]:
-    with serving("--url", own_redis.url, **environment) as address:
+    with run_service("--url", own_redis.url, **environment) as address:
         yield address
 
 
 def stored(server: RedisServer, page: Page) -> list[tuple[str | None, object]]:
     """Return the stored messages of the page's session."""
     with redismem.blocking.Memory.connect(server.url) as memory:
-        return [(message.role, message.content) for message in memory.session(id_of(page)).messages()]
+        return [(message.role, message.content) for message in memory.session(session_id_of(page)).messages()]
 
 
 async def test_a_failed_answer_can_be_requested_again(
     context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
 ) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await expect(page.locator("#identity")).to_contain_text("some-model")
     healthy_model.mode = "500"
     await say(page, "Where is my parcel?")
     await expect(page.locator(".theirs .notices")).to_contain_text("The model did not answer")
     await expect(page.locator(".theirs .notices")).to_contain_text("Your message is stored.")
-    await picture(page, "model-failed")
+    await save_screenshot(page, "model-failed")
     healthy_model.mode = "ok"
     await page.get_by_role("button", name="Send again").click()
     await expect(page.locator(".theirs.stored .text")).to_have_text(TEXT)
@@ -84,7 +84,7 @@ async def test_a_failed_answer_can_be_requested_again(
 async def test_a_model_that_breaks_off_leaves_its_text(
     context: BrowserContext, url: str, healthy_model: ProviderServer
 ) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     healthy_model.mode = "break"
     await say(page, "Where is my parcel?")
     await expect(page.locator(".theirs.stored .text")).to_have_text("Your parcel ")
@@ -99,13 +99,13 @@ async def test_a_model_that_breaks_off_leaves_its_text(
 async def test_the_stop_button_stops_a_model_that_hangs(
     context: BrowserContext, url: str, healthy_model: ProviderServer
 ) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     healthy_model.mode = "hang"
     healthy_model.hold()
     await say(page, "Where is my parcel?", wait=False)
     await expect(page.locator(".theirs .text")).to_have_text("".join(PIECES[:2]))
     await expect(page.locator(".theirs .dots")).to_be_visible()
-    await picture(page, "streaming")
+    await save_screenshot(page, "streaming")
     await page.get_by_role("button", name="Stop").click()
     await expect(page.locator(".theirs.stored .fault")).to_have_text("Incomplete: stopped.")
     await expect(page.locator("#message")).to_be_focused()
@@ -114,9 +114,9 @@ async def test_the_stop_button_stops_a_model_that_hangs(
 
 
 async def test_a_failed_read_is_retried(context: BrowserContext, url: str, healthy_model: ProviderServer) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await say(page, "Where is my parcel?")
-    session_id = id_of(page)
+    session_id = session_id_of(page)
     await page.close()
     refused: list[str] = []
 
@@ -125,7 +125,7 @@ async def test_a_failed_read_is_retried(context: BrowserContext, url: str, healt
         await route.fulfill(status=503, json={"code": "too_late", "title": "The request took too long"})
 
     await context.route("**/context", refuse, times=1)
-    page = await opened(context, url, session_id)
+    page = await open_page(context, url, session_id)
     await expect(page.locator(".mine.stored .text")).to_have_text("Where is my parcel?")
     await expect(page.locator("body")).to_have_attribute("data-health", "well")
     assert len(refused) == 1
@@ -138,11 +138,11 @@ async def test_a_reload_and_another_tab_get_the_rest_of_an_answer(
     healthy_model.mode = "hang"
     healthy_model.hold()
     asked_count = len(healthy_model.bodies)
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await say(page, "Where is my parcel?", wait=False)
     await expect(page.locator(".theirs .text")).to_have_text("Your parcel ")
     await page.reload()
-    other = await opened(context, url, id_of(page))
+    other = await open_page(context, url, session_id_of(page))
     for each in (page, other):
         await expect(each.locator(".theirs.streaming .text")).to_have_text("Your parcel ")
         await expect(each.get_by_role("button", name="Stop")).to_be_visible()
@@ -157,7 +157,7 @@ async def test_a_reload_and_another_tab_get_the_rest_of_an_answer(
 async def test_an_outage_of_redis_loses_no_message(
     context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
 ) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await say(page, "First, before the outage")
     await expect(page.locator(".entry.stored")).to_have_count(2)
     own_redis.kill()
@@ -166,8 +166,8 @@ async def test_an_outage_of_redis_loses_no_message(
     await say(page, "Second, in the midst of it")
     await expect(page.locator(".theirs .notices").last).to_contain_text("based on your last message only")
     await expect(page.locator(".mine.lost .fault")).to_have_text("Not stored in the memory.")
-    assert (await texts(page))[:2] == ["First, before the outage", TEXT]
-    await picture(page, "degraded")
+    assert (await visible_texts(page))[:2] == ["First, before the outage", TEXT]
+    await save_screenshot(page, "degraded")
     own_redis.start()
     await expect(page.locator("#health")).to_contain_text("Connected")
     await expect(page.locator("#banner")).to_be_hidden()
@@ -183,7 +183,7 @@ async def test_an_outage_of_redis_loses_no_message(
 async def test_an_unstored_message_survives_a_reload(
     context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
 ) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     own_redis.kill()
     await expect(page.locator("#health")).to_contain_text("Memory unreachable")
     await say(page, "Said into the dark")
@@ -200,13 +200,13 @@ async def test_the_page_reconnects_after_a_restart_of_the_server(
     context: BrowserContext, healthy_model: ProviderServer, own_redis: RedisServer, environment: dict[str, str]
 ) -> None:
     words = ("--url", own_redis.url, "--port", free_port())
-    with serving(*words, **environment) as own_url:
-        page = await opened(context, own_url)
+    with run_service(*words, **environment) as own_url:
+        page = await open_page(context, own_url)
         await say(page, "Before the restart")
         await expect(page.locator(".entry.stored")).to_have_count(2)
     await expect(page.locator("#health")).to_contain_text("No connection")
     await say(page, "In between", wait=False)
-    with serving(*words, **environment):
+    with run_service(*words, **environment):
         await expect(page.locator("#health")).to_contain_text("Connected")
         await expect(page.locator(".entry.stored")).to_have_count(4)
         assert [text for _, text in stored(own_redis, page)] == ["Before the restart", TEXT, "In between", TEXT]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 from playwright.async_api import BrowserContext, expect
-from support.browser import faults_of, opened, picture, say, serving
+from support.browser import faults_of, open_page, run_service, save_screenshot, say
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
@@ -32,7 +32,7 @@ class Refusing:
 @pytest.fixture(scope="module")
 def url(server_options: list[Any]) -> Iterator[str]:
     """A service without workers, so queues do not drain."""
-    with serving("--no-workers", *server_options) as address:
+    with run_service("--no-workers", *server_options) as address:
         yield address
 
 
@@ -58,7 +58,7 @@ async def kill_sessions(redis_server: RedisServer, namespace: str, *names: str) 
 async def test_operations_show_numbers_and_retry_dead_sessions(
     context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
 ) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     await say(page, "A turn to be counted")
     await kill_sessions(redis_server, server_options[3], "dead/1", "dead/2", "dead/3")
     await page.get_by_role("link", name="Operations").click()
@@ -77,9 +77,9 @@ async def test_operations_show_numbers_and_retry_dead_sessions(
     rows = page.locator("#dead li")
     await expect(rows).to_have_count(3)
     await expect(rows.first).to_contain_text(f"{REASON}, after 1 attempt, just now")
-    await picture(page, "operations")
+    await save_screenshot(page, "operations")
     await rows.last.scroll_into_view_if_needed()
-    await picture(page, "operations-dead")
+    await save_screenshot(page, "operations-dead")
     await page.get_by_role("button", name="Retry dead/1").click()
     await expect(rows).to_have_count(2)
     await expect(page.locator("#queues tr", has_text="overdue").locator(".number").first).to_have_text("1")
@@ -93,7 +93,7 @@ async def test_the_chat_shows_a_notice_and_all_messages_of_a_dead_session(
     context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
 ) -> None:
     await kill_sessions(redis_server, server_options[3], "dead/4")
-    page = await opened(context, url, "dead/4")
+    page = await open_page(context, url, "dead/4")
     await expect(page.locator(".entry.stored")).to_have_count(12)
     for number in range(4):
         await say(page, f"more {number}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Locator, Page, Route, expect
-from support.browser import PHONE, faults_of, opened, person, picture, serving, violations
+from support.browser import PHONE, faults_of, open_context, open_page, run_service, save_screenshot, violations
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
@@ -27,7 +27,7 @@ RECORD_ANNOUNCEMENTS = (
 @pytest.fixture(scope="module")
 def url(server_options: list[Any]) -> Iterator[str]:
     """A service whose chat has a project."""
-    with serving("--no-workers", "--project", "apollo", *server_options) as address:
+    with run_service("--no-workers", "--project", "apollo", *server_options) as address:
         yield address
 
 
@@ -109,7 +109,7 @@ async def drag(page: Page, title: str, status: str) -> None:
 
 
 async def view_of(context: BrowserContext, url: str, part: str = "tasks") -> Page:
-    page = await opened(context, f"{url}/#/p/apollo/{part}")
+    page = await open_page(context, f"{url}/#/p/apollo/{part}")
     await expect(page.locator(".task, .row").first).to_be_visible()
     await page.evaluate(RECORD_ANNOUNCEMENTS)
     return page
@@ -121,13 +121,13 @@ async def wait_for_announcement(page: Page, text: str) -> None:
 
 
 async def test_a_task_is_dragged_to_other_columns(context: BrowserContext, url: str, apollo: Project) -> None:
-    page = await opened(context, url)
+    page = await open_page(context, url)
     # Follow the link from the chat to its project.
     await page.locator("#chat-project-link").click()
     await expect(page.get_by_role("heading", name="apollo")).to_be_visible()
     await expect(page.locator(".task")).to_have_count(7)
     await expect(column(page, "blocked").locator(".task")).to_contain_text("Waits for a review")
-    await picture(page, "project-tasks")
+    await save_screenshot(page, "project-tasks")
     await drag(page, "Write the runbook", "planned")
     await expect(column(page, "planned").locator(".task", has_text="Write the runbook")).to_be_visible()
     await expect(page.locator(".going")).to_have_count(0)
@@ -219,7 +219,7 @@ async def test_a_conflicting_move_is_refused_and_shows_the_present_state(
     fault = "Another user has changed “Load test with last year's traffic” meanwhile. It is now"
     await expect(page.locator("#project-fault")).to_contain_text(fault)
     await expect(column(page, "in_progress").locator(".task", has_text="Load test")).to_be_visible()
-    await picture(page, "project-conflict")
+    await save_screenshot(page, "project-conflict")
     assert (await apollo.tasks.get(task.id)).version == 2
     assert faults_of(page) == []
 
@@ -235,7 +235,7 @@ async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext,
     await expect(page.locator(".item-chain li")).to_have_text(
         [re.compile("^Use Postgres"), re.compile("^Use Redissup"), re.compile("^Use Redis Cluster")]
     )
-    await picture(page, "project-decisions")
+    await save_screenshot(page, "project-decisions")
     assert await violations(page) == []
     # At a third of the project's life, Postgres is not replaced yet.
     await page.get_by_label("As of").fill("333")
@@ -249,7 +249,7 @@ async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext,
     await page.reload()
     await expect(column(page, "backlog").locator(".task")).to_have_text([re.compile("Move the data")])
     await page.evaluate(RECORD_ANNOUNCEMENTS)
-    await picture(page, "project-past")
+    await save_screenshot(page, "project-past")
     await drag(page, "Move the data", "planned")
     await card(page, "Move the data").focus()
     await page.keyboard.press("ArrowRight")
@@ -269,31 +269,31 @@ async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext,
 async def test_the_project_view_is_accessible_on_a_phone_and_in_the_dark(
     browser: Browser, url: str, apollo: Project
 ) -> None:
-    context = await person(browser, viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
+    context = await open_context(browser, viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
     page = await view_of(context, url, "entities")
     await expect(page.locator(".row", has_text="Ada")).to_contain_text("2 mentions")
-    await picture(page, "project-phone-entities")
+    await save_screenshot(page, "project-phone-entities")
     await page.locator(".row", has_text="Ada").tap()
     item = page.locator("#item")
     await expect(item).to_contain_text("is away until Mondayin standup")
     # Properties named like sensitive params are hidden.
     await expect(item.locator(".item-properties")).to_have_text("cardhiddendesk12")
     assert "4111" not in await page.content()
-    await picture(page, "project-phone-entity")
+    await save_screenshot(page, "project-phone-entity")
     assert await violations(page) == []
     await page.get_by_role("link", name="Close").tap()
     await page.get_by_role("link", name="Tasks").tap()
     await expect(page.locator(".task").first).to_be_visible()
-    await picture(page, "project-phone-tasks")
+    await save_screenshot(page, "project-phone-tasks")
     assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert await violations(page) == []
     await page.locator("#moment").fill("700")
     await expect(page.locator("#to-now")).to_be_visible()
     await expect(column(page, "blocked").locator(".task")).to_have_count(1)
-    await picture(page, "project-phone-past")
+    await save_screenshot(page, "project-phone-past")
     assert await violations(page, "color-contrast") == []
     await page.set_viewport_size({"width": 1280, "height": 800})
-    await picture(page, "project-dark")
+    await save_screenshot(page, "project-dark")
     await page.emulate_media(color_scheme="light")
     assert await violations(page, "color-contrast") == []
     assert faults_of(page) == []

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 from playwright.async_api import Browser, expect
-from support.browser import PICTURES, faults_of, opened, person, picture, say, serving
+from support.browser import PICTURES, faults_of, open_context, open_page, run_service, save_screenshot, say
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 from support.writers import Echo
@@ -65,9 +65,9 @@ async def test_the_picture_of_the_page(browser: Browser, redis_server: RedisServ
             "REDISMEM_MODEL_ALLOW_HTTP": "true",
             "REDISMEM_THRESHOLD": "13",
         }
-        with serving("--no-workers", "--url", redis_server.url, "--namespace", "kettles", **environment) as url:
-            context = await person(browser)
-            page = await opened(context, url, session.id)
+        with run_service("--no-workers", "--url", redis_server.url, "--namespace", "kettles", **environment) as url:
+            context = await open_context(browser)
+            page = await open_page(context, url, session.id)
             await page.locator("#budget").fill("600")
             await page.locator("#budget").press("Enter")
             for asked, answered in NOW:
@@ -79,7 +79,7 @@ async def test_the_picture_of_the_page(browser: Browser, redis_server: RedisServ
             await Worker(memory.store, echo).drain()
             await expect(page.locator(".summary.arrived")).to_have_count(1)
             await expect(page.locator(".conversation")).to_have_count(5)
-            await picture(page, "page")
+            await save_screenshot(page, "page")
             assert faults_of(page) == []
             await context.close()
     taken = PICTURES / "page.png"
