@@ -28,7 +28,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit coverage explore model outages faults have-redis have-chromium redis bench picture build release-check lock clean
+.PHONY: help setup demo test lint format types unit quick nightly coverage explore model outages faults have-redis have-chromium redis bench picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -61,6 +61,12 @@ types: $(READY) ## mypy, strict
 unit: $(READY) have-redis have-chromium ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -x"
 	@echo '==> pytest'
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+
+quick: $(READY) have-redis ## the tests that need no process, browser or node of their own, while you work on the package
+	@QUICK=1 $(BIN)/python -m pytest -n 2 $(ARGS)
+
+nightly: $(READY) have-redis have-chromium ## all tests, also on both stores and those that another one shows nearly as well
+	@EVERYTHING=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 coverage: $(READY) have-redis have-chromium ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(ARGS)
