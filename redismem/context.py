@@ -9,12 +9,13 @@ from typing import Any
 from redismem.formats.alternation import alternate_roles
 from redismem.formats.anthropic import AnthropicContext, anthropic_context
 from redismem.formats.gemini import GeminiContext, gemini_context
+from redismem.formats.opaque import pair_around_opaque, reveal_opaque
 from redismem.formats.quoting import quote_as_data
 from redismem.formats.recalled import Recalled, recalled_payload
 from redismem.formats.sendable import repair_messages, replace_unsendable
 from redismem.formats.tool_pairing import provider_view
 from redismem.messages.decoding import StoredMessages, is_gap, scan_payloads
-from redismem.messages.message import Message, moment
+from redismem.messages.message import Message, Opaque, moment
 from redismem.messages.values import decode_value, encode_value
 
 
@@ -220,10 +221,12 @@ class Context:
         - An assistant's `audio` becomes `{"id": …}`; once it has expired, its transcript becomes the text.
         - Lone surrogates, such as half an emoji, become U+FFFD.
 
+        Opaque messages are verbatim and in their places, even between a call and its result.
+
         Args:
             alternate: also makes the messages legal for chat templates that require alternating turns, such as
                 Mistral's, Gemma's and Llama's: one system message, then user and assistant in turn, with neighbours
-                of one role joined into one message.
+                of one role joined into one message, and opaque messages left out.
             now_ms: the time at which audio must not have expired, in milliseconds since 1970; None means now.
         """
         if alternate:
@@ -232,28 +235,43 @@ class Context:
         if self._pinned is None and not self.is_mixed and isinstance(messages, StoredMessages):
             payloads = messages.payloads()
             if messages.may_hold_calls:
-                view = self._view(payloads)
-                if view is not payloads or messages.may_hold_surrogates:
-                    payloads = repair_messages(view, messages.may_hold_surrogates, now_ms)
+                payloads = self._repair(payloads, messages.may_hold_surrogates, now_ms)
             return self._quotes() + payloads
         pinned, payloads, may_hold_calls, may_hold_surrogates = self._payloads()
         whole = [*pinned, *self._quotes(), *payloads] if pinned else payloads
         if may_hold_calls:
-            view = self._view(whole, len(pinned), len(whole) - len(payloads))
-            if view is not whole or may_hold_surrogates:
-                whole = repair_messages(view, may_hold_surrogates, now_ms)
+            whole = self._repair(whole, may_hold_surrogates, now_ms, len(pinned), len(whole) - len(payloads))
         return whole if pinned else self._quotes() + whole
 
     def _paired(self) -> list[dict[str, Any]]:
-        """The messages for a conversion: calls and results are paired, all else is as appended."""
-        pinned, payloads, may_hold_calls, _ = self._payloads()
+        """The messages for a conversion, without opaque ones: calls and results are paired, all else is as appended."""
+        pinned, payloads, may_hold_calls, may_be_opaque = self._payloads()
         whole = [*pinned, *self._quotes(), *payloads]
-        return self._view(whole, len(pinned), len(whole) - len(payloads)) if may_hold_calls else whole
+        if may_hold_calls:
+            whole = self._view(whole, may_be_opaque, len(pinned), len(whole) - len(payloads))
+        return [payload for payload in whole if type(payload) is not Opaque] if may_be_opaque else whole
 
-    def _view(self, payloads: list[dict[str, Any]], pinned_count: int = 0, window_at: int = 0) -> list[dict[str, Any]]:
+    def _view(
+        self, payloads: list[dict[str, Any]], may_be_opaque: bool, pinned_count: int = 0, window_at: int = 0
+    ) -> list[dict[str, Any]]:
         """Pair calls and results. Without the messages before the window, its items may lack their reasoning."""
-        is_cut = self.is_part or self.first_seq > 1
-        return provider_view(payloads, pinned_count, window_at if is_cut else None)
+        pair = pair_around_opaque if may_be_opaque else provider_view
+        return pair(payloads, pinned_count, window_at if self.is_part or self.first_seq > 1 else None)
+
+    def _repair(
+        self,
+        payloads: list[dict[str, Any]],
+        may_hold_surrogates: bool,
+        now_ms: float | None,
+        pinned_count: int = 0,
+        window_at: int = 0,
+    ) -> list[dict[str, Any]]:
+        """Return the messages as OpenAI accepts them back. Opaque messages are stored as those with surrogates are."""
+        view = self._view(payloads, may_hold_surrogates, pinned_count, window_at)
+        if view is payloads and not may_hold_surrogates:
+            return payloads
+        repaired = repair_messages(view, may_hold_surrogates, now_ms)
+        return reveal_opaque(repaired) if may_hold_surrogates else repaired
 
     def _quotes(self) -> list[dict[str, Any]]:
         """The user messages that quote the background, the summaries and the recalled messages."""
@@ -274,8 +292,8 @@ class Context:
                 may_hold_calls |= moved.may_hold_calls
                 may_hold_surrogates |= moved.may_hold_surrogates
             return pinned + also_pinned, others, may_hold_calls, may_hold_surrogates
-        pinned = [message.to_openai() for message in self.pinned]
-        others = [message.to_openai() for message in self.messages]
+        pinned = [message.visible for message in self.pinned]
+        others = [message.visible for message in self.messages]
         return pinned, others, *scan_payloads(pinned + others)
 
     def to_anthropic(self) -> AnthropicContext:
@@ -283,7 +301,8 @@ class Context:
 
         Messages with the role system or developer at the start become `system`; later ones become user texts that say
         so. Messages in the formats of OpenAI and Gemini are converted; parts in Anthropic's format stay unchanged.
-        Content that Anthropic would refuse, such as audio or a broken URL, becomes a placeholder in brackets.
+        Content that Anthropic would refuse, such as audio or a broken URL, becomes a placeholder in brackets. Opaque
+        messages are left out.
         """
         return anthropic_context(self._paired(), self._quoted_count)
 
@@ -291,7 +310,7 @@ class Context:
         """Return JSON values for Gemini: `contents`, and `system_instruction` for the config.
 
         Messages in the formats of OpenAI and Anthropic are converted; parts in Gemini's format stay unchanged. Content
-        that Gemini would refuse becomes a placeholder in brackets.
+        that Gemini would refuse becomes a placeholder in brackets. Opaque messages are left out.
         """
         return gemini_context(self._paired(), self._quoted_count)
 

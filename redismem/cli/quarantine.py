@@ -166,7 +166,7 @@ async def show(
         text = "(redacted)" if redact else _short(summary.text, full)
         out.print(f"  summary of {summary.first_seq} to {summary.last_seq}: {text}", markup=False)
     for message in read.messages:
-        text = f"(redacted, {message.tokens} tokens)" if redact else _short(text_of_message(message.to_openai()), full)
+        text = f"(redacted, {message.tokens} tokens)" if redact else _short(text_of_message(message.visible), full)
         out.print(f"  {message.seq} {one_line(str(message.role), 12)}: {text}", markup=False)
     return 0
 

@@ -147,7 +147,7 @@ def _add(table: Table, message: Message, full: bool, redact: bool) -> None:
     from rich.text import Text
 
     role = str(message.role)
-    text = text_of_message(message.to_openai())
+    text = text_of_message(message.visible)
     if redact:
         shown = f"(redacted, {message.tokens} tokens)"
     elif full or len(text) <= SHORT_CHARS:

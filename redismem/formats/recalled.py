@@ -39,7 +39,7 @@ def recalled_payload(recalled: Sequence[Message] | Recalled) -> Payload:
 
 def format_line(message: Message) -> str:
     """Format a message with seq, time, role and text; continuation lines are indented."""
-    payload = message.to_openai()
+    payload = message.visible
     content = payload.get("content")
     if type(content) is str and not may_hold_calls(payload):
         text = content

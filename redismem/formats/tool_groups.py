@@ -13,7 +13,7 @@ from itertools import accumulate
 from redismem.formats.elements import Ends, Key, ends_of
 from redismem.formats.reading import is_thought, read_message
 from redismem.formats.sections import is_item, is_output, may_hold_calls
-from redismem.messages.message import Message
+from redismem.messages.message import Message, Opaque
 
 CallIds = tuple[list[tuple[bool, str]], list[tuple[bool, str]]]
 """The ids of the calls that a message answers, and the ids of the calls that it makes."""
@@ -26,7 +26,7 @@ def _id(key: Key) -> tuple[bool, str]:
 
 def call_ids(message: Message) -> CallIds:
     """Return the ids of the calls that a message answers, and of the calls that it makes."""
-    payload = message.to_openai()
+    payload = message.visible
     if not may_hold_calls(payload):  # true for nearly all: scanning a long window takes a quarter of the time
         return [], []
     ends = ends_of(read_message(payload))
@@ -63,8 +63,8 @@ def responses(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
     """
     reasoning = -1
     for at, message in enumerate(messages):
-        payload = message.to_openai()
-        if reasoning < 0 and not may_hold_calls(payload):
+        payload = message.visible
+        if type(payload) is Opaque or (reasoning < 0 and not may_hold_calls(payload)):
             continue
         if not is_output(payload):
             reasoning = -1
@@ -78,7 +78,7 @@ def begins_inside(messages: Sequence[Message]) -> bool:
     """True if messages before this list may belong to its first response: OpenAI's items name their reasoning."""
     if not messages:
         return False
-    payload = messages[0].to_openai()
+    payload = messages[0].visible
     return is_output(payload) and (is_item(payload) or (payload.get("type") == "message" and "id" in payload))
 
 
@@ -135,7 +135,7 @@ def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int
     answered: dict[int, Counter[tuple[bool, str]]] = {}
     for call, _, answered_id in _answers(messages):
         answered.setdefault(call, Counter())[answered_id] += 1
-    payloads = [message.to_openai() for message in part]
+    payloads = [message.visible for message in part]
     return [
         at
         for at, payload in enumerate(payloads)

@@ -11,7 +11,7 @@ import msgspec
 from redismem.errors import UnsupportedFormat
 from redismem.messages.compression import decode_frame
 from redismem.messages.encoding import encode_message
-from redismem.messages.message import COMPRESSED_VERSION, Message, is_pinned
+from redismem.messages.message import COMPRESSED_VERSION, Message, Opaque, is_pinned, visible_payload
 from redismem.messages.values import Undecodable, encode_plain, unwrap_json
 
 GAP = encode_message(Message.restored({}, {"gap": True}, 0, 0, 0, ""), lambda _: 0)[0]
@@ -72,17 +72,21 @@ class StoredMessages:
         return len(self._rows)
 
     def payloads(self) -> list[dict[str, Any]]:
-        """Return the dict of every message, gaps included."""
+        """Return the visible dict of every message, gaps included."""
+        if self.may_hold_surrogates:  # only then may a message be opaque
+            return [visible_payload(row.payload, row.beside) for row in self._rows]
         return [row.payload for row in self._rows]
 
     def payloads_apart(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the payloads of pinned messages and of unpinned messages; both without gaps."""
+        """Return the visible dicts of pinned messages and of unpinned messages; both without gaps."""
         pinned, others = [], []
         for row in self._rows:
-            if is_pinned(row.payload, row.beside):
-                pinned.append(row.payload)
-            elif row.beside is None or "gap" not in row.beside:
-                others.append(row.payload)
+            beside = row.beside
+            payload = row.payload if beside is None else visible_payload(row.payload, beside)
+            if is_pinned(row.payload, beside):
+                pinned.append(payload)
+            elif beside is None or "gap" not in beside:
+                others.append(payload)
         return pinned, others
 
     def tokens(self) -> dict[int, int]:
@@ -111,6 +115,8 @@ class StoredMessages:
 
 def scan_payloads(payloads: list[dict[str, Any]]) -> tuple[bool, bool]:
     """Return whether any of the dicts may hold a tool call, and whether any may hold a lone surrogate."""
+    if any(type(payload) is Opaque for payload in payloads):
+        return True, True
     try:
         packed = encode_plain(payloads)
     except (TypeError, ValueError, OverflowError):

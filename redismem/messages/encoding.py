@@ -6,8 +6,8 @@ from typing import Any
 
 from redismem.errors import InvalidMessage
 from redismem.messages.coercion import Shape, coerce_message, dump_models, is_plain
-from redismem.messages.message import FORMAT_VERSION, Message, TokenCounter
-from redismem.messages.values import encode_plain, pack
+from redismem.messages.message import FORMAT_VERSION, Message, TokenCounter, is_opaque
+from redismem.messages.values import encode_plain, pack, pack_json
 
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
 _NIL = encode_plain(None)
@@ -29,13 +29,14 @@ def encode_message(message: Message | Shape, count_tokens: TokenCounter | None =
         payload, beside = message._payload, message._beside
     elif not isinstance(message, dict):
         payload, beside = coerce_message(message)
+    encode = pack_json if is_opaque(beside) else pack
     try:
-        packed = pack(payload, InvalidMessage)
+        packed = encode(payload, InvalidMessage)
     except InvalidMessage:
         if is_plain(payload) is not False:  # no SDK object in it, so replacing those would not help
             raise
         payload = dump_models(payload)
-        packed = pack(payload, InvalidMessage)
+        packed = encode(payload, InvalidMessage)
     if count_tokens is None:
         tokens = default_tokens(packed)
     else:

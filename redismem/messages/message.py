@@ -7,7 +7,8 @@ An element of a session's list is one msgpack array (https://github.com/msgpack/
 - `payload`: the dict exactly as it was appended. Values that msgpack cannot hold (lone surrogates, integers over 64
   bits) make it a `bin` of JSON text instead (UTF-8 with surrogates).
 - `beside`: the arguments of `Message(...)` that are never sent to a model, in the same two encodings, or nil. Its key
-  `pinned` overrides the role; its key `gap` marks the placeholder of a popped message.
+  `pinned` overrides the role; its key `gap` marks the placeholder of a popped message; its key `opaque` marks an opaque
+  message, whose payload is always the JSON text.
 - `stored_ms`: the stamp, written by the append script from the server's clock: `0xcf` and eight bytes of milliseconds.
 
 State values are encoded like payloads. Scripts never open payloads, besides or values. `decoding` decodes elements.
@@ -53,6 +54,16 @@ class Unset:
 
 UNSET = Unset()
 """The default of arguments for which None is a value. As a value in `merge`, it removes the param."""
+
+
+class Opaque(dict[str, Any]):
+    """An empty dict in the place of an opaque message, for everything that reads dicts; `payload` is the message."""
+
+    __slots__ = ("payload",)
+
+    def __init__(self, payload: dict[str, Any]) -> None:
+        super().__init__()
+        self.payload = payload
 
 
 class Message:
@@ -111,6 +122,31 @@ class Message:
         return cls.restored(*coerce_message(shape), 0, 0, 0, "")
 
     @classmethod
+    def opaque(
+        cls,
+        payload: dict[str, Any],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+        id: str | None = None,
+    ) -> Message:
+        """Create a message that redismem stores and returns without reading it: an envelope, an event, encrypted items.
+
+        The dict may have any keys. It has no role, so only `pin=True` pins it. Recall does not find it, summaries see
+        that a message was there but not its text, and its tokens are the default estimate. `Context.to_openai()`
+        returns it verbatim, except with `alternate=True`; `to_anthropic()` and `to_gemini()` leave it out.
+
+        Raises:
+            InvalidMessage: The payload is not a plain dict.
+        """
+        if type(payload) is not dict:
+            raise InvalidMessage(f"an opaque message is a plain dict, not a {type(payload).__name__}")
+        message = cls(metadata=metadata, timestamp=timestamp, id=id)
+        message._payload = payload
+        message._beside = {**(message._beside or {}), "opaque": True}
+        return message
+
+    @classmethod
     def restored(
         cls, payload: dict[str, Any], beside: dict[str, Any] | None, seq: int, tokens: int, stored_ms: int, epoch: str
     ) -> Message:
@@ -129,8 +165,13 @@ class Message:
         return self._payload
 
     @property
+    def visible(self) -> dict[str, Any]:
+        """The dict for code that reads messages: `to_openai()`, or an `Opaque` in the place of an opaque message."""
+        return visible_payload(self._payload, self._beside)
+
+    @property
     def beside(self) -> dict[str, Any] | None:
-        """The fields never sent to a model: `metadata`, `timestamp_us` (since 1970), `id`; None if there are none."""
+        """The fields never sent to a model: `metadata`, `timestamp_us` (since 1970), `id`, marks; or None."""
         return self._beside
 
     @property
@@ -141,36 +182,36 @@ class Message:
     def with_pin(self, pinned: bool) -> Message:
         """Return a copy of the message with this pin."""
         beside = {name: value for name, value in (self._beside or {}).items() if name != "pinned"}
-        if pinned != is_pinned(self._payload, None):
+        if pinned != is_pinned(self._payload, beside):
             beside["pinned"] = pinned
         return self.restored(self._payload, beside or None, self.seq, self.tokens, self.stored_ms, self.epoch)
 
     def _get(self, key: str) -> Any:
-        return (self._beside or {}).get(key, self._payload.get(key))
+        return (self._beside or {}).get(key, self.visible.get(key))
 
     def _timestamp_us(self) -> int | None:
         return None if self._beside is None else self._beside.get("timestamp_us")
 
     @property
     def role(self) -> str | None:
-        return self._payload.get("role")
+        return self.visible.get("role")
 
     @property
     def content(self) -> Any:
         """The text, the list of parts, or None. `"content" in message` tells null from absent."""
-        return self._payload.get("content")
+        return self.visible.get("content")
 
     @property
     def name(self) -> str | None:
-        return self._payload.get("name")
+        return self.visible.get("name")
 
     @property
     def tool_calls(self) -> list[Any] | None:
-        return self._payload.get("tool_calls")
+        return self.visible.get("tool_calls")
 
     @property
     def tool_call_id(self) -> str | None:
-        return self._payload.get("tool_call_id")
+        return self.visible.get("tool_call_id")
 
     @property
     def metadata(self) -> Any:
@@ -182,7 +223,7 @@ class Message:
         timestamp_us = self._timestamp_us()
         if timestamp_us is not None:
             return moment(timestamp_us // 1000) + timedelta(microseconds=timestamp_us % 1000)
-        timestamp = self._payload.get("timestamp")
+        timestamp = self.visible.get("timestamp")
         return moment(self.stored_ms) if timestamp is None and self.stored_ms else timestamp
 
     @property
@@ -218,5 +259,17 @@ class Message:
 
 def is_pinned(payload: dict[str, Any], beside: dict[str, Any] | None) -> bool:
     """True if a message with this payload and beside is pinned."""
-    marked = None if beside is None else beside.get("pinned")
-    return payload.get("role") in PINNED_ROLES if marked is None else marked is True
+    if beside is None:
+        return payload.get("role") in PINNED_ROLES
+    marked = beside.get("pinned")
+    return visible_payload(payload, beside).get("role") in PINNED_ROLES if marked is None else marked is True
+
+
+def is_opaque(beside: dict[str, Any] | None) -> bool:
+    """True if the message with this beside is opaque."""
+    return beside is not None and beside.get("opaque") is True
+
+
+def visible_payload(payload: dict[str, Any], beside: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the payload, or an `Opaque` in its place if the message is opaque."""
+    return Opaque(payload) if is_opaque(beside) else payload

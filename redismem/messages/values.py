@@ -62,8 +62,18 @@ def pack_unchecked(value: Any) -> bytes:
     try:
         return encode_plain(value)
     except (OverflowError, UnicodeEncodeError):
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return encode_plain(text.encode("utf-8", "surrogatepass"))
+        return _encode_json(value)
+
+
+def pack_json(value: Any, error: type[RedismemError]) -> bytes:
+    """Encode a value as JSON text in msgpack. Raises `error` as `pack` does."""
+    pack(value, error)
+    return _encode_json(value)
+
+
+def _encode_json(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return encode_plain(text.encode("utf-8", "surrogatepass"))
 
 
 def _is_json(value: Any, depth: int) -> bool:

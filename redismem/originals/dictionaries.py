@@ -105,7 +105,7 @@ def build_samples(blocks: Mapping[str, Sequence[Sequence[bytes]]]) -> list[bytes
         blocks: for each session, the elements of some of its blocks.
     """
     payloads_of = {
-        session: [[message.to_openai() for message in decode_messages(elements, 1, "")] for elements in of_session]
+        session: [[message.visible for message in decode_messages(elements, 1, "")] for elements in of_session]
         for session, of_session in blocks.items()
     }
     sessions: defaultdict[str, set[str]] = defaultdict(set)

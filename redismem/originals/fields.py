@@ -17,7 +17,7 @@ def searchable_texts(message: Message) -> list[str]:
     """Return the name of a message, if any, and its texts up to TEXT_CHARS; [] for a gap."""
     if is_gap(message):
         return []
-    name = message.to_openai().get("name")
+    name = message.name
     texts = [text for _, text in pieces(message, TEXT_CHARS)]
     return [name[:TEXT_CHARS], *texts] if isinstance(name, str) else texts
 

@@ -61,7 +61,7 @@ def _messages_from(context: Context, place: int, limit: int) -> list[Message]:
 
 def _is_question(message: Message) -> bool:
     """True if the user wrote the message: some formats send tool results in the role user."""
-    return speaker_of(message.to_openai()) == "user" and not results(message.to_openai())
+    return speaker_of(message.visible) == "user" and not results(message.visible)
 
 
 def find_message(context: Context, which: int | Message) -> Message:
@@ -87,8 +87,8 @@ def make_conflict(context: Context) -> Conflict:
 
 def check_replacement(context: Context, old: Message, new: Message | dict[str, Any]) -> None:
     """Raise InvalidMessage if the replacement would separate tool calls from results."""
-    payload = new.to_openai() if isinstance(new, Message) else new
-    if isinstance(payload, dict) and _keys(old.to_openai()) != _keys(payload):
+    payload = new.visible if isinstance(new, Message) else new
+    if isinstance(payload, dict) and _keys(old.visible) != _keys(payload):
         raise InvalidMessage(
             f"message {old.seq} and its replacement must make the same tool calls and hold the same results",
             context.session_id,

@@ -79,7 +79,7 @@ def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
     With `limit_bytes`, data URLs and long runs of base64 or hex become `[data]`, longer texts are shortened, and only
     the first and the last of very many parts or calls are read.
     """
-    payload = message.to_openai()
+    payload = message.visible
     whole = whole_result(payload)
     if whole is not None:
         yield "result", _flat(whole.content, limit_bytes)
@@ -192,7 +192,7 @@ def day_of(message: Message) -> str:
 
 
 def speaker(message: Message) -> str:
-    payload = message.to_openai()
+    payload = message.visible
     return " ".join(filter(None, (one_line(speaker_of(payload)) or "message", one_line(payload.get("name")))))
 
 

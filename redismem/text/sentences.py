@@ -151,7 +151,7 @@ def split_sentences(text: str) -> Iterator[str]:
 
 def speaker_of(message: Message) -> str:
     """Return the speaker's name, or the role without a name. A name that is a role follows the real role."""
-    payload = message.to_openai()
+    payload = message.visible
     role, name = one_line(payload.get("role")) or "message", one_line(payload.get("name")).replace(":", "")
     if name.casefold() in _TAKEN:
         return f"{role} {name}".replace(":", "")[:_SPEAKER_CHARS]

@@ -22,7 +22,7 @@ from redismem.session.session import Session
 
 _BATCH_COUNT = 200
 _TRIES_LIMIT = 10
-_BESIDE: dict[str, type] = {"metadata": dict, "timestamp_us": int, "id": str, "pinned": bool}
+_BESIDE: dict[str, type] = {"metadata": dict, "timestamp_us": int, "id": str, "pinned": bool, "opaque": bool}
 
 
 class Transcript(NamedTuple):

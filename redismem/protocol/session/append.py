@@ -11,7 +11,7 @@ from redismem.events import Op
 from redismem.messages.coercion import Shape, check_role_or_type
 from redismem.messages.compression import compress_element
 from redismem.messages.encoding import encode_message
-from redismem.messages.message import Message, TokenCounter
+from redismem.messages.message import Message, TokenCounter, is_opaque
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.ids import append_token
@@ -81,8 +81,11 @@ def encode_with_pin(
         if type(pin) is not bool:
             raise InvalidMessage("pin is True, False or None")
         message = message.with_pin(pin)
-    element, tokens = encode_message(message, count_tokens)
-    check_role_or_type(message.to_openai())
+    if is_opaque(message.beside):
+        element, tokens = encode_message(message)
+    else:
+        element, tokens = encode_message(message, count_tokens)
+        check_role_or_type(message.to_openai())
     return element, tokens, message.pinned
 
 
