@@ -18,14 +18,14 @@ QUOTED = {
     "turn_server_us": "| 44.5 | 39.7 | 43.4 |",
     "turn_client_us": "| 44.5 | 39.7 | 43.4 |",
     "request_us": "| redismem | 9,737 | 5.7 | 102 |",
-    "message_bytes": "639 bytes a message, all included",
+    "message_bytes": "A message takes 639 bytes in all",
     "raw_bytes": "2,658 messages, 1,601,644 bytes of raw text",
     "kept_share": "| of the file, most | 481 | x 0.46 |",
     "sketch_kib": "The sketch adds 1.2 KiB",
     "summary_ms": "this one takes 4.0 to 6.6 ms with the drain around it",
-    "summary_server_us": "Redis' CPU a summary: 86 µs",
+    "summary_server_us": "A summary costs 86 µs of Redis' CPU",
     "shard_sessions": "| 10,000 | 10 | 0.78 | **0.88** |",
-    "tick_percent": "with 1,024 0.3 %",
+    "tick_percent": "0.3 % with 1,024",
 }
 ASKED = {"turns_per_s", "sessions", "session_messages", "core_share", "master_gb"}
 
