@@ -40,8 +40,9 @@ class Receipt:
     replicas: int | None = field(default=None, compare=False, repr=False)
     """The number of replicas that acknowledged the append; None if no confirmation was requested."""
     epoch: str = field(default="", compare=False, repr=False)
-    """The id of the life of the session that has the messages, as `Context.epoch`; if `degraded`, the life that this
-    process saw last."""
+    """The id of the life of the session that has the messages, as `Context.epoch`; if `degraded`, the last life that
+    this process knows.
+    """
 
     def __repr__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
@@ -96,7 +97,7 @@ class Summary:
 
     @classmethod
     def decode(cls, packed: bytes) -> Summary:
-        """Return the summary from its bytes. Raise Undecodable, ValueError or TypeError for other bytes."""
+        """Return the summary from its bytes. Raises Undecodable, ValueError or TypeError for other bytes."""
         stored: Any = dict(zip((field.name for field in fields(cls)), decode_value(packed), strict=True))
         return cls(**stored | {"message_ids": tuple(stored["message_ids"])})
 
@@ -121,8 +122,9 @@ class Context:
     total_messages: int
     """The number of seqs used in this epoch: one per appended message and one per pop."""
     first_seq: int
-    """The seq of the window's first message; all earlier messages are summarised or pinned. In an empty window, the
-    next seq. Seqs have gaps where messages are pinned or were popped."""
+    """The seq of the window's first message; all earlier messages are summarised or pinned. If the window is empty, it
+    is the next seq. Seqs have gaps where messages are pinned or were popped.
+    """
     last_seq: int
     epoch: str
     """The id of this life of the session: a clear or an expiry ends it. "" if the session does not exist."""
@@ -134,7 +136,7 @@ class Context:
     window_version: str = ""
     """A version that changes only when a message of the window is popped, replaced, pinned or unpinned."""
     _pinned: list[Message] | StoredMessages | None = None
-    """Pinned messages that have left the window, None if there are none; once separated, all pinned messages."""
+    """The pinned messages that have left the window, or None; after `_separate_pinned`, all pinned messages."""
     is_mixed: bool = field(default=False, compare=False)
     """True while `_messages` still contains pinned messages or gaps, see `_separate_pinned`."""
     is_part: bool = field(default=False, compare=False)
@@ -160,7 +162,7 @@ class Context:
 
     @property
     def window_count(self) -> int:
-        """The number of `messages`. It decodes them only if it has to."""
+        """The number of `messages`, usually without decoding them."""
         return len(self.messages if self.is_mixed else self._messages)
 
     @property
@@ -225,8 +227,8 @@ class Context:
 
         Args:
             alternate: also makes the messages legal for chat templates that require alternating turns, such as
-                Mistral's, Gemma's and Llama's: one system message, then user and assistant in turn, with neighbours
-                of one role joined into one message, and opaque messages left out.
+                Mistral's, Gemma's and Llama's: one system message, then user and assistant in turn, with adjacent
+                messages of the same role joined into one, and opaque messages left out.
             now_ms: the time at which audio must not have expired, in milliseconds since 1970; None means now.
         """
         if alternate:
@@ -244,7 +246,7 @@ class Context:
         return whole if pinned else self._quotes() + whole
 
     def _paired(self) -> list[dict[str, Any]]:
-        """The messages for a conversion, without opaque ones: calls and results are paired, all else is as appended."""
+        """The messages to convert to another format, without opaque ones, with calls and results paired."""
         pinned, payloads, may_hold_calls, may_be_opaque = self._payloads()
         whole = [*pinned, *self._quotes(), *payloads]
         if may_hold_calls:
@@ -254,7 +256,10 @@ class Context:
     def _view(
         self, payloads: list[dict[str, Any]], may_be_opaque: bool, pinned_count: int = 0, window_at: int = 0
     ) -> list[dict[str, Any]]:
-        """Pair calls and results. Without the messages before the window, its items may lack their reasoning."""
+        """Pair calls and results.
+
+        If messages before the window are left out, the window's first items may lack their reasoning.
+        """
         pair = pair_around_opaque if may_be_opaque else provider_view
         return pair(payloads, pinned_count, window_at if self.is_part or self.first_seq > 1 else None)
 
@@ -282,7 +287,7 @@ class Context:
         return [*quoted, replace_unsendable(recalled_payload(self._recalled))] if self._recalled else quoted
 
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool, bool]:
-        """Return the dicts of pinned and of other messages; True if any may hold a call; True if any, a surrogate."""
+        """Return the dicts of pinned and of other messages, and if any dict may contain a call, or a surrogate."""
         moved, window = self._pinned, self._messages
         if isinstance(window, StoredMessages) and not isinstance(moved, list):
             pinned = [] if moved is None else moved.payloads()
@@ -344,7 +349,7 @@ def parse_expected(expect: Expected, session_id: str) -> tuple[int | None, str]:
 
     Raises:
         TypeError: `expect` is none of these.
-        ValueError: The seq is negative, or the context is that of another session.
+        ValueError: The seq is negative, or the context is of another session.
     """
     if isinstance(expect, Context):
         if expect.session_id != session_id:

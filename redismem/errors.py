@@ -4,7 +4,7 @@ RedismemError
 ├── InvalidMessage      a message, batch or append id that cannot be stored as it is    (also a ValueError)
 │   └── IdReused         an append id that was used before, for other messages
 ├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
-├── InvalidSessionId    a session id or namespace that cannot be one                    (also a ValueError)
+├── InvalidSessionId    a session id or namespace that is not valid                     (also a ValueError)
 ├── InvalidItem         a field or name of a project's item that cannot be stored       (also a ValueError)
 ├── InvalidTransition   an item's status does not lead to the requested status          (also a ValueError)
 ├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
@@ -14,8 +14,8 @@ RedismemError
 ├── NotInWindow         a message to pop, replace or unpin is not in the window         (also a LookupError)
 ├── ItemNotFound        the project has no such item, or had none at that moment        (also a LookupError)
 ├── Conflict            another writer was faster: `expect` is not the last seq, or a message or item has changed
-├── SessionExists       a live session has the name of the session to restore from quarantine
-├── WrongShards         the namespace was created with another number of shards
+├── SessionExists       a live session has the id of the session to restore from quarantine
+├── WrongShards         the namespace was created with a different number of shards
 ├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
 ├── StoreUnavailable    Redis did not answer before the deadline; an append with an id is safe to retry
@@ -52,8 +52,8 @@ class InvalidMessage(RedismemError, ValueError):
 class IdReused(InvalidMessage):
     """An append id was used before, for other messages or for a change of the state. Nothing was written.
 
-    `first_seq`, `last_seq` and `stored_ms` tell the first use: its messages and their time. They are 0 if the first use
-    changed the state alone, `stored_ms` also if the messages have left the window.
+    `first_seq` and `last_seq` are the seqs of the messages of the first use, `stored_ms` is their time. All three are 0
+    if the first use changed the state alone. `stored_ms` is also 0 if the messages have left the window.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class InvalidState(RedismemError, ValueError):
 
 
 class InvalidSessionId(RedismemError, ValueError):
-    """The session id or namespace is empty, is too long, or holds a forbidden character."""
+    """The session id or namespace is empty, too long, or contains a forbidden character."""
 
 
 class InvalidItem(RedismemError, ValueError):
@@ -111,9 +111,9 @@ class ItemNotFound(RedismemError, LookupError):
 class Conflict(RedismemError):
     """Another writer was faster: `expect` is not the session's last seq, or a message has changed since it was read.
 
-    In a project, an item has changed since it was read, or a name is taken. Nothing was written. `last_seq` is the
-    session's last seq. `cleared` is True if the session that the caller read was cleared or has expired: its reply does
-    not belong in the session that has the id now. Read again, then decide anew.
+    In a project, it means that an item has changed since it was read, or that a name is taken. Nothing was written.
+    `last_seq` is the session's last seq. `cleared` is True if the session that the caller read was cleared or has
+    expired: then an answer to it does not belong in the session that has the id now. Read again, then decide anew.
     """
 
     def __init__(self, text: str, session_id: str | None = None, last_seq: int = 0, cleared: bool = False) -> None:
@@ -123,15 +123,15 @@ class Conflict(RedismemError):
 
 
 class SessionExists(RedismemError):
-    """A live session has the name of the session to restore from quarantine. Both are unchanged."""
+    """A live session has the id of the session to restore from quarantine. Both sessions are unchanged."""
 
 
 class WrongShards(RedismemError):
-    """Redis records another number of shards for the namespace than `Settings.shards`."""
+    """The namespace's record in Redis has a different number of shards from `Settings.shards`."""
 
 
 class CorruptSession(RedismemError):
-    """The stored bytes of a session cannot be read. `epoch` is the session's epoch, or "" if that is unreadable too."""
+    """The stored bytes of a session cannot be read. `epoch` is its epoch, or "" if the epoch is unreadable too."""
 
     def __init__(self, text: str, session_id: str | None = None, epoch: str = "") -> None:
         super().__init__(text, session_id)
@@ -148,8 +148,8 @@ class UnsupportedFormat(RedismemError):
 class StoreUnavailable(RedismemError):
     """Redis did not answer the call in time. `reason` is the server's error word, or the fault of the connection.
 
-    `may_be_done` means the call was sent without a reply, so Redis may have executed it, or may still do so. An append
-    or update with an id is safe to retry with that id: it is made once.
+    `may_be_done` is True if the call was sent but got no reply: Redis may have executed it, or may still do so. An
+    append or update with an id is safe to retry with that id, because Redis makes it only once.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Unconfirmed(RedismemError):
 class NotAllowed(RedismemError):
     """The ACL of the Redis user lacks a command or a key. `command` is the command in lower case, or "" for a key.
 
-    If it stopped a script, the script's earlier writes stay. `redismem doctor` prints the required ACL.
+    If the ACL stopped a script half way, the script's earlier writes stay. `redismem doctor` prints the required ACL.
     """
 
     def __init__(self, text: str, session_id: str | None = None, command: str = "") -> None:
@@ -194,7 +194,8 @@ class ModelFailed(RedismemError):
 
     `reason` is stored and shown to operators, such as `openai answered 400 context_length_exceeded`. It has at most 120
     printable ASCII characters; otherwise only the name of the class is stored. `retry_after_s` is the wait that the
-    provider asks for, or `None`. `permanent` means the provider will refuse the request until the transcript changes.
+    provider asks for, or `None`. `permanent` is True if the provider will refuse the request until the transcript
+    changes.
     """
 
     def __init__(
@@ -215,9 +216,9 @@ class ModelFailed(RedismemError):
 class ProviderUnavailable(ModelFailed):
     """The provider answers no request now: it is down or busy, or it refuses the key or the model.
 
-    The messages are not the cause. The provider is paused for the namespace, and no session loses an attempt.
-    `perhaps_request` means this request may be the cause after all, as with a status of 5xx. If the provider has
-    answered other sessions since, only this session waits.
+    The messages are not the cause. The provider is paused for the namespace, and the failure does not count as an
+    attempt of the session. `perhaps_request` is True if this request may be the cause after all, as with a status of
+    5xx. Then, if the provider has answered other sessions since, only this session waits.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Events and log attributes: a hook gets an event after each call, and log records carry the same facts.
+"""Events and log attributes. A hook gets an event after each call; log records carry similar attributes.
 
-Both name a session by its hash. They hold no message text, no value and no id in clear.
+Both identify a session by its hash. They contain no message text, no value and no session id in clear.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ class Outage(StrEnum):
     """The fallback's treatment of a call."""
 
     REFUSED = "refused"
-    """It is refused while Redis is down."""
+    """The call is refused while Redis is down."""
     ACCEPTED = "accepted"
-    """It is accepted while Redis is down, and replayed afterwards."""
+    """The call is accepted while Redis is down, and replayed afterwards."""
     SERVED = "served"
-    """It is answered while Redis is down."""
+    """The call is answered by this process while Redis is down."""
     WAITS = "waits"
-    """It is refused while Redis is down, and waits until what the session has accepted is replayed."""
+    """The call is refused while Redis is down. Once Redis is back, it waits for the replay of the session's backlog."""
 
 
 class Traits(NamedTuple):
@@ -40,25 +40,27 @@ _NO_TRAITS = Traits()
 class Op(StrEnum):
     """An operation, the `op` of an event: one call to Redis, or one piece of work.
 
-    A method of a session is one call of its name. `params()` and the like are a `state`, `merge()` and the like an
-    `update`, `undo()` is a `pop`, `unpin()` a `replace`. Some methods take more calls: `messages` is one call per page,
-    and one `pinned`; a `read_epoch` precedes a `clear`, a `read_window` a `prune`, `pop` or `replace`. A call that is
-    refused before it is sent, such as one with a message that cannot be stored, has no event. An `embed` goes to the
-    embedder: it makes the vector of a question.
+    A session's method makes one call, whose operation has the method's name. Exceptions: `params()` and the other reads
+    of the state make a `state`, `merge()` and the other setters an `update`, `undo()` a `pop`, `unpin()` a `replace`.
+    Some methods make several calls: `messages()` makes one `messages` per page and one `pinned`; `clear()` first makes
+    a `read_epoch`; `prune()`, `pop()` and `replace()` first make a `read_window`.
+
+    A call that is refused before it is sent, such as an append of an invalid message, has no event. An `embed` asks the
+    embedder for the vector of a question.
     """
 
     outage: Outage
-    """The fallback's treatment of it."""
+    """The fallback's treatment of the call."""
     removes: bool
-    """True if the session's messages may be others afterwards: contexts that the fallback has cached are stale."""
+    """True if the call may remove or change messages, which makes the fallback's cached context stale."""
     appends: bool
     """True if the event counts the messages, bytes and tokens of an append."""
     is_turn: bool
-    """True if the metrics of turns count it."""
+    """True if the metrics of turns count the call."""
     may_find_nothing: bool
-    """True if an empty value means that there was nothing, such as a read of an unknown session."""
+    """True if an empty value means that nothing was found, as in a read of an unknown session."""
     method: str
-    """The method that the text of a refusal names; "" if none has called it."""
+    """The method that a refusal names while Redis is down; "" means that the text says "this call"."""
 
     def __new__(cls, word: str, traits: Traits = _NO_TRAITS) -> Self:
         op = str.__new__(cls, word)
@@ -122,7 +124,7 @@ class Op(StrEnum):
     VECTORS = "vectors"
     SET_VECTORS = "set_vectors"
 
-    # A worker's whole piece of work, with the code of a strategy or an `on_evict`
+    # A worker's whole piece of work, including the code of a strategy or an `on_evict`
     SUMMARY = "summary"
     EMBEDDING = "embedding"
     EVICTION = "eviction"
@@ -130,7 +132,7 @@ class Op(StrEnum):
     ENFORCE = "enforce"
     SWEEP_ROUND = "sweep_round"
 
-    # What a store does by itself
+    # Calls that a store makes by itself
     BREAKER = "breaker"
     REPLAY = "replay", Traits(appends=True)
 
@@ -160,8 +162,9 @@ class Event(NamedTuple):
     outcome: str
     """The outcome. "ok"; "duplicate": the append's id was known before the call; "degraded": this process served it
     while Redis was down; "conflict": `expect` did not hold; "nothing": there is no such session, or it is not in the
-    state that the call requires. A claim, a commit, a release and a summary (`redismem.workers.outcomes`) have words of
-    their own. A failed call has the name of its error's class, such as StoreUnavailable, TooLarge, CancelledError.
+    state that the call requires. A claim, commit, release or summary has other outcomes, see
+    `redismem.workers.outcomes`. A failed call has the name of its error's class, such as StoreUnavailable, TooLarge,
+    CancelledError.
     """
     duration_ms: float
     """The time from start to end, with all retries and the pauses between them."""
@@ -171,7 +174,8 @@ class Event(NamedTuple):
     sent_count: int = 0
     """The number of times the call was sent: 1, more with retries, 0 if the first check of the namespace failed.
 
-    Retries by the caller's own client are not counted. 0 for a worker's work, whose calls have their own events.
+    Retries by the caller's own client are not counted. A worker's piece of work has 0, because its calls have their own
+    events.
     """
     message_count: int = 0
     """The number of messages that the call returned (`messages`), dropped (`prune`), appended or covered (`commit`)."""
@@ -180,7 +184,7 @@ class Event(NamedTuple):
     tokens: int = 0
     """Tokens of the messages of an append or a commit."""
     window_count: int | None = None
-    """The number of messages in the window after the call, if the reply tells."""
+    """The number of messages in the window after the call; None if the reply does not contain it."""
 
 
 OnEvent = Callable[[Event], None]

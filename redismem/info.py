@@ -20,7 +20,7 @@ class SessionInfo:
     window_count: int
     """Messages in the window, without pinned ones."""
     window_tokens: int
-    """The tokens of these messages."""
+    """The tokens of the messages in the window, without pinned ones."""
     summaries_count: int
     params_keys: tuple[str, ...]
     """The names of the params."""
@@ -29,7 +29,7 @@ class SessionInfo:
     active_ms: int
     """The time of last use, to the second."""
     expires_ms: int
-    """The time at which Redis removes the session unless it is used before."""
+    """The time at which Redis removes the session, unless the session is used before."""
     queued: str | None
     """The queue the session is in: overdue, leased or dead; None means no queue."""
     pinned_count: int = 0
@@ -90,7 +90,7 @@ class Health:
     """The queues that the workers of this process poll for all pods, such as "summaries/openai"."""
 
     def __repr__(self) -> str:
-        """Show `is_away`, and all fields with a value."""
+        """Show `is_away` and all fields that are not empty."""
         shown = {"is_away": self.is_away}
         shown |= {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
         return f"Health({', '.join(f'{name}={value!r}' for name, value in shown.items())})"

@@ -64,7 +64,7 @@ class Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: tuple[str, ...]
     """The words that select this intent, in any case; one of them in a message is enough."""
     slots: tuple[Slot, ...]
-    """The slots to ask for, in this order."""
+    """The slots to fill, in this order."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ class Kind(StrEnum):
     ASK = "ask"
     """A param is missing, or the answer is invalid: reply with `say`."""
     RESUME = "resume"
-    """All params of `intent` are there: carry it out."""
+    """All params of `intent` have values: carry out the intent."""
     GAVE_UP = "gave_up"
     """The question was asked `asks_limit` times, or a sensitive answer came too late: reply with `say`."""
     RESET = "reset"
@@ -118,7 +118,7 @@ def _now_ms() -> int:
 
 
 class Slots:
-    """The intents of an application. One instance serves all sessions, as it keeps no state."""
+    """The intents of an application. One instance serves all sessions, because it keeps no state."""
 
     def __init__(
         self,

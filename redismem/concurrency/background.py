@@ -1,4 +1,4 @@
-"""Background work, one piece at a time: an event-loop task, or a thread for blocking callers."""
+"""Background work, one piece at a time: in a task of the event loop, or in a thread for blocking callers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _CONCURRENCY = 16
 
 
 class Background(Protocol):
-    """Runs the probes of Redis and the replay."""
+    """The interface of the two classes below. The fallback's probes of Redis and its replay run in the background."""
 
     def start(self, work: Work) -> None:
         """Start the work. Any earlier work has ended or is about to. Raises RuntimeError if no thread can start."""
 
     def is_running(self) -> bool:
-        """False if the work was ended from outside, perhaps before its first step, as when its event loop ended."""
+        """False if the work was ended from outside, as by the end of its event loop, perhaps before its first step."""
 
     async def pause(self, seconds: float) -> None:
         """Wait for this time, or until `wake`. Only the work itself calls it."""
@@ -29,7 +29,7 @@ class Background(Protocol):
         """End a pause now."""
 
     async def run_all(self, works: Sequence[Work]) -> None:
-        """Run all of these, concurrently if possible."""
+        """Run all works, concurrently if possible."""
 
     async def end(self, timeout_s: float) -> None:
         """Wait up to this time for the work to end, then abandon it."""
@@ -64,7 +64,7 @@ class LoopBackground:
             self._awake.set()
 
     async def run_all(self, works: Sequence[Work]) -> None:
-        """Run all of these, up to 16 at a time."""
+        """Run all works, up to 16 at a time."""
         room = asyncio.Semaphore(_CONCURRENCY)
 
         async def one(work: Work) -> None:
@@ -110,7 +110,7 @@ class ThreadBackground:
         self._awake.set()
 
     async def run_all(self, works: Sequence[Work]) -> None:
-        """Run all of these, one after the other."""
+        """Run all works, one after the other."""
         for work in works:
             await work()
 
@@ -135,7 +135,7 @@ class Ongoing:
         self._lock = threading.Lock()
         self._begun: object | None = None
         self.is_cut_off = False
-        """True if the previous run was ended from outside, as by an event loop that serves one call.
+        """True if the previous run was ended from outside, for example because its event loop served only one call.
 
         The work sets it back to False once it makes progress again."""
 
@@ -153,7 +153,7 @@ class Ongoing:
             raise
 
     def end_if(self, is_done: Callable[[], bool]) -> bool:
-        """Return True, and count the work as ended from now on, if `is_done` says so. Only the work itself calls it."""
+        """Return `is_done()`; if it is True, the work counts as ended from now on. Only the work itself calls this."""
         with self._lock:
             if is_done():
                 self._begun = None

@@ -22,8 +22,8 @@ async def run_callback(call: Callable[[], Awaitable[T]]) -> T:
     """Await a callback and return its result.
 
     Raises Exception, ENDING, and CancelledError if this task is cancelled. Any other BaseException, such as a panic of
-    a Rust library, is raised as an Exception of the same name without its text. The CancelledError of a task or future
-    inside the callback is treated alike, since it does not ask this task to end.
+    a Rust library, is raised as an Exception of the same name without its text. A CancelledError from a task or future
+    inside the callback is also raised as an Exception, because it does not ask this task to end.
     """
     try:
         return await call()
@@ -37,7 +37,7 @@ async def run_callback(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def run_callback_within(timeout_s: float, late: Exception, call: Callable[[], Awaitable[T]]) -> T:
-    """Run a callback like `run_callback`. After `timeout_s`, cancel it and raise `late` without waiting for its end."""
+    """Run a callback like `run_callback`. After `timeout_s`, cancel the callback and raise `late` at once."""
     try:
         async with asyncio.timeout(timeout_s) as limit:
             return await run_callback(partial(_run_detached, call))
@@ -48,10 +48,10 @@ async def run_callback_within(timeout_s: float, late: Exception, call: Callable[
 
 
 async def _run_detached(call: Callable[[], Awaitable[T]]) -> T:
-    """Run a callback in a task of its own, so that a cancellation never waits for the callback's end.
+    """Run a callback in a task of its own, so that cancelling this task never has to wait for the callback.
 
-    A cancelled callback may go on: it may catch the cancellation and retry, or close a connection to a server that does
-    not answer. Its later errors are dropped, and asyncio does not log them.
+    A cancelled callback may continue to run: it may catch the cancellation and retry, or close a connection to a server
+    that does not answer. Its later errors are dropped, and asyncio does not log them.
     """
     work = asyncio.ensure_future(call())
     work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -1,4 +1,4 @@
-"""Run coroutines without an event loop, over a blocking transport: they finish without ever suspending."""
+"""Run coroutines without an event loop. Over a blocking transport, a coroutine finishes without ever suspending."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    """Turn an async method of the twin into a blocking method."""
+    """Turn an async method into a blocking one. The blocking object has the async object in `_twin`."""
 
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return run_without_loop(method(self._twin, *args, **kwargs))

@@ -1,10 +1,10 @@
 """Close inherited sockets and reset registered objects in a forked process.
 
-A forked process inherits its parent's sockets. While it has them open, the system keeps sending bytes that the parent
-has given up (see `transport.base.discard_unsent`), and a connection that the parent closes stays open for the server.
+A forked process inherits its parent's sockets. While the child has a socket open, the kernel keeps sending bytes that
+the parent has discarded (see `transport.base.discard_unsent`), and the server does not notice if the parent closes it.
 
-A lock held by one of the parent's threads would stay held in the child, and that thread's work would never end. So an
-object that needs a lock or a thread registers itself with `reset_after_fork`.
+Only the forking thread exists in the child. A lock that another thread held would stay locked for ever, and the work of
+that thread would never end. So an object with a lock or a thread registers itself with `reset_after_fork`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 
 _Held = tuple[int, int]
 _held: set[_Held] = set()
-"""The descriptor and inode of each open socket. The inode tells the socket from a later file with its descriptor."""
+"""The descriptor and inode of each open socket. If the descriptor is reused for another file, the inode differs."""
 NONE: _Held = -1, -1
 
 
@@ -33,9 +33,9 @@ def drop(held: _Held) -> None:
 
 
 def _replace_sockets() -> None:
-    """Replace the sockets with /dev/null. Closing them would free their descriptors, and other files would reuse them.
+    """Replace the sockets with /dev/null instead of closing them, so that no new file reuses their descriptors.
 
-    The parent's objects close the descriptors once more, which would then close those files.
+    The objects copied from the parent close these descriptors later, and would close such a file.
     """
     inherited = list(_held)
     _held.clear()
@@ -56,7 +56,7 @@ class Inherited(Protocol):
     """An object that a forked process goes on using."""
 
     def reset(self) -> None:
-        """Start afresh. It runs in the forked process before any other code."""
+        """Return to the initial state. It runs in the forked process before any other code."""
 
 
 _inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()

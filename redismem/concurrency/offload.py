@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 U = TypeVar("U")
 LARGE_BYTES = 65_536
-"""Unpacked size above which a thread decodes stored bytes. Nested lists can be far smaller when compressed."""
+"""Above this unpacked size, stored bytes are decoded in a thread. The compressed size says too little."""
 
 
 class Blocks(Protocol):
@@ -21,12 +21,12 @@ class Blocks(Protocol):
 
 
 async def run_apart(transport: Blocks, work: Callable[[], T], *, is_much: bool = True) -> T:
-    """Run the work in a thread to keep the event loop free; run it here if it is little or the transport blocks."""
+    """Run the work in a thread to keep the event loop free; run it here if it is small or the transport blocks."""
     return await asyncio.to_thread(work) if is_much and not transport.blocks else work()
 
 
 async def run_both(transport: Blocks, one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """Run both coroutines concurrently, or one after the other if the transport blocks. An error in one ends both."""
+    """Run both coroutines concurrently, or in turn if the transport blocks. An error in one also ends the other."""
     if transport.blocks:
         try:
             return await one, await other

@@ -1,7 +1,8 @@
-"""Coerce message-shaped objects to dicts: mappings, SDK objects, pydantic models and dataclasses. No I/O.
+"""Convert mappings, SDK objects, pydantic models and dataclasses to message dicts. No I/O.
 
 A plain dict is stored unchanged and never passes through this module. An object becomes the dict that its SDK would
-send: JSON values only, without None fields. The other fields of an SDK reply are stored beside the message.
+send: JSON values only, without None fields. The fields of an SDK reply that are not sent back, such as its id, are
+stored beside the message.
 """
 
 from __future__ import annotations

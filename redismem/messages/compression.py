@@ -1,8 +1,8 @@
-"""Compress large messages inside the window: format version 2 of an element. No I/O.
+"""Compress large messages of the window into elements of format version 2. No I/O.
 
     [version = 2, tokens, frame, nil, stored_ms]
 
-`frame` is a zstd frame (RFC 8878) of the payload and beside of format version 1.
+`frame` is a zstd frame (RFC 8878). It contains the payload and the beside of format version 1 (see `message`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def compress_element(element: bytes) -> bytes:
 
 
 def expand_element(element: bytes) -> bytes:
-    """Return a stamped element in version 1. Raises Undecodable if it cannot be decompressed."""
+    """Convert a stamped element to version 1. Raises Undecodable if the frame cannot be decompressed."""
     if not element.startswith(_COMPRESSED_HEAD):
         return element
     try:
@@ -46,7 +46,7 @@ def expand_element(element: bytes) -> bytes:
 
 
 def expanded_bytes(element: bytes) -> int:
-    """Return the size of a stamped element in version 1, as its frame header claims; decompresses nothing."""
+    """Return the size that a stamped element has in version 1, as its frame header claims, without decompressing it."""
     if not element.startswith(_COMPRESSED_HEAD):
         return len(element)
     try:

@@ -15,7 +15,7 @@ from redismem.messages.message import COMPRESSED_VERSION, Message, Opaque, is_pi
 from redismem.messages.values import Undecodable, encode_plain, unwrap_json
 
 GAP = encode_message(Message.restored({}, {"gap": True}, 0, 0, 0, ""), lambda _: 0)[0]
-"""The unstamped placeholder element for a popped message, and for the pop itself."""
+"""The placeholder element, not stamped yet, for a popped message and for the pop itself."""
 
 
 class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -57,7 +57,7 @@ class StoredMessages:
             first_seq: the seq of the first element; the others follow.
             seqs: one seq per message instead of `first_seq`; `elements` may then be concatenated.
         """
-        # One msgpack array around all elements: one call into msgspec instead of one per message.
+        # One msgpack array around all elements needs one call into msgspec, instead of one per message.
         length = len(elements) if seqs is None else len(seqs)
         array = b"".join((b"\xdd", length.to_bytes(4, "big"), *elements))
         rows, self.may_hold_surrogates = _decode_rows(array, elements)
@@ -114,7 +114,7 @@ class StoredMessages:
 
 
 def scan_payloads(payloads: list[dict[str, Any]]) -> tuple[bool, bool]:
-    """Return whether any of the dicts may hold a tool call, and whether any may hold a lone surrogate."""
+    """Return two flags: any dict may contain a tool call, and any dict may contain a lone surrogate."""
     if any(type(payload) is Opaque for payload in payloads):
         return True, True
     try:
@@ -125,11 +125,11 @@ def scan_payloads(payloads: list[dict[str, Any]]) -> tuple[bool, bool]:
 
 
 def _may_hold_form(packed: bytes) -> bool:
-    """False for almost all messages without a tool call, a result, a thought or audio.
+    """True if a packed message contains a tool call, a result, a thought or audio; False for almost all others.
 
-    Each form of these contains "_" (OpenAI's reasoning in its id), except a role of eight letters, the AI SDK's
-    `toolCallId` (0xAA), Gemini's `parts`, Bedrock's `toolUse`, alone in a dict (0x81), and audio that never expires.
-    Searching bytes for an integer is fastest.
+    Almost every form of these contains "_" (0x5F); OpenAI's reasoning has it in its id. The exceptions: a role of eight
+    letters (0xA8), the AI SDK's `toolCallId` (0xAA), Gemini's `parts`, Bedrock's `toolUse`, alone in a dict (0x81), and
+    audio that never expires. Integers, because bytes are searched for an integer fastest.
     """
     return (
         0x5F in packed
@@ -141,7 +141,7 @@ def _may_hold_form(packed: bytes) -> bool:
 
 
 def split_elements(joined: bytes, length: int) -> list[bytes]:
-    """Split concatenated elements; `length` is their count. Raises Undecodable."""
+    """Split `length` concatenated elements. Raises Undecodable."""
     try:
         return [bytes(element) for element in _split(b"\xdd" + length.to_bytes(4, "big") + joined)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -154,7 +154,7 @@ def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> li
 
 
 def _decode_rows(array: bytes, elements: Sequence[bytes]) -> tuple[list[_Element], bool]:
-    """Return the rows, and True if any payload is JSON text, the only encoding that can hold lone surrogates."""
+    """Return the rows, and True if any payload is JSON text: only JSON text can contain lone surrogates."""
     try:
         try:
             return _decode_elements(array), False

@@ -33,7 +33,7 @@ def encode_message(message: Message | Shape, count_tokens: TokenCounter | None =
     try:
         packed = encode(payload, InvalidMessage)
     except InvalidMessage:
-        if is_plain(payload) is not False:  # no SDK object in it, so replacing those would not help
+        if is_plain(payload) is not False:  # it contains no SDK object, so `dump_models` would change nothing
             raise
         payload = dump_models(payload)
         packed = encode(payload, InvalidMessage)

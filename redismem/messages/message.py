@@ -4,14 +4,15 @@ An element of a session's list is one msgpack array (https://github.com/msgpack/
 
     [version = 1, tokens, payload, beside, stored_ms]
 
-- `payload`: the dict exactly as it was appended. Values that msgpack cannot hold (lone surrogates, integers over 64
-  bits) make it a `bin` of JSON text instead (UTF-8 with surrogates).
+- `payload`: the dict exactly as it was appended. If it has values that msgpack cannot encode (lone surrogates, integers
+  over 64 bits), it is a `bin` of JSON text instead (UTF-8 with surrogates).
 - `beside`: the arguments of `Message(...)` that are never sent to a model, in the same two encodings, or nil. Its key
   `pinned` overrides the role; its key `gap` marks the placeholder of a popped message; its key `opaque` marks an opaque
   message, whose payload is always the JSON text.
 - `stored_ms`: the stamp, written by the append script from the server's clock: `0xcf` and eight bytes of milliseconds.
 
-State values are encoded like payloads. Scripts never open payloads, besides or values. `decoding` decodes elements.
+An element without `stored_ms` is called unstamped. State values are encoded like payloads. Scripts never decode
+payload, beside or state values. The module `decoding` decodes elements.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Unset:
 
 
 UNSET = Unset()
-"""The default of arguments for which None is a value. As a value in `merge`, it removes the param."""
+"""The default of arguments for which None is a valid value. As a param's value in `merge`, it removes the param."""
 
 
 class Opaque(dict[str, Any]):
@@ -176,11 +177,11 @@ class Message:
 
     @property
     def pinned(self) -> bool:
-        """True if the message is never summarised and leads the context: by its role, or by `pin` and `unpin`."""
+        """True if the message is never summarised and comes first in the context, by its role or by `pin`."""
         return is_pinned(self._payload, self._beside)
 
     def with_pin(self, pinned: bool) -> Message:
-        """Return a copy of the message with this pin."""
+        """Return a copy of the message that is pinned or not."""
         beside = {name: value for name, value in (self._beside or {}).items() if name != "pinned"}
         if pinned != is_pinned(self._payload, beside):
             beside["pinned"] = pinned

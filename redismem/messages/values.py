@@ -133,7 +133,7 @@ def _describe_fault(value: Any, name: str, wrong: Callable[[Any], str | None] = 
 def _find_fault(value: Any, depth: int, wrong: Callable[[Any], str | None], steps: list[str | int]) -> str | None:
     """Describe the first fault, and append its path to `steps`, innermost key first; None if there is no fault.
 
-    The path grows only on the way back from a fault, so sound elements cost nothing.
+    The path grows only on the way back from a fault, so valid elements cost nothing.
     """
     if not isinstance(value, (dict, list)):
         what = wrong(value)

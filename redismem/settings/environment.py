@@ -39,20 +39,21 @@ _KEEPING: dict[str, Any] = {
     "strategy": "none",
 }
 
-# With the strategy trim, these settings decide which messages leave the context; without keep_originals, for good.
+# With the strategy trim, these settings decide which messages leave the context. Without keep_originals, the messages
+# are then gone for good.
 _TRIMMING = frozenset(["threshold", "recent_limit", "threshold_tokens"])
 _LONGEST_WINDOW = 10_000
-# A default threshold leaves each summary at least this many messages.
+# The default threshold exceeds recent_limit by at least this number, so that a summary covers as many messages.
 _SUMMARISED_COUNT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """An environment variable that is not used. `near` is the setting it may have been meant for.
+    """An environment variable whose value is not used. `near` is the setting that its name may have meant.
 
-    `case` is unknown (no setting has this name), default (the default replaces it), or kept (nothing is removed until
-    it is corrected). `why` names the settings that contradict each other, with their numbers; "" means the value alone
-    is invalid.
+    `case` "unknown" means that no setting has this name, "default" that the default replaces the value, and "kept" that
+    nothing is removed until the value is corrected. `why` names the settings that contradict each other, with their
+    numbers; "" means that the value alone is invalid.
     """
 
     variable: str
@@ -63,14 +64,14 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The environment: the names of the settings it gives, and the complaints about its variables."""
+    """The names of the settings that the environment gives, and the complaints about its variables."""
 
     given: frozenset[str]
     complaints: list[Complaint] = field(default_factory=list)
 
 
 def look(settings_cls: type[BaseSettings]) -> Look:
-    """Report the settings that the environment gives now, and the complaints about it. Logs nothing."""
+    """Return the settings that the environment gives now, and the complaints about its variables. Logs nothing."""
     source = Environment(settings_cls, log=_SILENT)
     source()
     fields = settings_cls.model_fields
@@ -83,7 +84,7 @@ def unit(name: str) -> str:
 
 
 def doubts(idle_timeout_s: float, tick_s: float, extractive_after_s: float) -> dict[str, str]:
-    """Return warnings about valid seconds that look like another unit, by the name of the setting."""
+    """Return warnings by setting: the value is valid, but was probably meant in a unit other than seconds."""
     warnings = {}
     if _LONG_IDLE_S < idle_timeout_s < LONGEST_S:
         warnings["idle_timeout_s"] = f"sessions stay for {idle_timeout_s / _DAY_S:.0f} days after their last activity"
@@ -141,9 +142,10 @@ class Environment(EnvSettingsSource):
         return self.current_state.get(name, usable.get(name, self.settings_cls.model_fields[name].default))
 
     def _fit_recent_limit(self, usable: dict[str, Any], unusable: set[str]) -> set[str]:
-        """Raise the default threshold above a recent_limit that is given alone.
+        """If recent_limit is given without a threshold, raise the default threshold above it.
 
-        Rejects both settings if another limit forbids it, and returns the names of the rejected settings.
+        If recent_limit exceeds a given threshold, or else max_window_count, rejects both settings. Returns the names of
+        the rejected settings.
         """
         recent_limit = usable.get("recent_limit", 0)
         limits = {name: self._in_force(name, usable) for name in ("threshold", "max_window_count")}
@@ -168,7 +170,7 @@ class Environment(EnvSettingsSource):
         return self._unfit(usable, ("threshold", "recent_limit", "max_window_count"), why)
 
     def _unfit(self, usable: dict[str, Any], names: tuple[str, ...], why: str) -> set[str]:
-        """Reject the variables that are valid alone but not together, and return their names."""
+        """Reject variables that are valid alone but contradict each other, and return their names."""
         given = [name for name in names if usable.pop(name, None) is not None]
         for name in given:
             self._fall_back(name, why)
@@ -176,7 +178,7 @@ class Environment(EnvSettingsSource):
         return set(given)
 
     def _fall_back(self, name: str, why: str) -> dict[str, Any]:
-        """Return the replacement of an invalid value: the value that removes nothing, or nothing for the default."""
+        """Log an invalid value and return its replacement, which removes nothing; {} means that the default applies."""
         variable = PREFIX + name.upper()
         extra = facts(op="settings", setting=variable)
         if name in _KEEPING:

@@ -1,8 +1,8 @@
 """Settings: the only place that reads the environment (`REDISMEM_*`).
 
-The default replaces an invalid value from the environment, with one logged warning that names the variable. If the
-setting decides about removal, the value that removes nothing replaces it, with a logged error. An unknown variable is
-logged as a warning. In code, an invalid value raises InvalidSettings.
+The default replaces an invalid value from the environment, with one logged warning that names the variable. If a
+setting decides what is removed, a value that removes nothing replaces the invalid one, with a logged error. An unknown
+variable is logged as a warning. In code, an invalid value raises InvalidSettings.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Settings(BaseSettings):
 
     @property
     def unused_of_model(self) -> list[str]:
-        """The variables that choose a model without effect, since no provider is set."""
+        """The given variables that choose a model but have no effect, because no provider is set."""
         given = [f"{PREFIX}{name.upper()}" for name in _OF_A_MODEL if getattr(self, name) is not None]
         return given if self.model_provider == "extractive" else []
 
@@ -254,8 +254,8 @@ class Settings(BaseSettings):
     def kept_ms(self) -> int:
         """The time from a session's last activity to the expiry of its keys.
 
-        It exceeds the timeout for long enough that a worker, which looks on every tenth tick, finds the session first,
-        or another worker does in its place.
+        It exceeds the idle timeout by 20 ticks and two leases. A worker looks for idle sessions on every tenth tick, so
+        it finds the session before the keys expire, even if the first worker to find it dies.
         """
         return self.idle_timeout_ms + int((20 * self.tick_s + 2 * self.lease_s) * 1000)
 
@@ -266,20 +266,23 @@ class Settings(BaseSettings):
 
     @property
     def claims_limit(self) -> int:
-        """The claims of a session before it is dead. The extractive summariser has the last one."""
+        """The number of claims before a session is dead.
+
+        If `extractive_after_s` is not 0, the extractive summariser has the last claim.
+        """
         return self.max_attempts + (self.extractive_after_s > 0)
 
     @property
     def overdue_count(self) -> int:
-        """The messages above which a window is overdue. With the strategy none, it never is.
+        """The number of messages above which a window is overdue. With the strategy none, that is `max_window_count`.
 
-        At most max_window_count: append.lua checks that limit only if a window is overdue.
+        It is at most max_window_count, because append.lua checks max_window_count only if a window is overdue.
         """
         return self.max_window_count if self.strategy == "none" else min(self.threshold, self.max_window_count)
 
     @property
     def overdue_tokens(self) -> int | str:
-        """The tokens above which a window with more than the recent messages is overdue; "-" means no limit."""
+        """The tokens above which a window of more than `recent_limit` messages is overdue; "-" means no limit."""
         return self.threshold_tokens if self.threshold_tokens and self.strategy != "none" else "-"
 
     def is_overdue(self, message_count: int, tokens: int) -> bool:
@@ -302,7 +305,7 @@ class Settings(BaseSettings):
 
 
 def _line(error: Any) -> str:
-    """Return the text of a refusal: the setting, the error and the unit."""
+    """Return the line of an error text about one setting: its name, the error and the unit."""
     name = ".".join(map(str, error["loc"])) or "settings"
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, 1)
