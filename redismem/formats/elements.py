@@ -62,7 +62,7 @@ class Element(NamedTuple):
     inner: Sequence[Any] = ()
     """The parts of a nested part."""
     is_repeat: bool = False
-    """True if the message holds this call before, in another place."""
+    """True if `tool_calls` holds this call of the content too."""
 
 
 def make_key(space: str, call_id: object) -> Key:

@@ -29,17 +29,27 @@ def read_message(payload: Payload) -> list[Element]:
     whole = whole_result(payload)
     if whole is not None:
         elements.append(Element("result", payload, result=whole))
-    seen: set[Key] = set()
+    found = sections(payload)
+    listed = listed_keys(found)
     numbers: dict[Key, int] = {}
-    for section in sections(payload):
-        for index, value in enumerate(section.values):
-            element = read_value(value, section, index if section.is_list else -1, numbers)
-            call = element.call
-            if call is not None and call.key != NO_KEY:
-                element = element._replace(is_repeat=call.key in seen)
-                seen.add(call.key)
-            elements.append(element)
+    for section in found:
+        for place, value in enumerate(section.values):
+            element = read_value(value, section, place if section.is_list else -1, numbers)
+            elements.append(element._replace(is_repeat=True) if is_repeat(element, listed) else element)
     return elements
+
+
+def listed_keys(found: Sequence[Section]) -> set[Key]:
+    """Return the keys of the calls in `tool_calls`, which some frameworks write in the content too."""
+    entries = [
+        value for section in found if section.path and section.path[-1] in CALL_LISTS for value in section.values
+    ]
+    return {make_key("chat", entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry}
+
+
+def is_repeat(element: Element, listed: set[Key]) -> bool:
+    """True for a call in the content that `tool_calls` holds too, in full."""
+    return element.call is not None and element.call.key in listed and element.path[-1] not in CALL_LISTS
 
 
 def read_value(value: Any, section: Section, index: int = -1, numbers: dict[Key, int] | None = None) -> Element:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from redismem.formats.elements import NO_KEY, Element, Key, kind_of, words_beside
-from redismem.formats.reading import read_part, read_value
+from redismem.formats.elements import Element, Key, kind_of, words_beside
+from redismem.formats.reading import is_repeat, listed_keys, read_part, read_value
 from redismem.formats.sections import sections, speaker_of, whole_result
 from redismem.formats.tool_calls import is_parts
 from redismem.messages.message import Message, moment
@@ -83,17 +83,15 @@ def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
     whole = whole_result(payload)
     if whole is not None:
         yield "result", _flat(whole.content, limit_bytes)
-    seen: set[Key] = set()
+    found = sections(payload)
+    listed = listed_keys(found)
     numbers: dict[Key, int] = {}
-    for section in sections(payload):
+    for section in found:
         values, share = _bounded(section.values, limit_bytes, _PARTS_COUNT)
         for value in values:
             element = read_value(value, section, numbers=numbers)
-            if element.call is not None and element.call.key != NO_KEY:
-                if element.call.key in seen:  # some frameworks write a call twice
-                    continue
-                seen.add(element.call.key)
-            yield from _pieces(element, share, _PARTS_COUNT)
+            if not is_repeat(element, listed):
+                yield from _pieces(element, share, _PARTS_COUNT)
 
 
 def _bounded(values: Sequence[Any], limit_bytes: int | None, most: int) -> tuple[Sequence[Any], int | None]:

@@ -138,6 +138,17 @@ def test_an_older_ui_part_holds_its_call_within() -> None:
     assert (text.text, tool.kind) == ("a", "both")
 
 
+def test_a_call_that_langchain_writes_twice_is_read_in_full_and_once() -> None:
+    """Streaming leaves a part without its input in the content."""
+    content = [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "c1", "name": "look", "input": {}}]
+    calls_made = [{"name": "look", "args": {"q": "Bern"}, "id": "c1", "type": "tool_call"}]
+    payload = {"type": "ai", "data": {"type": "ai", "content": content, "tool_calls": calls_made}}
+    (call,) = calls(payload)
+    assert call.arguments == {"q": "Bern"}
+    shown = [text for kind, text in pieces(Message.from_openai(payload)) if kind == "call"]
+    assert shown == ['look({"q": "Bern"})']
+
+
 UNHEARD: Payload = {"type": "weather_card", "city": "Bern", "days": [{"sky": "cloudy", "icon": {"alt": "a cloud"}}]}
 
 
