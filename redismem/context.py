@@ -218,6 +218,8 @@ class Context:
 
         - A result without its call right before it, and a call that got no result, are quoted in a user message. Calls
           at the very end may still wait for their results.
+        - Reasoning with nothing behind it is left out, and items whose reasoning is covered by a summary or beyond a
+          limit lose their `id`, or are quoted if they need it.
         - Arguments of a call that are not valid JSON, such as those of an answer that was cut off, become a string of
           the object `{"arguments": …}`.
         - An assistant's `audio` becomes `{"id": …}`; once it has expired, its transcript becomes the text.

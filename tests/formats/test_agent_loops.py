@@ -65,6 +65,7 @@ def check(loop: Loop, context: Context) -> None:
     check_gemini(gemini)
     assert told <= words_of(anthropic), "lost in to_anthropic"
     assert told <= words_of(gemini), "lost in to_gemini"
+    assert told <= words_of(context.to_openai(alternate=True)), "lost in alternating turns"
 
 
 class Talk:
