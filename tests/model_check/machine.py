@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis.stateful import precondition, rule
 from model_check.comparison import NAMES
 from model_check.model import GAP, Entry
 from model_check.steps import Seen, Steps, entry_of
-from redismem import InvalidMessage, TooLarge
+from redismem import Conflict, InvalidMessage, Receipt, TooLarge
 from redismem.context import Context
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits
@@ -85,6 +86,34 @@ class Machine(Steps):
         if expected is not None:
             self.same("append, sent", self.run_call(call), expected)
             self.same("append, sent again", self.run_call(call.again()), expected)
+
+    @rule(name=names, seen=st.sampled_from(["now", "another seq", "another life", "another life alone"]))
+    def append_expecting(self, name: str, seen: str) -> None:
+        """An append expects the session as it is, or as it never was: another seq, or this seq in another life."""
+        session = self.model.sessions.get(name)
+        total, epoch = (0, "") if session is None else (session.total, self.epoch_of(name))
+        receipt = Receipt(total, total, total, False, False, epoch=epoch)
+        if seen != "now":
+            receipt = replace(receipt, last_seq=total + 1) if seen == "another seq" else replace(receipt, epoch="1-ab")
+            receipt.degraded = seen == "another life alone"
+            with pytest.raises(Conflict) as refused:
+                self.run_call(self.calls[name].append(self.messages(1)[0], {"expect": receipt}))
+            self.same("cleared", refused.value.cleared, seen != "another seq")
+            self.same("last seq", refused.value.last_seq, total)
+            return
+        messages, entries = self.messages(1)
+        id = f"id {next(self.numbers)}"
+        expected = self.model.append(name, id, next(self.numbers), entries, self.now)
+        call = self.calls[name].append(messages, {"id": id, "expect": receipt})
+        if expected is None:
+            with pytest.raises(TooLarge):
+                self.run_call(call)
+        else:
+            self.same("append, expected", self.run_call(call), expected)
+            self.lives_in(name, self.epoch_of(name))
+
+    def epoch_of(self, name: str) -> str:
+        return self.run_call(self.calls[name].epoch())
 
     @rule(name=names, value=st.integers(0, 9))
     def change_state(self, name: str, value: int) -> None:

@@ -51,6 +51,14 @@ def sent_again(machine: WorkMachine, name: str) -> None:
         machine.append_duplicate(name, place)
 
 
+def expectations(machine: WorkMachine, name: str) -> None:
+    for _ in range(2):
+        for seen in ("another seq", "another life", "another life alone", "now"):
+            machine.append_expecting(name, seen)
+    machine.clear(name)
+    machine.append_expecting(name, "now")
+
+
 def overtaken(machine: WorkMachine, name: str) -> None:
     machine.append_overtaken(name, 0)
     machine.append_overtaken(name, 7)
@@ -207,7 +215,7 @@ def failover_loses_a_session(machine: WorkMachine, name: str) -> None:
 
 
 BEGINNINGS: tuple[Scene, ...] = (
-    *(nothing_there, duplicates, sent_again, ids_remembered_after_any_number_of_rotations, overtaken),
+    *(nothing_there, duplicates, sent_again, ids_remembered_after_any_number_of_rotations, overtaken, expectations),
     *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched),
 )
 USERS = (cleared_late, *variants(pruned_in_another_life, count=(2, 3, 4)))

@@ -183,6 +183,8 @@ MUTANTS = [
     Mutant("append", "pinned messages are counted", "pinned"),
     Mutant("append", "pinned messages make it overdue", "counted", r" - \(.*", ""),
     Mutant("append", "pins are not noted", "noted"),
+    Mutant("append", "into another life of the session", "this life", *NEVER),
+    Mutant("append", "whatever the last seq", "last seq", *NEVER),
     Mutant("append", "made twice where the first sending comes late", "made before", r" or repeated", ""),
     Mutant("append", "not known any more", "made before", *NEVER),
     Mutant("append", "what was sent again counts as a duplicate", "sent again", r"fresh >= '2'", "false"),

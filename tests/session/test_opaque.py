@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.edited import SMALL, payloads, seqs, sound, summarised
-from support.json_values import same, texts, values
+from support.edited import SMALL, is_sound, payloads, seqs, summarize
+from support.json_values import is_identical, texts, values
 from support.stores import Store
 
 from redismem import InvalidMessage, Message, Settings
@@ -36,7 +36,7 @@ _STAMP = b"\xcf" + bytes(STAMP_BYTES - 1)
 def test_every_dict_comes_back_verbatim_and_unread(payload: dict[str, Any]) -> None:
     element, tokens = encode_message(Message.opaque(payload, id="e-1"))
     (message,) = decode_messages([element + _STAMP], 1, "1-a")
-    assert same(message.to_openai(), payload)
+    assert is_identical(message.to_openai(), payload)
     assert (message.id, message.tokens) == ("e-1", tokens)
     assert not message.pinned
     assert (message.role, message.content, message.name, message.tool_calls, message.tool_call_id) == (None,) * 5
@@ -74,7 +74,7 @@ async def test_views_return_them_or_leave_them_out(store: Store, namespace: str)
         for view in views:
             assert "ciphertext" not in str(view)
             assert "And tomorrow?" in str(view)
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 async def test_it_does_not_separate_a_call_from_its_result(store: Store, namespace: str) -> None:
@@ -118,7 +118,7 @@ async def test_it_is_pinned_only_on_request_and_keeps_its_mark_in_edits(store: S
         assert context.to_openai() == [{"n": 1}, {"n": 2}, USER]
         await session.undo()
         assert payloads((await session.read()).messages) == [{"n": 1}, {"n": 2}], "undo looks for the user's message"
-        assert await sound(memory)
+        assert await is_sound(memory)
 
 
 @pytest.mark.parametrize("compress_above_bytes", [0, 1024])
@@ -128,7 +128,7 @@ async def test_a_summary_covers_it_without_its_words(store: Store, namespace: st
         session = memory.session("a")
         sealed = {**ENVELOPE, "content": "secret words. " * 200}
         await session.append(USER, Message.opaque(sealed), USER, Message.opaque({"n": 4}), USER)
-        assert await summarised(memory) == 1
+        assert await summarize(memory) == 1
         context = await session.read()
         assert context.summaries[0].last_seq >= 2
         assert "secret" not in context.summaries[0].text
@@ -138,4 +138,4 @@ async def test_a_summary_covers_it_without_its_words(store: Store, namespace: st
         assert [message.beside for message in kept] == [None, {"opaque": True}] * 2 + [None]
         exported = await export_transcript(session)
         assert [message.to_openai() for message in parse_transcript(exported, 100_000).messages] == payloads(kept)
-        assert await sound(memory)
+        assert await is_sound(memory)
