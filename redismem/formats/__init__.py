@@ -1,1 +1,1 @@
-"""The message formats of providers: tool calls and results, safe cut points, Anthropic, Gemini."""
+"""The message formats of providers: reading them, pairing tool calls with results, cutting, converting."""

@@ -1,7 +1,7 @@
-"""Make a view for chat templates that refuse all but alternating turns, such as Mistral's, Gemma's and Llama's. No I/O.
+"""Build messages for chat templates that require alternating turns, such as Mistral's, Gemma's and Llama's. No I/O.
 
-Their rules: at most one system message, at the front; then the user first, and user and assistant in turn. Calls and
-their results stand between a user and an assistant. No word is lost.
+These templates require at most one system message, which comes first, then user and assistant in turn, the user first.
+Calls and their results come between a user's message and the assistant's answer. No text is lost.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from redismem.formats.turns import BEGINNING
 
 _TOOL = "tool"
 _PARTS = ("text", "image_url", "input_audio", "file")
-# Fields whose content templates do not know: it becomes part of the text.
+# Fields that templates do not know. Their content becomes part of the text.
 _FOREIGN = ("parts", "contents", "blocks", "type", "function_call", "refusal", "audio")
 _NO_ANSWER = "(The assistant did not answer.)"
 
 
 def alternate_roles(payloads: Sequence[Payload]) -> list[Payload]:
-    """Return the messages as one system message, then alternating turns; the same dicts where nothing has to change.
+    """Return the messages as one system message, then alternating turns.
 
-    Neighbours of one role are joined: strings with a blank line between them, parts in one list. Content in formats
-    other than OpenAI's chat becomes text. `payloads` are those of `provider_view`, with every result behind its call.
+    A message that fits is returned as the same dict.
+
+    Adjacent messages of the same role are joined: strings with a blank line between them, parts in one list. Content in
+    formats other than OpenAI's chat becomes text. `payloads` must come from `provider_view`, with every result after
+    its call.
     """
     spoken = [payload for payload in payloads if role_of(payload) != SYSTEM]
     view = _join_system([payload for payload in payloads if role_of(payload) == SYSTEM])
@@ -52,7 +55,10 @@ def _join_system(messages: Sequence[Payload]) -> list[Payload]:
 
 
 def _chat_messages(payloads: Sequence[Payload]) -> Iterator[Payload]:
-    """Yield the messages that are not blank, as user, assistant or tool; a call that is not answered next is text."""
+    """Yield the non-blank messages, as user, assistant or tool.
+
+    A call becomes text if the next message does not answer it.
+    """
     expects_result = False
     for at, payload in enumerate(payloads):
         is_last = at + 1 == len(payloads)
@@ -82,13 +88,13 @@ def _is_chat(payload: Payload) -> bool:
 
 
 def _without_calls(payload: Payload) -> Payload:
-    """Remove an empty list of calls: templates take the message for a call."""
+    """Remove an empty list of calls, because templates would take the message for a call."""
     others = {name: value for name, value in payload.items() if name != "tool_calls"}
     return {"content": None, **others} if len(others) < len(payload) or "content" not in payload else payload
 
 
 def _as_texts(payload: Payload) -> Iterator[Payload]:
-    """Yield the texts of a message by role: some formats hold a call and its result in one message."""
+    """Yield the texts of a message by role: in some formats one message contains a call and its result."""
     for role, parts in parse_message(payload, lambda *_: False):
         yield {"role": ASSISTANT if role == ASSISTANT else USER, "content": _join_parts(parts)}
 
@@ -116,7 +122,10 @@ def _is_blank(content: Any) -> bool:
 
 
 def _join(messages: Sequence[Payload]) -> Payload:
-    """Join the neighbours of one role. Names of several speakers become part of their texts."""
+    """Join adjacent messages of the same role into one.
+
+    If they have different `name`s, each name is written into its message's text.
+    """
     if len(messages) == 1:
         return messages[0]
     joined: Payload = {}

@@ -28,7 +28,7 @@ from redismem.formats.turns import Turn, build_turns, split_opening
 
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
-# Native parts that are sent unchanged; the first set belongs in assistant messages.
+# Native parts that are sent unchanged. The first set may only be in assistant messages.
 _THOUGHTS = ("thinking", "redacted_thinking")
 _ASSISTANTS = frozenset([*_THOUGHTS, "server_tool_use", "mcp_tool_use"])
 _OWN = _ASSISTANTS | {"image", "document", "search_result", "container_upload"}
@@ -82,7 +82,7 @@ def _trim(blocks: list[Payload]) -> None:
 
 
 class _Ids:
-    """Unique call ids in the characters that Anthropic accepts. A result refers to the calls of the turn before it."""
+    """Assigns unique call ids of characters that Anthropic accepts. A result refers to a call of the turn before it."""
 
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class _Ids:
             self._current = {}
 
     def assign(self, call_id: str) -> str:
-        """Return a new id for a call: open calls of one function without ids share their stored id."""
+        """Return a new id for a call. Stored ids are not unique: calls without ids share one per function."""
         self._current.setdefault(call_id, []).append(self._new(call_id))
         return self._current[call_id][-1]
 

@@ -1,4 +1,4 @@
-"""Validate Anthropic's native blocks: one invalid block makes Anthropic refuse the whole request. No I/O."""
+"""Validate Anthropic's native blocks, because one invalid block makes Anthropic refuse the whole request. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redismem.formats.parts import Media
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _MOST_CHARS = {"image": 5 * 1024 * 1024, "file": 30 * 1024 * 1024}
-"""The longest base64 texts: Anthropic accepts 5 MB per image and 32 MB per request."""
+"""The longest accepted base64 texts. Anthropic accepts 5 MB per image and 32 MB per request."""
 _MOST_MARKS = 4
 _BESIDE_MEDIA = {"title": str, "context": str, "citations": dict}
 # The required fields of each block type.
@@ -65,9 +65,9 @@ def cache_mark(block: Payload) -> Payload:
 
 
 def limit_cache_marks(contents: Iterable[list[Payload]]) -> None:
-    """Remove all prompt-cache marks except the last four: Anthropic refuses more.
+    """Remove all prompt-cache marks except the last four, because Anthropic refuses more.
 
-    Applications that mark the newest message of each turn store one more mark per turn.
+    Applications often mark the newest message of each turn, so the number of stored marks grows with each turn.
     """
     marked = [(blocks, at) for blocks in contents for at, block in enumerate(blocks) if block.get("cache_control")]
     for blocks, at in marked[:-_MOST_MARKS]:
@@ -99,7 +99,7 @@ def media_source(media: Media) -> Payload | None:
 
 
 def media_fields(media: Media) -> Payload:
-    """Return the fields beside the source of a stored Anthropic image or document, such as its title."""
+    """Return the fields of a stored Anthropic image or document other than its source, such as its title."""
     block = _stored_block(media)
     fields = {
         name: value

@@ -1,4 +1,4 @@
-"""The elements of a message, whatever its format: texts, tool calls, results, thoughts and media. No I/O."""
+"""The elements of a message of any format: texts, tool calls, results, thoughts and media. No I/O."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 from redismem.formats.forms import DISCRIMINATORS, TEXT, UNKNOWN, Form
 
 Key = tuple[str, str]
-"""The id space of a call and its id; `function` and the function name for a result without an id and its call."""
+"""The format of a call and its id. A result without an id has `function` and the function's name as its key."""
 Kind = Literal["call", "result", "both", "thought", "text", "nested", "media", "strings", "note"]
 NO_KEY: Key = ("", "")
-"""The key of a call or result that cannot be matched: some formats (Ollama) match by position."""
+"""The key of a call or result without an id or name. Some formats, such as Ollama's, match results by position."""
 _DEPTH_LIMIT = 64
 _DATA_CHARS = 200
 _KIND_KEYS = frozenset(name for name, _ in DISCRIMINATORS)
@@ -33,7 +33,10 @@ class ToolCall(NamedTuple):
     name: Any
     arguments: Any
     by_name: Key | None = None
-    """A second key under which a result may name this call: the function name, for results without an id."""
+    """The key of results without an id that answer this call: its function's name.
+
+    `None` if results always have the id.
+    """
 
 
 class ToolResult(NamedTuple):
@@ -46,9 +49,9 @@ class ToolResult(NamedTuple):
 
 
 class Element(NamedTuple):
-    """One unit of a message. `both` is a call with its own result; `form` is the row of the table.
+    """One unit of a message. The kind `both` is a call with its own result; `form` is the unit's row in the table.
 
-    `path`, `place`: where the message holds `part`; place -1 means that the path leads to the part.
+    `path` leads to the part inside the message, or to a list with the part at index `place`; `place` -1 means no list.
     """
 
     kind: Kind
@@ -62,7 +65,7 @@ class Element(NamedTuple):
     inner: Sequence[Any] = ()
     """The parts of a nested part."""
     is_repeat: bool = False
-    """True if `tool_calls` holds this call of the content too."""
+    """True if the message contains this call in `tool_calls` too."""
 
 
 def make_key(space: str, call_id: object) -> Key:
@@ -77,7 +80,10 @@ def kind_of(part: Any) -> str:
 
 
 def words_beside(element: Element) -> Iterator[str]:
-    """Yield the texts of a media part, such as a title, and all texts of a part without a form; none of other parts."""
+    """Yield the texts of a media part, such as its title, or all texts of a part without a form.
+
+    Other parts yield nothing.
+    """
     if element.kind in ("media", "strings"):
         yield from _strings_of(element.part, _KIND_KEYS if element.form is UNKNOWN else _DATA_KEYS)
 
@@ -91,7 +97,7 @@ def _strings_of(value: Any, left_out: frozenset[str]) -> Iterator[str]:
             if inner.strip() and not _is_data(inner):
                 yield inner
         elif depth < _DEPTH_LIMIT and isinstance(inner, dict):
-            is_text = inner.get("type") == "text"  # the data of a document's source of this type are a text
+            is_text = inner.get("type") == "text"  # the field `data` of a source of this type contains text
             items = [item for key, item in inner.items() if key not in left_out or (is_text and key == "data")]
             waiting += [(item, depth + 1) for item in reversed(items)]
         elif depth < _DEPTH_LIMIT and isinstance(inner, list):
@@ -111,7 +117,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(elements: Iterable[Element]) -> Ends:
-    """Return the open ends of a message: its calls and results without those that answer each other inside it."""
+    """Return the calls and results of a message, without the calls that are answered inside it, and their results."""
     made: dict[Key, ToolCall] = {}
     names: dict[Key, list[Key]] = {}
     answered: list[ToolResult] = []

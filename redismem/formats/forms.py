@@ -1,7 +1,7 @@
 """The table of message forms: one row for each kind of item and part of each provider and framework. No I/O.
 
-A row says what an item or part is, and which of its fields hold the id, name, arguments and result of a tool call. All
-other modules read messages through `reading`, which applies this table.
+A row tells the role of an item or part, and which of its fields contain the id, name, arguments and result of a tool
+call. All other modules read messages through `reading`, which applies this table.
 
 `docs/forms.md` lists the supported formats.
 """
@@ -13,30 +13,33 @@ from typing import Any, Literal, NamedTuple
 Payload = dict[str, Any]
 Role = Literal["call", "result", "hosted", "staged", "thought", "text", "nested", "media", "strings", "note"]
 Path = tuple[str | tuple[str, ...], ...]
-"""Alternative fields, the first present one counts. `a.b` is field b of field a; a tuple collects several fields."""
+"""Alternative fields, of which the first present one is used.
+
+`a.b` is field b of field a; a tuple collects several fields.
+"""
 
 
 class Form(NamedTuple):
     """A row of the table.
 
-    `role`: call and result of a tool; hosted, a call that carries its own result; staged, a call that carries its
-    result once its `state` says so; thought; text; nested, a part that holds parts; media, without words; strings, a
-    part whose strings are its words; note, a part without words.
+    `role` is one of: call or result, of a tool; hosted, a call that contains its own result; staged, a call that
+    contains its result once its `state` is in STAGED_RESULTS; thought; text; nested, a part that contains parts; media,
+    without words; strings, a part whose strings are its words; note, a part without words.
     """
 
     role: Role
     id: Path = ()
     name: Path | str = ""
-    """The field of the name; or, as a string, the name itself."""
+    """The field that contains the name; a string is the name itself."""
     arguments: Path = ()
     result: Path = ()
-    """The field of the result, of a text or of nested parts."""
+    """The field that contains the result, the text or the nested parts."""
     inside: bool = False
     """True if the result may be in the message of its call."""
     by_name: bool = False
     """True if a result without an id answers the first open call with its name."""
     other_id: Path = ()
-    """The field of a second id under which the result may name the call."""
+    """The field of a second id of the call, which a result may refer to."""
     needs_id: bool = False
     """True if OpenAI refuses the item without its `id`."""
     speaker: str = ""
@@ -95,7 +98,7 @@ ITEMS: dict[str, Form] = {  # OpenAI Responses: messages that have a type instea
 OUTPUTS = frozenset(
     kind for kind, form in ITEMS.items() if form.role in ("call", "hosted") or kind in ("compaction", "item_reference")
 )
-"""The kinds of items that a response puts out, besides its messages and its reasoning."""
+"""The kinds of items that a model's response may contain, besides messages and reasoning."""
 
 _VERCEL_ID, _VERCEL_NAME = "toolCallId", ("toolName",)
 _STAGED = Form(
@@ -106,7 +109,7 @@ _STAGED = Form(
     ("output", "errorText", "result", "approval.reason"),
 )
 STAGED_RESULTS = frozenset(["output-available", "output-error", "output-denied", "result"])
-"""The states in which a staged part holds its result."""
+"""The states in which a staged part contains its result."""
 TYPES: dict[str, Form] = {  # parts with a `type`
     **ITEMS,
     **dict.fromkeys(("text", "input_text", "output_text", "summary_text", "text-plain"), TEXT),

@@ -1,7 +1,7 @@
 """Convert a context to the format of Gemini's generateContent. No I/O.
 
-No part is empty, except a text with a thought signature. The user comes first, and the content after a function call
-holds only the responses.
+No part is empty, except a text with a thought signature. The user comes first. The content after a function call
+contains only the responses to it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def gemini_context(payloads: Sequence[Payload], background_count: int) -> Gemini
 
 
 def _contents(turn: Turn, names: dict[str, str]) -> list[Payload]:
-    """Return the contents of a turn; function responses need a content of their own."""
+    """Return the contents of a turn. Function responses need a content of their own."""
     if turn.role == ASSISTANT:
         names.clear()
         names.update((part.call.key[1], _name(part.call.name)) for part in turn.parts if isinstance(part, Call))
@@ -126,7 +126,7 @@ def _is_native(part: Payload, role: str) -> bool:
 
 
 def _is_own(stored: Payload) -> bool:
-    """True if the part holds only code that Gemini executed, or the result of it."""
+    """True if the part contains nothing but code that Gemini executed, or its output."""
     match list(stored.items()):
         case [("executable_code" | "executableCode", {"code": str(), "language": "PYTHON", **others})]:
             return others.keys() <= {"id"} and all(isinstance(value, str) for value in others.values())
@@ -137,9 +137,10 @@ def _is_own(stored: Payload) -> bool:
 
 
 def _signature_field(stored: Payload) -> Payload:
-    """Return the thought signature that Gemini requires back, from its own format or from `extra_content`.
+    """Return the field with the thought signature that Gemini requires back.
 
-    Gemini's OpenAI-compatible server puts the signature into `extra_content` beside a call.
+    A part in Gemini's format contains the signature itself. Gemini's OpenAI-compatible server puts it into the field
+    `extra_content` of a call.
     """
     extra = stored.get("extra_content")
     google = extra.get("google") if isinstance(extra, dict) else None

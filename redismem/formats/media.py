@@ -12,7 +12,7 @@ import re
 from urllib.parse import quote, unquote_to_bytes
 
 LONGEST_ADDRESS_CHARS = 8_192
-"""Servers commonly refuse a longer request line."""
+"""The longest accepted URL: servers commonly refuse a longer request line."""
 _ADDRESS = re.compile(r"((?:https?|gs)://)([a-z0-9._-]{1,253})(?::([0-9]{1,5}))?([/?#].*)?", re.IGNORECASE | re.ASCII)
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
@@ -68,7 +68,7 @@ def parse_mime(text: object) -> str:
 def parse_data_url(url: str) -> tuple[str, str | None] | None:
     """Return MIME type and base64 of a data URL; None if the URL is not a data URL.
 
-    An invalid MIME type becomes "", an invalid body None.
+    An invalid MIME type is returned as "", an invalid body as None.
     """
     if url[:5].lower() != "data:":
         return None

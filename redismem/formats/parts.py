@@ -1,4 +1,4 @@
-"""Parse messages of every wire format into texts, media, tool calls and results. No I/O.
+"""Parse messages of any wire format into texts, media, tool calls and results. No I/O.
 
 Supports OpenAI chat, OpenAI Responses items, Anthropic and Gemini.
 """
@@ -32,7 +32,7 @@ class Text(NamedTuple):
 
 
 class Media(NamedTuple):
-    """An image, file or audio with a URL or base64 bytes; with neither if they are invalid.
+    """An image, file or audio with a URL or base64 bytes. It has neither if the stored ones are invalid.
 
     `part` is the stored part if it is in the format of Anthropic or Gemini.
     """
@@ -64,7 +64,7 @@ class Result(NamedTuple):
     parts: Sequence[Text | Media | Native]
     extra: Payload
     is_own: bool = False
-    """True if the part with the call holds the result too."""
+    """True if the call and its result are one stored part."""
 
 
 Part = Text | Media | Call | Result | Native
@@ -80,10 +80,10 @@ def role_of(payload: Payload) -> str:
 
 
 def parse_message(payload: Payload, is_native: Callable[[Payload, str], bool]) -> list[tuple[str, list[Part]]]:
-    """Return the parts of a message by role, without thoughts and blank texts: providers refuse those.
+    """Return the parts of a message by role, without thoughts and blank texts, which providers refuse.
 
-    A message that holds results of its own calls has several roles. `is_native(part, role)` is true for a part that
-    the provider takes back unchanged, such as its own thoughts, even if they are blank.
+    A message that contains results of its own calls has several roles. `is_native(part, role)` is true for a part that
+    the provider accepts unchanged, such as its own thoughts, even if they are blank.
     """
     elements = read_message(payload)
     role = role_of(payload)
@@ -133,7 +133,7 @@ def _parse_result(element: Element, result: ToolResult) -> list[Part]:
 
 
 def _part(element: Element) -> Text | Media | Native:
-    """Parse a text, a media part or a part that the table lacks."""
+    """Parse a text, a media part or a part that is not in the table of forms."""
     part = element.part
     if element.kind == "text":
         return Text(element.text, part if isinstance(part, dict) else None)
@@ -198,7 +198,7 @@ def _anthropic_media(part: Payload, kind: str) -> Media | Text | None:
 
 def _file(file: Payload) -> Media | Text:
     url = file.get("file_data") or file.get("file_url")
-    data = parse_base64(file.get("file_data"))  # some applications omit the head of the data URL
+    data = parse_base64(file.get("file_data"))  # some applications omit `data:` and the MIME type
     if data is not None:
         return Media("file", guess_mime(str(file.get("filename"))), None, data)
     return _at(url, "file") if isinstance(url, str) else Media("file", "", None, None)
@@ -227,7 +227,7 @@ def _result(result: ToolResult, part: Payload, *, is_own: bool = False) -> Resul
 
 
 def _in_result(element: Element) -> Text | Media | Native:
-    """Parse a part of a result; a part that no provider accepts there becomes its text."""
+    """Parse a part of a result. A part that no provider accepts in a result becomes text."""
     if element.kind in ("text", "media") or element.part.get("type") == "search_result":
         return _part(element)
     return Text(element_text(element))

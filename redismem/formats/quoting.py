@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Possessive: a long run of spaces is scanned only once.
+# Possessive repeats scan a long run of spaces only once.
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:summary|project|recalled)\b)", re.IGNORECASE)
 
 

@@ -1,6 +1,6 @@
-"""Read a message of any format as a list of elements: texts, tool calls, results, thoughts and media. No I/O.
+"""Read a message of any format into a list of elements: texts, tool calls, results, thoughts and media. No I/O.
 
-The only module that applies the table of `forms`; all others work on elements.
+Only this module applies the table of `forms`; all others work on elements.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def is_repeat(element: Element, listed: set[Key]) -> bool:
 
 
 def read_value(value: Any, section: Section, index: int = -1, numbers: dict[Key, int] | None = None) -> Element:
-    """Read one value of a section. `numbers` counts the calls without ids, by function."""
+    """Read one value of a section. `numbers` counts the calls without ids per function."""
     path = section.path
     if isinstance(value, str):
         return Element("text", value, TEXT, path, index, value)
@@ -135,7 +135,7 @@ def _read_result(form: Form, body: Payload, space: str, part: Payload) -> ToolRe
 
 
 def _warn_once(kind: str) -> None:
-    """Log a kind of part that the table lacks, once per process; only the kind, never content."""
+    """Log a kind of part that is not in the table, once per process: the kind only, never content."""
     kind = kind if _KIND.fullmatch(kind) else "(no name)"
     if kind not in _warned and len(_warned) < _WARNED_LIMIT:
         _warned.add(kind)
@@ -148,7 +148,7 @@ def calls(payload: Payload) -> list[ToolCall]:
 
 
 def calls_in(payload: Payload) -> list[ToolCall]:
-    """Return all calls of a message, also those whose results it holds."""
+    """Return all calls of a message, including the ones that it answers itself."""
     return [
         element.call for element in read_message(payload) if element.call is not None and element.call.key != NO_KEY
     ]
@@ -170,9 +170,9 @@ def is_thought(payload: Payload) -> bool:
 
 
 def without(payload: Payload, dropped: Sequence[Element]) -> Payload | None:
-    """Return the message without these elements, and without thoughts that nothing follows any more.
+    """Return the message without these elements, and without thoughts that are then at the end.
 
-    None if nothing else is left.
+    Returns None if nothing else is left.
     """
     gone = {(element.path, element.place) for element in dropped}
     left = [element for element in read_message(payload) if (element.path, element.place) not in gone]
@@ -182,7 +182,7 @@ def without(payload: Payload, dropped: Sequence[Element]) -> Payload | None:
     if not left:
         return None
     copy = dict(payload)
-    if ((), -1) in gone:  # the result of a message that makes calls too
+    if ((), -1) in gone:  # a result in a message that makes calls too
         copy = {name: value for name, value in payload.items() if name not in ("tool_call_id", "content")}
     for path in {path for path, _ in gone if path}:
         _remove(copy, path, {index for at, index in gone if at == path})
@@ -190,7 +190,7 @@ def without(payload: Payload, dropped: Sequence[Element]) -> Payload | None:
 
 
 def _remove(copy: Payload, path: tuple[str, ...], indices: set[int]) -> None:
-    """Remove the values at these places of a section; dicts on the way are copied."""
+    """Remove the values at these indices from a section of `copy`. The dicts on the path to the section are copied."""
     for name in path[:-1]:
         copy[name] = dict(copy[name])
         copy = copy[name]
@@ -205,7 +205,7 @@ def _remove(copy: Payload, path: tuple[str, ...], indices: set[int]) -> None:
 
 
 def drop_calls(payload: Payload, dropped: set[Key]) -> Payload | None:
-    """Return the message without the dropped calls; None if nothing else is left."""
+    """Return the message without the dropped calls, or None if nothing else is left."""
     return without(
         payload,
         [

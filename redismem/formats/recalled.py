@@ -1,4 +1,4 @@
-"""Quote recalled messages for a model as data, with seq and time, not as instructions. No I/O."""
+"""Quote recalled messages with seq and time, as data that a model does not take for instructions. No I/O."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _minute(minutes: int) -> str:
 
 
 def _texts(payload: Payload) -> list[str]:
-    """Return the texts of a message: its results, what it says, its calls."""
+    """Return the texts of a message: results, then texts, then calls."""
     elements = [element for element in read_message(payload) if not element.is_repeat and element.kind != "note"]
     results = [element_text(element) for element in elements if element.kind == "result"]
     calls = [element_text(element) for element in elements if element.kind in ("call", "both")]

@@ -1,4 +1,4 @@
-"""Find where a message of any format holds its texts, parts and calls, and who wrote it. No I/O."""
+"""Find the texts, parts and calls in a message of any format, and its author's role. No I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ CALL_LISTS = ("tool_calls", "invalid_tool_calls")
 
 
 class Section(NamedTuple):
-    """A part of a message that holds elements: a list, or one value. `space` is the id space of its calls."""
+    """A list or a single value of a message that contains elements.
+
+    `space` is the format of its call ids, see `Key`.
+    """
 
     path: tuple[str, ...]
     values: Sequence[Any]
@@ -50,7 +53,7 @@ def has_calls(payloads: Sequence[Payload]) -> bool:
 
 
 def speaker_of(payload: Payload) -> str:
-    """Return the role of a message, "" if it has none; roles of LangChain and Pydantic AI as OpenAI names them."""
+    """Return the role of a message, or "". Roles of LangChain and Pydantic AI get OpenAI's names."""
     role = payload.get("role")
     if isinstance(role, str):
         return role
@@ -74,14 +77,14 @@ def is_item(payload: Payload) -> bool:
 
 
 def is_output(payload: Payload) -> bool:
-    """True if a model put the message out, reasoning included."""
+    """True if a model produced the message, such as an answer, a call or reasoning."""
     if is_item(payload):
         return payload["type"] in OUTPUTS or payload["type"] == "reasoning"
     return speaker_of(payload) in ("assistant", "model")
 
 
 def sections(payload: Payload) -> list[Section]:
-    """Return where a message holds elements, in order. The result of a whole message comes as `whole_result`."""
+    """Return the sections of a message in order. A message that is a result as a whole is left to `whole_result`."""
     if is_item(payload):
         return [Section((), [payload], "item", is_list=False)]
     body = _langchain_body(payload)
@@ -108,7 +111,10 @@ def sections(payload: Payload) -> list[Section]:
 
 
 def _content_sections(body: Payload, prefix: tuple[str, ...], space: str) -> list[Section]:
-    """Return the sections of texts and parts. Beside a content, `parts` repeat it, unless they are of the AI SDK."""
+    """Return the sections of texts and parts.
+
+    If a message has `content` and `parts`, the parts repeat the content, except in the AI SDK.
+    """
     content, parts = body.get("content"), body.get("parts")
     if content and not (isinstance(content, str) and _has_invocations(parts)):
         values, is_list = (content, True) if isinstance(content, list) else ([content], False)
@@ -127,7 +133,7 @@ def _has_invocations(parts: object) -> bool:
 
 
 def whole_result(payload: Payload) -> ToolResult | None:
-    """Return the result if a whole message is one; None for an item, and if only some of its parts are results."""
+    """Return the result if a message is a result as a whole, else None. Items of OpenAI Responses give None."""
     if is_item(payload):
         return None
     body = _langchain_body(payload) or payload

@@ -1,7 +1,7 @@
-"""Make views safe to send: lone surrogates, cut-off call arguments, an assistant's spoken audio. No I/O.
+"""Repair messages before they are sent: lone surrogates, truncated call arguments, an assistant's audio. No I/O.
 
 Clients encode requests as strict UTF-8, so one lone surrogate fails every request until its message leaves the context.
-Nothing is copied where nothing is wrong.
+Valid values are not copied.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AUDIO = "[audio]"
 
 
 def make_sendable(view: Any) -> Any:
-    """Return a view that UTF-8 JSON can hold: lone surrogates become U+FFFD, non-finite numbers null."""
+    """Return a view that UTF-8 JSON can encode: lone surrogates become U+FFFD, non-finite numbers become null."""
     try:
         json.dumps(view, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
@@ -29,7 +29,7 @@ def make_sendable(view: Any) -> Any:
 
 
 def replace_unsendable(value: Any) -> Any:
-    """Return a JSON value with U+FFFD for every lone surrogate, in keys too, and null for non-finite numbers.
+    """Return a JSON value with U+FFFD for lone surrogates, in keys too, and null for non-finite numbers.
 
     Returns `value` itself if it has neither.
     """
@@ -56,10 +56,10 @@ def _replace_in_text(text: str) -> str:
 
 
 def repair_messages(payloads: list[Payload], may_hold_surrogates: bool, now_ms: float | None = None) -> list[Payload]:
-    """Return the messages as OpenAI accepts them back; the same dicts where nothing is wrong.
+    """Return the messages in a form that OpenAI accepts. A valid message is returned as the same dict.
 
     Call arguments that are not valid JSON become the object that `to_object` returns. An assistant's audio becomes a
-    reference to it, and after its `expires_at` its transcript.
+    reference to its id; after `expires_at`, its transcript becomes the text.
 
     Args:
         now_ms: the current time in milliseconds since 1970; None means this process's clock.

@@ -7,14 +7,14 @@ from math import isfinite
 from typing import Any
 
 DEPTH_LIMIT = 32
-"""The deepest nesting of arguments. Gemini uses protobuf, which nests 100 messages, three per object."""
-_MOST = 10**308  # a double holds no more
+"""The deepest nesting of arguments. Gemini's protobuf allows 100 nested messages, and an object takes three."""
+_MOST = 10**308  # about the largest double
 
 
 def to_object(arguments: Any) -> dict[str, Any]:
-    """Return arguments as an object: {} if there are none, other values as `{"arguments": value}`.
+    """Return arguments as an object: {} if there are none, `{"arguments": value}` for a value of another type.
 
-    Invalid JSON, too deep nesting and numbers over the range of a double stay text: `{"arguments": text}`.
+    JSON that is invalid, nests too deeply or has a number beyond a double stays text: `{"arguments": text}`.
     """
     parsed = _parse_json(arguments) if isinstance(arguments, str) else arguments
     if parsed is None:

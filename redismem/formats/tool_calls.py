@@ -1,6 +1,6 @@
 """Match tool calls with results, and quote calls, results and parts as text. No I/O.
 
-Providers refuse a result without an earlier call, and a call without results except at the end.
+Providers refuse a result without an earlier call, and a call without a result, except at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class Waiting:
                 self._named.setdefault(call.by_name, []).append(call.key)
 
     def answer(self, key: Key) -> Key | None:
-        """Remove the call that a result answers and return its key, or None. By name, the first call matches."""
+        """Remove the call that a result answers and return the call's key.
+
+        A function's name matches its first call. Returns None if no call matches.
+        """
         named = self._named.get(key)
         while key not in self.calls:
             if not named:
@@ -39,7 +42,7 @@ class Waiting:
 
 
 def quote_result(result: ToolResult, name: Any) -> Payload:
-    """Quote a result as a user message, for a result without its call right before it."""
+    """Quote a result as a user message, because its call is not right before it."""
     return _quote(
         "tool_result",
         f"The result of an earlier call of the tool {label(name)} (call {label(result.key[1])})",
@@ -48,7 +51,7 @@ def quote_result(result: ToolResult, name: Any) -> Payload:
 
 
 def quote_call(call: ToolCall, *, is_answered: bool = False) -> Payload:
-    """Quote a call as a user message, for a call without a result; `is_answered`: its result is quoted too."""
+    """Quote a call as a user message. `is_answered` means that its result is quoted too; otherwise it has none."""
     ending = "" if is_answered else " and the result was not there when the conversation went on"
     return _quote(
         "tool_call",
@@ -64,7 +67,7 @@ def _quote(tag: str, head: str, value: Any) -> Payload:
 
 
 def label(value: Any) -> str:
-    """Quote a name or id on one line and shorten it, so that it cannot pass for anything else."""
+    """Quote a name or id on one short line, so that a reader cannot take it for anything else."""
     if not isinstance(value, str) or not value:
         return "without a name"
     return json.dumps(" ".join(value[:256].split())[:64].replace("<", ""), ensure_ascii=False)
@@ -80,12 +83,12 @@ def text_of(value: Any) -> str:
 
 
 def is_parts(value: object) -> bool:
-    """True for a list of parts; False for other lists of objects, which are data of a tool."""
+    """True for a list of parts; False for a list of other objects, which is a tool's data."""
     return isinstance(value, list) and all(isinstance(part, dict) for part in value) and any(map(_is_part, value))
 
 
 def _is_part(value: Payload) -> bool:
-    """True for a dict with a row in the table. Without a kind it is a part only if it has no other field."""
+    """True for a dict with a row in the table of forms. A dict without a kind must have no further fields."""
     is_kind = any(isinstance(value.get(name), str) for name, _ in DISCRIMINATORS)
     return (is_kind or len(value) == 1) and find(value)[0] is not UNKNOWN
 

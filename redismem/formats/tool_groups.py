@@ -1,7 +1,7 @@
 """Safe cut points in a list of messages: a cut never falls inside a group. No I/O.
 
-A group is a model's reasoning with everything that the same response put out behind it, its tool calls, and their
-results. Providers refuse a result without its call, and an item without the reasoning that it came of.
+A group is a model's reasoning, all further output of the same response, including tool calls, and the results of these
+calls. Providers refuse a result without its call, and an item without the reasoning that led to it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ CallIds = tuple[list[tuple[bool, str]], list[tuple[bool, str]]]
 
 
 def _id(key: Key) -> tuple[bool, str]:
-    """Return an id without the format of its call: all formats share one id space, function names have another."""
+    """Return a call's id regardless of its format, and True if it is a function's name instead of an id."""
     return key[0] == "function", key[1]
 
 
 def call_ids(message: Message) -> CallIds:
     """Return the ids of the calls that a message answers, and of the calls that it makes."""
     payload = message.visible
-    if not may_hold_calls(payload):  # true for nearly all: scanning a long window takes a quarter of the time
+    if not may_hold_calls(payload):  # nearly all messages end here, which makes a scan four times as fast
         return [], []
     ends = ends_of(read_message(payload))
     made = [_id(key) for call in ends.made for key in (call.key, call.by_name) if key is not None]
@@ -35,7 +35,7 @@ def call_ids(message: Message) -> CallIds:
 
 
 def answers(messages: Iterable[CallIds]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
-    """Yield (call, result, id) of every tool result, with places as in `links`."""
+    """Yield (call, result, id) of every tool result. Call and result are indices, as in `links`."""
     made: dict[tuple[bool, str], int] = {}
     for at, (answered_ids, made_ids) in enumerate(messages):
         for answered in answered_ids:
@@ -49,17 +49,17 @@ def _answers(messages: Sequence[Message]) -> Iterator[tuple[int, int, tuple[bool
 
 
 def links(messages: Sequence[Message]) -> list[tuple[int, int]]:
-    """Return (call, result) of every tool result as places in the list; call is -1 if the call is not in the list.
+    """Return (call, result) of every tool result as indices in the list; call is -1 if it is not in the list.
 
-    A result belongs to the nearest earlier call with its id, since some models reuse ids.
+    A result answers the nearest earlier call with its id, because some models reuse ids.
     """
     return [(call, result) for call, result, _ in _answers(messages)]
 
 
 def responses(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """Yield (reasoning, output) as places in the list, for every message that a response put out behind its reasoning.
+    """Yield (reasoning, output) as indices in the list, for every message of a response after its reasoning.
 
-    A response ends at the next message that no model put out, such as a result.
+    A response ends at the next message that no model produced, such as a result.
     """
     reasoning = -1
     for at, message in enumerate(messages):
@@ -75,7 +75,10 @@ def responses(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
 
 
 def begins_inside(messages: Sequence[Message]) -> bool:
-    """True if messages before this list may belong to its first response: OpenAI's items name their reasoning."""
+    """True if the list may begin inside a response.
+
+    OpenAI's items refer to their reasoning, which is then missing.
+    """
     if not messages:
         return False
     payload = messages[0].visible
@@ -83,7 +86,7 @@ def begins_inside(messages: Sequence[Message]) -> bool:
 
 
 def _count_split(pairs: Sequence[tuple[int, int]], count: int) -> list[int]:
-    """Count, for a cut at each place, the pairs that it would separate."""
+    """Count, for a cut at each index, the pairs that it would separate."""
     changes = [0] * (count + 1)
     for first, last in pairs:
         changes[first + 1] += 1
@@ -94,7 +97,7 @@ def _count_split(pairs: Sequence[tuple[int, int]], count: int) -> list[int]:
 def cut_before(messages: Sequence[Message], wanted: int, *, splits_responses: bool = False) -> int:
     """Return the last safe cut point at or before `wanted`.
 
-    With `splits_responses`, the cut may fall behind reasoning, but not between a call and its result.
+    With `splits_responses`, the cut may separate reasoning from its output, but never a call from its result.
     """
     if not 0 < wanted < len(messages):
         return wanted
@@ -106,8 +109,8 @@ def cut_before(messages: Sequence[Message], wanted: int, *, splits_responses: bo
 def cut_after(messages: Sequence[Message], wanted: int, *, keeps_orphans: bool = False) -> int:
     """Return the first safe cut point at or after `wanted`, after which every result has its call.
 
-    The cut also skips results whose calls are not in the list, unless `keeps_orphans`. If that leaves no message, it
-    falls inside the last group, between reasoning and what it led to.
+    Unless `keeps_orphans`, the cut also skips results whose calls are not in the list. If that leaves no message, the
+    cut falls inside the last group, between reasoning and its output.
     """
     if not 0 <= wanted < len(messages):
         return wanted
@@ -121,7 +124,7 @@ def cut_after(messages: Sequence[Message], wanted: int, *, keeps_orphans: bool =
 
 
 def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
-    """Return the first place whose messages to the end have at most `max_tokens`."""
+    """Return the first index from which all messages to the end have at most `max_tokens`."""
     left = max_tokens
     for place in range(len(messages), 0, -1):
         left -= messages[place - 1].tokens
@@ -131,7 +134,7 @@ def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
 
 
 def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int]:
-    """Return the places of messages with unanswered tool calls in `part`, a prefix of `messages`."""
+    """Return the indices of messages in `part`, a prefix of `messages`, with calls that `messages` do not answer."""
     answered: dict[int, Counter[tuple[bool, str]]] = {}
     for call, _, answered_id in _answers(messages):
         answered.setdefault(call, Counter())[answered_id] += 1
@@ -144,6 +147,6 @@ def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int
 
 
 def _has_open_call(ends: Ends, answered: Counter[tuple[bool, str]]) -> bool:
-    """True if a message makes a call without an answer."""
+    """True if one of the calls of a message has no answer."""
     left = [call.by_name for call in ends.made if _id(call.key) not in answered]
     return None in left or bool(Counter(_id(name) for name in left if name is not None) - answered)

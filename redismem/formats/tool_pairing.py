@@ -1,8 +1,8 @@
 """Pair tool calls and results as providers require: every result right after its call, open calls only at the end.
 
-A result that is late, or whose call is covered by a summary, is quoted in a user message. So is a call without a result
-in mid-conversation. Reasoning with nothing behind it is left out, and items at the beginning whose reasoning is covered
-by a summary lose their ids. All other messages stay unchanged. No I/O.
+A result is quoted in a user message if it is late or a summary covers its call. A call without a result is quoted too,
+unless it is at the end. Reasoning without output is left out. Items at the beginning lose their ids if a summary covers
+their reasoning. All other messages stay unchanged. No I/O.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from redismem.formats.tool_calls import Waiting, quote_call, quote_result
 
 
 def provider_view(payloads: list[Payload], pinned_count: int = 0, cut_at: int | None = None) -> list[Payload]:
-    """Return the messages to send; `payloads` itself if nothing has to change.
+    """Return the messages to send, or `payloads` itself if nothing has to change.
 
     Args:
-        pinned_count: The number of pinned messages, which come first, without the messages around them.
-        cut_at: The place of the first message after a summary or a limit; `None` means that no message is missing.
+        pinned_count: The number of pinned messages. They come first, and the messages that were around them are
+            missing.
+        cut_at: The index of the first message behind the ones that a summary or a limit has left out; `None` means that
+            none are missing.
     """
     if not has_calls(payloads):
         return payloads
@@ -35,7 +37,7 @@ def provider_view(payloads: list[Payload], pinned_count: int = 0, cut_at: int | 
 
 
 def _without_bare_thoughts(payloads: list[Payload]) -> list[Payload]:
-    """Leave out reasoning with nothing behind it: providers refuse it."""
+    """Leave out reasoning without output, because providers refuse it."""
     left: list[Payload] = []
     is_followed = False
     for payload in reversed(payloads):
@@ -50,9 +52,9 @@ def _without_bare_thoughts(payloads: list[Payload]) -> list[Payload]:
 
 
 def _without_lost_ids(payloads: list[Payload], pinned_count: int, cut_at: int | None) -> Iterator[Payload]:
-    """Yield the messages; items whose reasoning is not there lose their ids, or become quotes if they need them.
+    """Yield the messages. An item without its reasoning loses its id, or is quoted if OpenAI requires the id.
 
-    OpenAI refuses the id of an item without the reasoning that it came of.
+    OpenAI refuses an item with an id if the reasoning that led to the item is missing.
     """
     is_lost = True
     for at, payload in enumerate(payloads):
@@ -91,7 +93,10 @@ class Read:
 
 
 def _unpaired_items(messages: Sequence[Read]) -> frozenset[int]:
-    """Return the places of Responses items without a counterpart; results may follow calls at any distance."""
+    """Return the indices of OpenAI Responses API items that are a call without a result or a result without a call.
+
+    A result may come any number of items after its call.
+    """
     open_at: dict[Key, int] = {}
     keys_at: dict[int, list[Key]] = {}
     unpaired: set[int] = set()
@@ -110,7 +115,7 @@ def _unpaired_items(messages: Sequence[Read]) -> frozenset[int]:
                 open_at.pop(key, None)
             if call_at is None:
                 unpaired.add(at)
-    # A call at the end is still open: only other calls and results follow it.
+    # A call is at the end, and still open, if only other calls and results follow it.
     end = max(last_other, max(unpaired, default=-1))
     return frozenset(unpaired.union(at for at in open_at.values() if at < end))
 
@@ -118,7 +123,7 @@ def _unpaired_items(messages: Sequence[Read]) -> frozenset[int]:
 class _View:
     """The view under construction, message by message.
 
-    A group is a message with calls and the results so far. While it is open, quotes are collected before it.
+    A group is a message with calls and the results so far. While a group is open, new quotes go before it.
     """
 
     def __init__(self) -> None:
@@ -126,7 +131,10 @@ class _View:
         self._aside: list[Payload] = []
         self._group: list[Payload] = []
         self._quotes: list[Payload] = []
-        """Quotes of items in the response that comes now; they follow it, so that its reasoning stays beside it."""
+        """Quotes of items of the current response.
+
+        They go behind it, because nothing may separate its reasoning and output.
+        """
         self._open = Waiting()
         self._twins: set[Key] = set()
         self._names: dict[Key, Any] = {}
@@ -160,7 +168,7 @@ class _View:
         self._quotes += map(quote_call, message.ends.made)
 
     def _take_results(self, message: Read) -> None:
-        """Add a message with results; late results are quoted before it."""
+        """Add a message with results. Late results are quoted before the open group."""
         made = message.ends.made
         late: list[Payload] = []
         dropped: list[Element] = []
@@ -191,7 +199,7 @@ class _View:
         self._close_if_answered()
 
     def _reopen(self, payload: Payload, made: Sequence[ToolCall]) -> None:
-        """End the group with a message that makes calls itself: its results are of the provider's own tools."""
+        """End the group with a message that makes calls too. Its results are of tools that the provider runs itself."""
         if self._open.calls:  # the group ends with quotes, which no result may follow
             self._group[-1:] = filter(None, [drop_calls(payload, {call.key for call in made})])
             self._aside += map(quote_call, made)
@@ -200,7 +208,10 @@ class _View:
         self._group, self._open = [self._shown.pop()], Waiting(made)
 
     def _answer(self, key: Key) -> bool:
-        """Close the call that a result answers, also its twins in other formats; False if no such call is open."""
+        """Close the call that a result answers, and copies of the call in other formats.
+
+        Return False if no such call is open.
+        """
         if self._open.answer(key) is None:
             return False
         if not self._open.calls:
@@ -227,7 +238,7 @@ class _View:
             self._close()
 
     def _close(self) -> None:
-        """End the group; calls that are still unanswered are dropped from it and quoted."""
+        """End the group. Calls that are still unanswered are removed from it and quoted."""
         self._drop_twins()
         if self._open.calls:
             head = drop_calls(self._group[0], set(self._open.calls))

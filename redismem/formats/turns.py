@@ -1,7 +1,8 @@
 """Build alternating turns as Anthropic and Gemini require, with results in the turn right after their calls. No I/O.
 
 Both refuse a call without a result in the next turn, and a result without its call in the turn before. `provider_view`
-repairs most of that. The rest is quoted as text here, such as Responses items, whose results may follow later.
+repairs most of that. This module quotes the rest as text, such as calls of the Responses API, whose results may come
+any number of items later.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from redismem.formats.parts import (
 )
 from redismem.formats.tool_calls import Waiting, quote_call, quote_result
 
-# Possessive: a long run of spaces is scanned only once.
+# Possessive repeats scan a long run of spaces only once.
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+system_message\b)", re.IGNORECASE)
 BEGINNING = "(The conversation begins with what the assistant said.)"
 
@@ -41,10 +42,10 @@ class Turn:
 
 
 def build_turns(payloads: Iterable[Payload], is_native: Callable[[Payload, str], bool]) -> list[Turn]:
-    """Build non-empty, alternating turns, the user first.
+    """Build non-empty, alternating turns that begin with the user.
 
     A system or developer message becomes a user text between tags that no other text can open. The turn after a call
-    holds its result, except that the calls of the last turn may be open. `is_native` is that of `parse_message`.
+    contains its result, but calls of the last turn may be open. For `is_native` see `parse_message`.
     """
     turns: list[Turn] = []
     own_results: list[Part] = []
@@ -68,7 +69,7 @@ def build_turns(payloads: Iterable[Payload], is_native: Callable[[Payload, str],
 
 
 def _untagged(role: str, parts: list[Part]) -> tuple[str, list[Part]]:
-    """Return the parts without forged system_message tags; those of a system message as the user's, in such tags."""
+    """Escape forged system_message tags in the parts, and put the parts of a system message between such tags."""
     if role == ASSISTANT:
         return role, parts
     parts = [_untag_part(part) for part in parts]
@@ -91,9 +92,9 @@ def _untag_text(text: Text) -> Text:
 
 
 def split_opening(payloads: Sequence[Payload], background_count: int) -> tuple[list[Part], list[Payload]]:
-    """Split the parts of leading system and developer messages from all other messages.
+    """Return the parts of the leading system and developer messages, and all other messages.
 
-    The `background_count` summaries do not end the opening.
+    System messages behind the first `background_count` other messages, which are summaries, are leading ones too.
     """
     system: list[Part] = []
     others: list[Payload] = []
@@ -108,7 +109,7 @@ def split_opening(payloads: Sequence[Payload], background_count: int) -> tuple[l
 
 
 def _append_turn(turns: list[Turn], turn: Turn) -> None:
-    """Append a turn, merged into the last turn if that has its role; an empty turn is dropped."""
+    """Append a turn, or merge it into the last turn if both have the same role. An empty turn is dropped."""
     if turn.parts and turns and turns[-1].role == turn.role:
         turns[-1].parts += turn.parts
     elif turn.parts:

@@ -1,4 +1,4 @@
-"""Replace data URLs and long runs of base64 or hex in texts: they say nothing, and crowd out the words. No I/O."""
+"""Replace data URLs and long runs of base64 or hex in texts, because they take the space of words. No I/O."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import re
 
 PLACEHOLDER = "[data]"
 SHORTEST_RUN_CHARS = 64
-"""The length from which an unbroken run is data. A SHA-256 digest in hex has it, a UUID or a git commit has not."""
+"""The shortest unbroken run that counts as data.
+
+A SHA-256 digest in hex has this length; a UUID or git commit is shorter.
+"""
 
 _BASE64 = "[A-Za-z0-9+/_-]"
 _RUN = f"{_BASE64}{{{SHORTEST_RUN_CHARS},}}+"
 _BREAK = r"(?:\s|\\[nr])++"
 _URL_CHARS = "[A-Za-z0-9+/_=%~:@&$#-]*+"
 # In JSON a slash may be written as \/, and a line break as \n. Repeats are possessive or bounded, and a run only starts
-# where no character of a run is before it: each character is read a bounded number of times.
+# where the character before is not of a run. So each character is read a bounded number of times.
 _DATA_URL = re.compile(
     r"data:(?<![A-Za-z0-9]data:)"
     r"(?:[a-z]{1,20}\\?/[A-Za-z0-9.+-]{1,100}(?:;[A-Za-z0-9.+=-]{1,64}){0,8}|;base64),"
@@ -30,7 +33,7 @@ _LONGEST_WORD_CHARS = 24
 def replace_data(text: str) -> str:
     """Replace each data URL, and each unbroken run of 64 or more characters of base64 or hex, by `[data]`.
 
-    Paths and names of plain words stay, however long. Takes time linear in the length of the text.
+    Long paths and names that consist of words stay. The time is linear in the length of the text.
     """
     if "data:" in text:
         text = _DATA_URL.sub(PLACEHOLDER, text)

@@ -1,6 +1,6 @@
 """Patterns written by operators, matched against user input in linear time by the Rust regex engine.
 
-Accepts only the syntax that Python's `re` and the Rust engine read alike. Unlike in `re`, `\\w` includes combining
+Only the syntax that Python's `re` and the Rust engine share is accepted. Unlike in `re`, `\\w` includes combining
 marks.
 """
 
@@ -32,11 +32,15 @@ class Pattern:
     """A compiled pattern."""
 
     def __init__(self, text: str) -> None:
-        """Compile a pattern. Raises InvalidSettings if it is invalid, too large or beyond the common syntax."""
+        """Compile a pattern.
+
+        Raises InvalidSettings if the pattern is invalid or too large, or uses syntax that Python's `re` and the Rust
+        engine do not share.
+        """
         if _COMMON_SYNTAX.fullmatch(text) is None:
             raise InvalidSettings("the pattern is invalid, or looks back or ahead, has flags or possessive repeats")
         try:
-            _compile(text)  # alone first: `a)(b` would close the group around it
+            _compile(text)  # compiled without the group first, because `a)(b` would close the group
             self._validator = _compile(rf"\A(?:{text})\z")
         except SchemaError as error:
             is_too_large = "size limit" in str(error)

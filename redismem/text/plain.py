@@ -1,4 +1,4 @@
-"""Messages as plain text: texts, tool calls and tool results; attachments by name only. No I/O."""
+"""Messages as plain text: texts, tool calls and results. Media appear as their kind. No I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESULT_BYTES = 1_500
 LEFT_OUT = " [... part left out ...] "
 _PARTS_COUNT = 300
 _JSON_CHARS = 8_000
-# How much of a text is searched for data: a multiple of its limit, and the most.
+# The length of text that is searched for data: this multiple of its limit, but at most the second number.
 _DATA_FACTOR = 16
 _DATA_BYTES = 262_144
 _NAME_CHARS = 64
@@ -40,13 +40,13 @@ _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:transcript|previous_summary|summary|kn
 
 
 def clean_text(text: str) -> str:
-    """Make text safe to send and store: encodable, with newlines between lines, without control characters."""
+    """Make text safe to send and store: valid UTF-8, newlines as line ends, no control characters."""
     text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub("", text)
 
 
 def escape_tags(text: str) -> str:
-    """Escape the prompt's own tags, so that the text can neither close nor open one."""
+    """Escape the tags of the prompt, so that the text can neither close nor open one."""
     return _OWN_TAG.sub(r"<\\", text)
 
 
@@ -66,7 +66,7 @@ def shorten(text: str, limit_bytes: int) -> str:
 
 
 def keep_ends(items: Sequence[T], limit: int) -> Sequence[T]:
-    """Return the items, or the first and the last ones if there are more than `limit`."""
+    """Return the items, or only the first and last ones if there are more than `limit`."""
     if len(items) <= limit:
         return items
     last = limit // 3
@@ -76,8 +76,8 @@ def keep_ends(items: Sequence[T], limit: int) -> Sequence[T]:
 def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
     """Yield the texts of a message in any format, in order; media appear as their kind.
 
-    With `limit_bytes`, data URLs and long runs of base64 or hex become `[data]`, longer texts are shortened, and only
-    the first and the last of very many parts or calls are read.
+    With `limit_bytes`, data URLs and long runs of base64 or hex become `[data]`, and longer texts are shortened. Of
+    very many parts or calls, only the first and last ones are read.
     """
     payload = message.visible
     whole = whole_result(payload)
@@ -120,7 +120,7 @@ def _pieces(element: Element, limit_bytes: int | None, most: int) -> Iterator[Pi
 
 
 def _texts(parts: Sequence[Any], limit_bytes: int | None, most: int) -> Iterator[str]:
-    """Yield the texts of parts within a part; parts within parts within parts are JSON."""
+    """Yield the texts of the parts within a part. From the third level of nesting on, parts become JSON."""
     if most <= 0 and limit_bytes is not None:
         yield _cleaned_to(_json_of(parts, limit_bytes), limit_bytes)
         return
@@ -147,7 +147,10 @@ def _call(name: Any, arguments: Any) -> Piece:
 
 
 def _flat(value: Any, limit_bytes: int | None, most: int = _PARTS_COUNT) -> str:
-    """Return a tool's value as text. A list of parts becomes their texts; parts nested more deeply become JSON."""
+    """Return a tool's value as text.
+
+    A list of parts becomes the texts of the parts; more deeply nested parts become JSON.
+    """
     if value is None:
         return ""
     is_open = most > 0 or limit_bytes is None
@@ -157,7 +160,7 @@ def _flat(value: Any, limit_bytes: int | None, most: int = _PARTS_COUNT) -> str:
 
 
 def _json_of(value: Any, limit_bytes: int | None) -> str:
-    """Return a value as JSON; with a limit, only the beginning of a very large value."""
+    """Return a value as JSON. With a limit, only the beginning of a very large value is converted."""
     if limit_bytes is None:
         return json.dumps(value, ensure_ascii=False)
     chunks, chars = [], 0
@@ -184,7 +187,7 @@ def one_line(value: Any) -> str:
 
 
 def day_of(message: Message) -> str:
-    """Return the day of a message as summaries write it; "" if the message is not stored yet."""
+    """Return the day of a message in the format of summaries, or "" if the message is not stored yet."""
     at = moment(message.time_ms)
     return f"{at.day} {MONTHS[at.month - 1]} {at.year}" if message.time_ms else ""
 
@@ -195,9 +198,9 @@ def speaker(message: Message) -> str:
 
 
 def render_message(message: Message, limit_bytes: int) -> str:
-    """Render a message as a line with its place and speaker, then its indented pieces.
+    """Render a message as a line with its seq and speaker, then its indented pieces.
 
-    The indent keeps a text from passing for another message.
+    Because of the indent, no text can look like another message.
     """
     lines = []
     for kind, text in pieces(message, limit_bytes):
@@ -214,7 +217,7 @@ def render_message(message: Message, limit_bytes: int) -> str:
 def split_transcript(messages: Iterable[Message], limit_bytes: int) -> Iterator[str]:
     """Split the transcript between messages, in order, into as few texts of at most `limit_bytes` as possible.
 
-    A generator, so a long transcript never blocks for long.
+    A generator, so that a long transcript never blocks the event loop for long.
     """
     part: list[str] = []
     room = 0

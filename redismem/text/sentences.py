@@ -20,11 +20,11 @@ Work = Generator[None, None, T]
 
 MENTIONED = "Also mentioned: "
 SENTENCE_BYTES = 320
-# Lines, and numbers, to read before other tasks get a turn: a fraction of a millisecond.
+# The number of lines, and of numbers, to read before other tasks get a turn; it takes a fraction of a millisecond.
 PIECE_LINES = 16
 _PIECE_NUMBERS = 256
 _RESULT_LINE_BYTES = 200
-# Bytes to read of all messages together; a small session is read whole.
+# Bytes to read of all messages together. A small session is read completely.
 _READ_BYTES = 400_000
 _MESSAGE_BYTES = 16_000
 _RESULT_BYTES = 2_000
@@ -38,7 +38,7 @@ _NAME = re.compile(r"(?<=[^\W\d_,;:] )[^\W\d_]{2,}")
 # belong to it: in a language without spaces, the rest of the sentence is not part of the number.
 _BESIDE = r"(?:[A-Za-z\d]|[_.,:/+@-](?=[A-Za-z\d])){0,63}"
 _NUMBER = re.compile(rf"[#$€£¥]?{_BESIDE}?\d{_BESIDE}[%$€£¥]?")
-_BEFORE_CHARS = 64  # how far before its first digit a number may begin
+_BEFORE_CHARS = 64  # the most characters of a number before its first digit
 _DIGIT = re.compile(r"\d")
 _QUESTION_MARKS = "?？؟"
 _FIELDS = re.compile(r"[,;{}\[\]\n]+")
@@ -53,8 +53,8 @@ _TAKEN = {"user", "assistant", "tool", "function", "system", "developer", "messa
 class Line:
     """A sentence that a summary may keep.
 
-    `kind` is said, asked, called, changed (a call that changes something), answered (by a tool) or used (the part of an
-    answer that was mentioned later).
+    `kind` is one of: said, asked, called, changed (a call that changes something), answered (by a tool), used (the
+    fields of a tool's answer that a later message repeats).
     """
 
     speaker: str
@@ -62,11 +62,11 @@ class Line:
     text: str
     words: tuple[int, ...]
     strong: frozenset[int]
-    """The words that are names or have digits."""
+    """The hashes of names and of words with digits."""
     numbers: tuple[str, ...]
     kind: str = "said"
     is_open: bool = False
-    """True for the last question and the very first request, which set the topic."""
+    """True for the last question, and for the very first request, because the two set the topic."""
     cue: str = ""
     size_bytes: int = 0
 
@@ -124,7 +124,7 @@ def _line(speaker: str, day: str, text: str, kind: str = "said", *, is_open: boo
 
 
 def is_question(text: str) -> bool:
-    """True if only signs follow the last question mark."""
+    """True if no word follows the last question mark."""
     for char in reversed(text[-SENTENCE_BYTES:]):
         if char in _QUESTION_MARKS:
             return True
@@ -168,7 +168,7 @@ def lines_of_summary(previous: str) -> Work[list[Line]]:
         if match := _DAY.fullmatch(text):
             day, speaker = match[1], ""
         elif text.startswith(MENTIONED):
-            # Numbers without a sentence are worth no line, but stay in the list.
+            # Numbers without a sentence get no line, but stay in the list.
             numbers = yield from numbers_in(text.removeprefix(MENTIONED))
             lines.append(Line("", "", "", (), frozenset(), numbers))
         elif not text.strip():
@@ -222,7 +222,10 @@ def lines_of(messages: Sequence[Message]) -> Work[list[Line]]:
 
 
 def _keep_used(line: Line, at: int, text: str, last_said: dict[int, int]) -> Work[Line]:
-    """Cut a tool's answer to the fields whose numbers or long words a later message repeats; without any, keep it."""
+    """Reduce a tool's answer to the fields whose numbers or long words a later message repeats.
+
+    If no field is repeated, the answer stays whole.
+    """
     used = []
     for field in _FIELDS.split(text):
         shown = field.replace('"', "").strip()

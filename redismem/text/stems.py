@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 LONGEST_WORD_CHARS = 64
-"""Characters to read of a longer word, which bounds the cost of a word."""
+"""The number of characters that are read of a word, so that the cost of a word is bounded."""
 
 _SHORTEST_STEM_CHARS = 3
-# Marks that `re` does not count as letters although words continue after them, and script blocks full of such marks.
+# Marks inside words that `re` does not count as letters, and script blocks with many such marks.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u0711\u0730-\u074a\u07a6-\u07b0\u0900-\u0963\u0966-\u0df3\u1037-\u103e\u200c\u200d\u3099\u309a"
@@ -39,7 +39,7 @@ _UNSAID = dict.fromkeys(
     ]
 )
 _VOWEL = re.compile("[aeiouy]")
-# Endings of English and its neighbours. A stem need not be a word; it only has to be equal for all forms of a word.
+# Endings of English and similar languages. A stem need not be a word; it only has to be equal for all forms of a word.
 _LATIN_ENDINGS = (
     *("amente", "iendo", "ingly", "ungen", "ment", "ness", "ando", "edly", "ing", "ion", "ung", "ado", "ada"),
     *("ido", "ida", "ed", "er", "en", "em", "ly", "ar", "ir"),
@@ -70,8 +70,8 @@ _ARTICLES = ("وال", "بال", "كال", "فال", "ال")
 def stems(text: str) -> Iterator[str]:
     """Yield the stems of a text's words in order: without case, accents and the endings of their script.
 
-    A script without spaces yields every pair of adjacent letters. A single letter from a to z yields nothing. The time
-    is linear in the length of any text.
+    Text in a script without spaces yields every pair of adjacent letters. A single letter from a to z yields nothing.
+    The time is linear in the length of the text.
     """
     for match in _WORD.finditer(text.replace("_", " ")):
         word = match.group()

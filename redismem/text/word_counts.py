@@ -13,11 +13,11 @@ from redismem.text.plain import pieces, shorten
 from redismem.text.stems import stems
 
 MOST_WORDS = 768
-"""The most words a sketch counts. A word outside it is rare."""
-# A count is one byte, and no word can be in more messages than there are.
+"""The most words that a sketch counts. A word that is not in the sketch counts as rare."""
+# A count is one byte, and the count of a word never exceeds the number of messages.
 _MOST_MESSAGES = 255
 _HEAD = b"\x01"
-# A gap from here on takes two bytes more.
+# A distance of this size or more takes two more bytes.
 _WIDE = 255
 _MESSAGE_WORDS = 256
 _MESSAGE_BYTES = 16_000
@@ -31,9 +31,9 @@ def hash_of(stem: str) -> int:
 
 
 class Sketch:
-    """The number of summarised messages that hold each word. Old counts fade.
+    """The number of summarised messages that contain each word. Old counts fade.
 
-    Above a limit of messages or words, all counts are halved, which forgets the words that occurred once.
+    Above a limit of messages or words, all counts are halved; words with a count of 1 are then forgotten.
     """
 
     __slots__ = ("_counts", "_messages_count", "_rarity")
@@ -77,7 +77,7 @@ class Sketch:
 
     @classmethod
     def unpack(cls, packed: bytes | None) -> Sketch:
-        """Read the output of `pack`. Anything else gives an empty sketch, since a sketch only weighs words."""
+        """Decode the output of `pack`. Other bytes give an empty sketch, because a sketch only weighs words."""
         if not packed or len(packed) < 2 or packed[:1] != _HEAD:
             return cls()
         try:
@@ -95,7 +95,7 @@ class Sketch:
 
 
 def words_of(text: str) -> list[int]:
-    """Return the words of a message for a sketch; only the first ones of a long text."""
+    """Return the words of a message for a sketch. Of a long text only the first words count."""
     return list(dict.fromkeys(map(hash_of, islice(stems(text), 4 * _MESSAGE_WORDS))))[:_MESSAGE_WORDS]
 
 
