@@ -1,6 +1,6 @@
-"""Summarisers and models: chat models over HTTP, embedding models, and the extractive summariser, which needs neither.
+"""Summarisers and models: chat and embedding models over HTTP, and the extractive summariser, which needs no model.
 
-Any object with a `name` and the two methods of `Summarizer` is a summariser too.
+Any object with the `name` and the two methods of `Summarizer` can be used as a summariser.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def open_model(
     """Open a chat model over HTTP.
 
     Args:
-        base_url: the URL before the provider's paths (`…/v1`). A query, such as Azure's `?api-version=…`, is kept; with
-            that one the key is sent in Azure's header.
+        base_url: the URL before the provider's paths (`…/v1`). A query is kept. With Azure's `?api-version=…`, the key
+            is sent in Azure's header.
         allow_http: permits a URL without TLS, for a model on the same machine.
-        timeout_s: limit for one request as a whole. A long transcript takes several requests.
-        input_tokens: limit per request, estimated as a quarter of its bytes.
+        timeout_s: limit for each whole request. A long transcript takes several requests.
+        input_tokens: limit of input tokens per request; a token counts as four bytes.
         max_tokens_field: many OpenAI-compatible servers expect the older `max_tokens`.
-        client: an HTTP client with its own proxies and certificates; those of the environment are not used otherwise.
-            The caller closes it.
+        client: an HTTP client with its own proxies and certificates, which the caller closes. Without it, the proxies
+            and certificates of the environment are not used.
 
     Raises InvalidSettings.
     """
@@ -70,7 +70,7 @@ def open_model(
 
 
 def open_extractive() -> Summarizer:
-    """Open the summariser that works offline: it extracts sentences, names, numbers and open questions verbatim."""
+    """Open the offline summariser, which extracts sentences, names, numbers and open questions verbatim."""
     from redismem.models.extractive.summarizer import Extractive
 
     return Extractive()
@@ -88,7 +88,7 @@ def open_embeddings(
 ) -> Embeddings:
     """Open an embedding model over HTTP: `openai`, any server compatible with it, or `gemini`.
 
-    `dimensions` is the length to request per vector; 0 means the model's default. For the other arguments see
+    `dimensions` is the requested length of a vector; 0 means the model's default. For the other arguments see
     `open_model`. Raises InvalidSettings.
     """
     from redismem.models.embeddings import Embeddings, open_wire

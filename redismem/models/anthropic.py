@@ -12,7 +12,7 @@ from redismem.models.http_model import Answer, split_turns, token_count
 
 @dataclass(frozen=True, slots=True)
 class Anthropic:
-    """Messages API. No temperature is sent, because this version refuses it."""
+    """The wire format of the Messages API. No temperature is sent, because this version of the API refuses it."""
 
     name: str = "anthropic"
     base_url: str = "https://api.anthropic.com/v1"

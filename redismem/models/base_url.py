@@ -12,9 +12,9 @@ _SECRET = re.compile("key|token|secret|password|^sig$|^code$")
 
 
 def split_base_url(base_url: str, allow_http: bool) -> tuple[str, str]:
-    """Return the base URL without its trailing slash, and its query with the `?`, for use around a path.
+    """Return the base URL without its trailing slash, and its query with the `?`, to put before and after a path.
 
-    Raises InvalidSettings, without the URL: it may contain a password.
+    Raises InvalidSettings; the error does not quote the URL, which may contain a password.
     """
     try:
         url = httpx.URL(base_url)

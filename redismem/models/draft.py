@@ -11,7 +11,10 @@ from redismem.messages.message import Message
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Draft:
-    """A summary that is not stored yet. Its token counts cover all requests; 0 if the provider did not report them."""
+    """A summary that is not stored yet.
+
+    The token counts are sums over all requests; 0 means that the provider did not report them.
+    """
 
     text: str
     input_tokens: int
@@ -23,21 +26,21 @@ class Draft:
 
 
 class Summarizer(Protocol):
-    """An object that turns messages into a summary."""
+    """The interface of a summariser, which turns messages into a summary."""
 
     @property
     def name(self) -> str:
         """The summariser's name, stored in `Summary.model`."""
 
     async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
-        """Summarise the previous summary and these messages; without messages, shorten the previous summary.
+        """Summarise the previous summary and these messages. Without messages, shorten the previous summary.
 
         Raises ModelFailed if there is no usable text, or its subclass ProviderUnavailable if the provider is down. The
         caller decides whether and when to retry.
         """
 
     async def aclose(self) -> None:
-        """Close the resources that it opened itself."""
+        """Close the resources that the summariser opened itself."""
 
 
 class ChatModel(Summarizer, Protocol):

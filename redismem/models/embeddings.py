@@ -14,7 +14,7 @@ from redismem.models.http import Address, Endpoint, model_error, normalize_key
 from redismem.models.openai import OpenAI, key_header_for
 
 MAX_REPLY_BYTES = 2 * 1024 * 1024
-"""Longest answer accepted; 8 vectors of 4,096 dimensions in full precision are shorter."""
+"""The longest accepted answer. 8 vectors of 4,096 dimensions in full precision are shorter."""
 
 
 class EmbeddingsWire(Address, Protocol):

@@ -16,7 +16,7 @@ _ENDED = (None, "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED")
 
 @dataclass(frozen=True, slots=True)
 class Gemini:
-    """generateContent. The key is sent in a header, because URLs end up in logs."""
+    """The wire format of generateContent. The key is sent in a header, because URLs end up in logs."""
 
     name: str = "gemini"
     base_url: str = "https://generativelanguage.googleapis.com/v1"

@@ -1,7 +1,7 @@
 """Send one request to a provider, and turn a refusal into an error.
 
 One call is one request: the caller decides whether and when to retry. Errors carry a status and the provider's error
-code, never the request or the answer. A failure that is not caused by the request is a ProviderUnavailable.
+code, never the request or the answer. A failure that the request did not cause raises ProviderUnavailable.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from redismem.models.tls import default_ssl_context
 
 CONNECT_S = 5.0
 MAX_REPLY_BYTES = 1024 * 1024
-# The longest pause a provider may ask for; after it, the provider is tried again.
+# The longest pause that a provider may ask for. After this time the provider is asked again.
 MAX_WAIT_S = 3_600.0
 # Statuses caused by the request itself. Any other status means that the provider is unavailable.
 _REQUEST_STATUSES = frozenset([400, 413, 422])
-# Codes that mean unavailable whatever the status: Gemini answers 400 to a wrong key.
+# Codes that mean unavailable with any status. Gemini answers 400 to a wrong key.
 _ACCOUNT_CODES = frozenset(
     ["invalid_api_key", "API_KEY_INVALID", "insufficient_quota", "billing_hard_limit_reached", "model_not_found"]
 )
@@ -34,7 +34,10 @@ _KEY = re.compile("[!-~]+")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the pause that a provider asks for, in seconds: retry-after-ms, or retry-after as seconds or a date."""
+    """Return the pause that a provider asks for, in seconds.
+
+    It is in the header retry-after-ms, or in retry-after as seconds or a date.
+    """
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             wait_s = float(headers.get(name, "")) * unit_s
@@ -51,7 +54,10 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def normalize_key(api_key: str | None) -> str:
-    """Return the key without surrounding spaces, "" if there is none. Raises InvalidSettings, which never quotes it."""
+    """Return the key without surrounding spaces; "" if there is none.
+
+    Raises InvalidSettings, which never quotes the key.
+    """
     key = (api_key or "").strip()
     if key and not _KEY.fullmatch(key):
         raise InvalidSettings("the API key of a model contains characters that no key has")
@@ -59,17 +65,17 @@ def normalize_key(api_key: str | None) -> str:
 
 
 def model_error(reason: str, *, permanent: bool = False) -> ModelFailed:
-    """Return a ModelFailed with this reason as its whole text: nothing of the request or the answer is quoted."""
+    """Return a ModelFailed whose text is this reason alone, without quotes of the request or the answer."""
     return ModelFailed(reason, reason=reason, permanent=permanent)
 
 
 def unavailable_error(reason: str, retry_after_s: float | None = None, *, perhaps_request: bool) -> ProviderUnavailable:
-    """Return a ProviderUnavailable, for a failure that the request did not cause, or perhaps did."""
+    """Return a ProviderUnavailable. `perhaps_request` is True if the request may have caused the failure."""
     return ProviderUnavailable(reason, reason=reason, retry_after_s=retry_after_s, perhaps_request=perhaps_request)
 
 
 def refusal_error(name: str, status: int, headers: Mapping[str, str], raw: bytes) -> ModelFailed:
-    """Return the error for a status other than 200: it tells the caller whether and when to retry."""
+    """Return the error for a status other than 200. The class of the error says if a retry may help."""
     words = _error_words(raw)
     reason = f"{name} answered {' '.join([str(status), *words])}"
     if status in _REQUEST_STATUSES and _ACCOUNT_CODES.isdisjoint(words):
@@ -79,7 +85,10 @@ def refusal_error(name: str, status: int, headers: Mapping[str, str], raw: bytes
 
 
 def _error_words(raw: bytes) -> list[str]:
-    """Return the provider's codes for the error. Its message is left out: it may quote the key or the transcript."""
+    """Return the provider's codes for the error.
+
+    The provider's message is left out, because it may quote the key or the transcript.
+    """
     try:
         reply = json.loads(raw)
     except (ValueError, RecursionError):
@@ -126,7 +135,7 @@ class Endpoint:
         max_reply_bytes: int = MAX_REPLY_BYTES,
         client: httpx.AsyncClient | None = None,
     ) -> None:
-        """`name` is the provider's name in errors. `timeout_s` limits one request as a whole."""
+        """`name` is the provider's name in errors. `timeout_s` limits each whole request."""
         self._name = name
         self._url = url
         headers = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "redismem"}
@@ -141,7 +150,7 @@ class Endpoint:
         name = self._name
         request = self._request(body)
         try:
-            async with asyncio.timeout(self._timeout_s):  # httpx limits each read, not the whole
+            async with asyncio.timeout(self._timeout_s):  # httpx limits each read, not the whole request
                 status, headers, raw = await self._send(request)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise unavailable_error(

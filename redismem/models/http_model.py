@@ -1,4 +1,4 @@
-"""The chat model of all providers: the prompt of a summary, and the checks of an answer."""
+"""A chat model of any provider: the prompt for a summary, and the checks of an answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Wire(Address, Protocol):
 
 
 def split_turns(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Convert OpenAI messages to (system text, turns of `user` and `assistant`); tool results become the user's."""
+    """Convert OpenAI messages to (system text, turns of `user` and `assistant`). Tool results go into user turns."""
     system: list[str] = []
     spoken: list[tuple[str, list[str]]] = []
     for payload in messages:
@@ -73,7 +73,7 @@ def token_count(usage: Any, name: str) -> int:
 
 
 def user_prompt(previous: str, transcript: str) -> str:
-    """Return the user message of a request: each part quoted between its tags."""
+    """Return the user message of a request, with each part quoted between its tags."""
     parts = []
     if previous:
         parts.append(f"<previous_summary>\n{previous}\n</previous_summary>")

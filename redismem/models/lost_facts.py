@@ -1,4 +1,4 @@
-"""Restore facts that a model's summary lost: append numbers and names from the messages, as far as they fit."""
+"""Restore facts that a model's summary lost, by appending numbers and names from the messages as far as they fit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WORD = re.compile(r"\w+")
 
 
 async def restore_lost_facts(text: str, messages: Sequence[Message], previous: str, limit_bytes: int) -> str:
-    """Append the numbers and names that the text lacks of those in the messages and the previous summary.
+    """Append to the text the numbers and names that only the messages and the previous summary contain.
 
-    The list has at most `limit_bytes`; numbers go before names, and newer ones before older. Yields to the event loop
-    after each message.
+    The list has at most `limit_bytes`. Numbers are preferred to names, and newer ones to older ones. Yields to the
+    event loop after each message.
     """
     numbers: dict[str, None] = {}
     names: dict[str, None] = {}

@@ -12,7 +12,7 @@ from redismem.models.http_model import Answer, token_count
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """Chat completions. `max_tokens_field` is the name of the field that limits the answer.
+    """The wire format of chat completions. `max_tokens_field` is the name of the field that limits the answer.
 
     `key_header` is the header for keys of Azure deployments, whose URLs end in `?api-version=…`.
     """
@@ -27,7 +27,7 @@ class OpenAI:
         return "/chat/completions"
 
     def headers(self, api_key: str) -> dict[str, str]:
-        # Three parts separated by dots: an Entra token, which every deployment accepts as a bearer token.
+        # Three parts separated by dots are an Entra token, which every deployment accepts as a bearer token.
         if self.key_header is not None and api_key.count(".") != 2:
             return {self.key_header: api_key}
         return {"authorization": f"Bearer {api_key}"}

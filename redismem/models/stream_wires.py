@@ -12,8 +12,9 @@ from redismem.models.openai import OpenAI
 
 
 class Piece(NamedTuple):
-    """The text that one event adds to the answer. `is_end`: the answer is complete; `is_cut`: it stopped at the token
-    limit.
+    """The text that one event adds to the answer.
+
+    `is_end` means that the answer is complete, `is_cut` that it stopped at the token limit.
     """
 
     text: str
@@ -34,11 +35,11 @@ class StreamWire(Protocol):
         """Return the body of the request."""
 
     def piece(self, event: Any) -> Piece:
-        """Return what an event adds to the answer. Raises ModelFailed."""
+        """Return the piece that an event adds to the answer. Raises ModelFailed."""
 
 
 class OpenAIStream(OpenAI):
-    """Chat completions, one chunk per event."""
+    """Chat completions, with one chunk per event."""
 
     def stream_path(self, model: str) -> str:
         return self.path(model)
@@ -85,7 +86,7 @@ class AnthropicStream(Anthropic):
 
 
 class GeminiStream(Gemini):
-    """streamGenerateContent: each event is a complete answer."""
+    """streamGenerateContent. Each event has the form of a complete answer."""
 
     def stream_path(self, model: str) -> str:
         return self.path(model).replace(":generateContent", ":streamGenerateContent?alt=sse")

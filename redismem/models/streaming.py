@@ -1,4 +1,4 @@
-"""Chat model that streams its answer, over the same HTTP API as the model that summarises."""
+"""A chat model that streams its answer, over the same HTTP API as the model that summarises."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ class StreamingModel:
         return await self._model_over_http.reply(messages, max_tokens=max_tokens)
 
     async def stream(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> AsyncIterator[str]:
-        """Yield the answer in pieces. Raises ModelFailed, perhaps after some pieces: then the rest is missing."""
+        """Yield the answer in pieces.
+
+        Raises ModelFailed, perhaps after some pieces; the rest of the answer is then missing.
+        """
         end_s = monotonic() + self._total_s
         try:
             response = await self._within(end_s, self._send(messages, max_tokens))
@@ -92,7 +95,7 @@ class StreamingModel:
             await response.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that it opened itself."""
+        """Close the connections that the model opened itself."""
         await self._model_over_http.aclose()
         if self._owns_client:
             await self._client.aclose()

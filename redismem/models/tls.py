@@ -10,5 +10,5 @@ import httpx
 
 @cache
 def default_ssl_context() -> ssl.SSLContext:
-    """Return the context with certifi's certificates, shared by all clients: loading them takes 20 ms of CPU."""
+    """Return the context with certifi's certificates. All clients share it, because loading it takes 20 ms of CPU."""
     return httpx.create_ssl_context(trust_env=False)

@@ -1,6 +1,6 @@
 """The codec of compressed blocks of summarised messages, and the mapping from seqs to blocks. No I/O.
 
-Block `n` holds 16 seqs, starting at `16 n + 1`. Every change rewrites the whole block, so writes are idempotent.
+Block `n` contains the 16 seqs from `16 n + 1` on. Every change rewrites the whole block, so writes are idempotent.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MAGIC = zstandard.FRAME_HEADER
 # The longest frame header of zstd, including the magic number.
 _FRAME_HEAD_BYTES = 18
 
-# The built-in raw dictionary of blocks without a trained one: everyday words, then sample messages in the format of the
-# block. It is part of the format: changing the text requires a new version.
+# The built-in raw dictionary for blocks without a trained one: everyday words, then sample messages in the format of a
+# block. It is part of the format, so a change of its text requires a new format version.
 _WORDS = (
     b"Thank you for your help today. You're welcome! If you have any other questions, feel free to ask. Is "
     b"there anything else I can help you with? I would like to know whether you could please let me know "
@@ -67,17 +67,17 @@ _BUILT_IN = ZstdDictionary(zstandard.ZstdCompressionDict(_WORDS + _SAMPLES, dict
 
 
 def block_number(seq: int) -> int:
-    """Return the number of the block that holds a seq."""
+    """Return the number of the block that contains a seq."""
     return (seq - 1) // BLOCK_COUNT
 
 
 def first_seq_of(number: int) -> int:
-    """Return the seq of the first place in a block."""
+    """Return the first seq of a block."""
     return number * BLOCK_COUNT + 1
 
 
 def split_into_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
-    """Split consecutive elements at block boundaries; yield block number, first seq and elements of each part."""
+    """Split consecutive elements at block boundaries. Yield the block number, first seq and elements of each part."""
     at = 0
     while at < len(elements):
         seq = first_seq + at
@@ -90,8 +90,8 @@ def split_into_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tup
 def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictionary | None = None) -> bytes:
     """Encode consecutive elements of one block.
 
-    Three bytes of header: format version; place of the first element and count; dictionary version, 0 for none. Then a
-    zstd frame without its magic number.
+    The header has three bytes: format version; position of the first element, and their count; dictionary version, 0 if
+    there is none. A zstd frame without its magic number follows.
     """
     place = first_seq - first_seq_of(block_number(first_seq))
     assert 0 < len(elements) <= BLOCK_COUNT - place
@@ -113,14 +113,14 @@ def decode_block(number: int, block: bytes, known: Dictionaries = NO_DICTIONARIE
 
 
 def dictionary_of(block: bytes) -> int | None:
-    """Return the version of the dictionary that a block needs, or None."""
+    """Return the version of the dictionary that a block needs; None if it needs none."""
     if len(block) <= _HEAD_BYTES or block[0] != _FORMAT:
         return None
     return block[2] or None
 
 
 def mismatched_dictionary(block: bytes, known: Dictionaries) -> int | None:
-    """Return a block's dictionary version if `known` has a different dictionary of that version, else None."""
+    """Return a block's dictionary version if `known` has a different dictionary of this version, else None."""
     version = dictionary_of(block)
     dictionary = None if version is None else known.get(version)
     if dictionary is None:
@@ -133,7 +133,7 @@ def mismatched_dictionary(block: bytes, known: Dictionaries) -> int | None:
 
 
 def unpacked_bytes(block: bytes) -> int:
-    """Return the decompressed size that a block's header claims, 0 if it has none; decompresses nothing."""
+    """Return the decompressed size that a block's header claims, 0 if it has none, without decompressing it."""
     if block[:1] != bytes([_FORMAT]):
         return 0
     try:

@@ -4,13 +4,13 @@
 
 The first four columns have one item per element:
 
-- `tokens`: its tokens; nil instead of the column if all equal the default estimate
-- `besides`: its beside; nil instead of the column if no element has one
-- `payloads`: its payload, with "" for every text except the role
-- `later_ms`: the milliseconds between the stamp of the element before and its own
+- `tokens`: the tokens; nil replaces the column if every item equals the default estimate
+- `besides`: the beside; nil replaces the column if no element has a beside
+- `payloads`: the payload, with "" for every text except the role
+- `later_ms`: the milliseconds from the stamp of the previous element to the stamp of this one
 
 `texts` joins the extracted texts with a zero character. A large element, or one that would not decode to equal bytes,
-is stored whole among the payloads. The columns are ordered by how alike they are between blocks.
+is stored whole among the payloads. The columns that are most alike in different blocks come first.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from redismem.messages.message import FORMAT_VERSION, UNSET, Unset
 from redismem.messages.values import Undecodable, encode_plain
 
 STAMP = b"\xcf\x00\x00\x01\x9b\x00\x00\x00\x00"
-"""A sample stamp; stamps of the years around 2025 begin with the same bytes."""
+"""A sample stamp. Stamps of the years around 2025 begin with the same bytes."""
 
-# Larger elements have little in common with their neighbours, and splitting nested lists costs time per byte.
+# Larger elements have little in common with other elements, and splitting nested lists costs time per byte.
 _LARGE_BYTES = 16_384
 _SEPARATOR = "\0"
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
@@ -141,7 +141,7 @@ def _items(value: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:
 def _extract_texts(value: Any, texts: list[str], skipped_key: str | Unset = UNSET) -> None:
     """Move every text of a dict or list to `texts`, except the text at one key.
 
-    UNSET skips nothing; None would not do, since damaged payloads may have any key, including nil.
+    UNSET skips no key. None could not mean that, because a damaged payload may have any key, including nil.
     """
     for key, item in _items(value):
         if type(item) is str:

@@ -1,7 +1,7 @@
 """Compression dictionaries for blocks: the content that a namespace's messages have in common. No I/O.
 
-A dictionary is trained on messages without the words that fewer than three sessions contain, so it never holds a word
-of a single person. A block names its dictionary by version, the zstd frame names it by a hash of its content.
+Words that fewer than three sessions contain are left out before a dictionary is trained, so a dictionary never contains
+a word of a single person. A block refers to its dictionary by version, and its zstd frame by a hash of the content.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SESSIONS_COUNT = 3
 LARGEST_BYTES = 160 * 1024
 LEVEL = 15
 
-# Fixed instead of searched for by zstd: training takes a second instead of a minute.
+# With fixed parameters, training takes a second; if zstd searches for the best ones, a minute.
 _SEGMENT_BYTES, _DMER_BYTES = 1_000, 8
 # zstd reserves the ids below 2^15 and from 2^31 on.
 _FIRST_ID, _IDS_COUNT = 1 << 15, (1 << 31) - (1 << 15)
@@ -35,7 +35,7 @@ _WORD = re.compile(f"[{_WITHOUT_SPACES}]{{1,2}}|[^\\W{_WITHOUT_SPACES}]+")
 
 
 class DictionaryMissing(Undecodable):
-    """The dictionary that a block was compressed with is missing, or another one has its version."""
+    """The dictionary that a block was compressed with is missing, or another dictionary has its version."""
 
 
 class ZstdDictionary:

@@ -1,4 +1,4 @@
-"""Encode summarised messages to the fields of the originals: blocks and their signatures. No I/O."""
+"""Encode summarised messages into fields of the originals: blocks and their signatures. No I/O."""
 
 from __future__ import annotations
 

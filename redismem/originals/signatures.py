@@ -24,13 +24,13 @@ from redismem.originals.blocks import BLOCK_COUNT
 from redismem.text.stems import stems
 
 STEMS_LIMIT = 512
-"""The most distinct stems of one message that are indexed; bounds the size of a signature."""
+"""The most distinct stems of one message that are indexed, which bounds the size of a signature."""
 TEXT_CHARS = 32_768
-"""Characters of a message's text that are indexed."""
+"""The number of characters of a message's text that are indexed."""
 
-# Parameters of BM25. The average length is a constant instead of a statistic, so weights are computed only once.
+# Parameters of BM25. The average length is a constant instead of a statistic, so that weights never change.
 _K1, _B, _USUAL_COUNT = 1.2, 0.5, 24
-# Lengths are rounded down to one of these: the weight needs no better precision.
+# Lengths are rounded down to one of these numbers, because the weight needs no better precision.
 _LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 _WEIGHTS = (0.0, *((_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT)) for length in _LENGTHS[1:]))
 _LENGTHS_BYTES = BLOCK_COUNT // 2
@@ -38,9 +38,9 @@ _CRC_BYTES = 2
 _HEAD_BYTES = 18
 _DIGITS = "0123456789abcdef"
 _PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
-# Question words as stems, and other stop words. Question words are rare in statements, so they would weigh most, and
-# carry no topic. They are a sixth of the stems in English texts. None of the words carries a topic in another of these
-# languages.
+# Stop words: the stems of question words, and others. Question words carry no topic, but would weigh most, because they
+# are rare in statements. Stop words are a sixth of the stems in English texts. No stop word of one language is a word
+# with a topic in another language of this list.
 QUESTION_STEMS = frozenset(
     stem
     for stem in stems(
@@ -59,7 +59,7 @@ class Signature:
     """The index of one block: its stems, and the messages that contain them."""
 
     weights: tuple[float, ...]
-    """The weight of a stem at each place, higher in short messages; 0 if there is no message or it has no words."""
+    """The weight of a stem for each position in the block, higher for short messages; 0 without a message or words."""
     count: int
     """The number of messages with words."""
     block_bytes: int
@@ -67,7 +67,7 @@ class Signature:
     hashes: array[int]
     """The hashes of the block's stems, ascending."""
     masks: array[int]
-    """For each hash, a bit mask of the places with that stem."""
+    """For each hash, a bit mask of the positions whose messages contain the stem."""
 
     def places(self) -> dict[int, int]:
         """Return the masks by stem hash."""
@@ -98,7 +98,7 @@ def distinct_stems(texts: Iterable[str]) -> tuple[set[str], int]:
 
 
 def encode_signature(place: int, messages: Sequence[Iterable[str]], block_bytes: int) -> bytes:
-    """Encode the signature of a block; `messages` has the texts of each message, starting at `place`."""
+    """Encode the signature of a block. `messages` has the texts of each message from position `place` on."""
     masks: dict[int, int] = {}
     lengths = [0] * BLOCK_COUNT
     for at, texts in enumerate(messages, place):
@@ -109,7 +109,8 @@ def encode_signature(place: int, messages: Sequence[Iterable[str]], block_bytes:
             masks[hashed] = masks.get(hashed, 0) | 1 << at
     hashes = sorted(masks)
     steps = [after - before for before, after in zip([0, *hashes], hashes, strict=False)]
-    # The low bytes of the steps are nearly random. The high bytes are small, so unary is short: n zeros, then a one.
+    # The low bytes of the deltas are nearly random. The high bytes are small, so their unary code (n zeros, then a one)
+    # is short.
     marks = _pack_bits("".join("0" * (step >> 8) + "1" for step in steps))
     head = len(hashes).to_bytes(2, "big") + len(marks).to_bytes(2, "big") + block_bytes.to_bytes(4, "big")
     lows = bytes(step & 0xFF for step in steps)
@@ -126,7 +127,7 @@ def _encode_masks(masks: Sequence[int]) -> bytes:
 
 
 def _pack_bits(bits: str) -> bytes:
-    """Pack bits into bytes behind a leading one, which marks their start."""
+    """Pack bits into bytes. A leading 1 marks the start of the bits."""
     return int("1" + bits, 2).to_bytes(len(bits) // 8 + 1, "big")
 
 

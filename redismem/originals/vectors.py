@@ -7,8 +7,8 @@ The field `v<n>` of the originals holds the vectors of block `n`. Its layout, si
 
 A message without text has scale 0. The bytes of a vector times its scale form a vector of length 1.
 
-Once the vectors are also in the vector set of the session, the field is named `w<n>`, and the field `vectors` names the
-model of the set.
+Once the vectors are also in the vector set of the session, the field is renamed to `w<n>`, and the field `vectors`
+names the model of the set.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Vectors(NamedTuple):
 
     dimensions: int
     place: int
-    """The place of the first message in the block."""
+    """The position of the first message in the block."""
     scales: bytes
     """One scale per message: little-endian floats of 32 bits."""
     rows: bytes
 
     @property
     def stop(self) -> int:
-        """The place after the last message."""
+        """The position after the last message."""
         return self.place + len(self.scales) // SCALE_BYTES
 
     @property
@@ -52,7 +52,7 @@ class Vectors(NamedTuple):
         return [self.row(place) or b"" for place in range(self.place, self.stop)]
 
     def row(self, place: int) -> bytes | None:
-        """Return scale and vector of the message at a place, as `encode_vectors` takes them; None if there is none."""
+        """Return scale and vector of the message at a position, for `encode_vectors`; None if there is none."""
         at = place - self.place
         if not self.place <= place < self.stop:
             return None
@@ -66,15 +66,15 @@ def mark_of(model: str) -> bytes:
 
 
 def model_of(mark: bytes, dimensions: int | None = None) -> bytes:
-    """Return the content of the field `vectors`: model mark and dimensions; without dimensions, its prefix."""
+    """Return the content of the field `vectors`: model mark and dimensions. Without `dimensions`, return its prefix."""
     return mark.hex().encode() + (b":" if dimensions is None else b":%d" % dimensions)
 
 
 def encode_vectors(mark: bytes, dimensions: int, rows: Mapping[int, bytes], place: int, stop: int) -> bytes:
-    """Encode the vectors of the messages at the places from `place` up to `stop`, exclusive.
+    """Encode the vectors of the messages at the positions from `place` up to `stop`, exclusive.
 
     Args:
-        rows: the rows of `Vectors.row` by place; a message without a row has no text.
+        rows: results of `Vectors.row`, by position. A message without a row has no text.
     """
     empty = bytes(SCALE_BYTES + dimensions)
     filled = [rows.get(at, empty) for at in range(place, stop)]
@@ -90,7 +90,7 @@ def field_bytes(dimensions: int) -> int:
 
 
 def decode_vectors(encoded: bytes, mark: bytes | None = None) -> Vectors | None:
-    """Decode vectors; return None if they are from another model than `mark`. Raises Undecodable."""
+    """Decode vectors; return None if their model is not that of `mark`. Raises Undecodable."""
     if len(encoded) < _HEAD.size:
         raise Undecodable("vectors are none")
     crc, made_by, dimensions, place, count = _HEAD.unpack_from(encoded)
@@ -112,7 +112,7 @@ class Embeds(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """The dimensions of the newest vectors; 0 before the first."""
+        """The dimensions of the newest vectors; 0 before the first vector."""
 
     @property
     def is_paused(self) -> bool:
@@ -122,7 +122,7 @@ class Embeds(Protocol):
         """Return the vector of a question, or None if the embedder is paused. Raises ModelFailed."""
 
     async def rows(self, texts: Sequence[str]) -> tuple[int, list[bytes]]:
-        """Embed texts; return the dimensions and one vector per text. Raises ModelFailed."""
+        """Embed texts. Return the dimensions and one vector per text. Raises ModelFailed."""
 
     async def aclose(self) -> None:
         """Close the connections of a provider's model."""

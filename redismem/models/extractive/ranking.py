@@ -14,7 +14,7 @@ RARITY_POWER = 2.0
 STRONG = 2.0
 """Weight of a name or a number, relative to other words."""
 SEEN_FACTOR = 0.2
-"""Weight of a word that a chosen sentence already contains."""
+"""Factor for the weight of a word that a chosen sentence already contains."""
 LINE_OVERHEAD_BYTES = 40
 """Overhead per sentence: its speaker, and a penalty because short sentences say little."""
 KINDS = {"said": 1.0, "asked": 0.35, "called": 0.3, "changed": 2.0, "answered": 0.25, "used": 0.6}
@@ -38,8 +38,9 @@ def _factor(line: Line) -> float:
 
 
 def find_outdated(lines: Sequence[Line], sketch: Sketch) -> Work[set[int]]:
-    """Return the places of lines that a later line corrects: same speaker, many of the same rare words, and a word
-    that signals a change.
+    """Return the indices of lines that a later line corrects.
+
+    The later line has the same speaker, many of the same rare words, and a cue that signals a change.
     """
     places: defaultdict[int, list[int]] = defaultdict(list)
     gone: set[int] = set()
@@ -70,7 +71,7 @@ def _is_same(older: Line, newer: Line, rare: dict[int, float], sketch: Sketch) -
 
 
 class Room(Protocol):
-    """The space left for lines."""
+    """The number of bytes left for lines."""
 
     def fits(self, line: Line) -> bool:
         """True if the line fits."""
@@ -107,9 +108,9 @@ class LineRanker:
         return sum([weight * SEEN_FACTOR if word in kept else weight for word, weight in self._weights[at]])
 
     def choose(self, places: Iterable[int], room: Room) -> Work[list[int]]:
-        """Return the places that fit, best first, each weighed by what the lines before it already say.
+        """Return the indices of lines that fit, best first. A word that a chosen line already contains weighs less.
 
-        A place is weighed again only a few times, so that the time stays linear in the text.
+        A line is weighed again only a few times, so that the time stays linear in the text.
         """
         heap: list[tuple[float, int, int]] = []
         for step, at in enumerate(places):

@@ -33,9 +33,9 @@ class Extractive:
     ) -> Draft:
         """Return sentences in chronological order, then ids that none of them contains, in at most `max_tokens`.
 
-        A token counts as four bytes. The sentences of the previous summary compete with the new ones, by how rare their
-        words are in the session according to `sketch`, or in these texts without one.
-        Yields to the event loop often, and writes one summary at a time.
+        A token counts as four bytes. Old sentences, from the previous summary, and new ones compete: the rarer its
+        words, the higher a sentence ranks. `sketch` tells how rare a word is in the session; without it, these texts
+        do. The method yields to the event loop often, and concurrent calls run one after the other.
         """
         before = replace_data(clean_text(previous or "")).strip()
         if not messages and not before:
@@ -81,7 +81,7 @@ class _Room:
 
 
 def _choose_ids(lines: Sequence[Line], limit_bytes: int) -> Work[dict[str, int]]:
-    """Choose ids to keep, with the bytes each takes in a list: first spoken ids, then ids from tool answers.
+    """Choose ids to keep, and return the bytes that each takes in a list: first spoken ids, then ids of tools.
 
     Newer ids win. Ids from tools get an eighth of the space, because a tool may answer with hundreds.
     """
@@ -116,7 +116,7 @@ def _is_id(number: str) -> bool:
 def _deduplicate(lines: Sequence[Line]) -> Work[list[Line]]:
     """Drop repeated lines and group the rest by day, in order of the first line of each day.
 
-    Callers may give messages any time.
+    The days need not be in order, because the caller sets the messages' timestamps.
     """
     seen: set[tuple[str, str]] = set()
     days: dict[str, list[Line]] = {}
@@ -143,11 +143,12 @@ def _compose(before: str, messages: Sequence[Message], limit_bytes: int, sketch:
     ranker = LineRanker(lines, sketch, older)
     left = [at for at, line in enumerate(lines) if line.text]
     text, chosen = "", list[int]()
-    # A line under an existing speaker or day takes less than its estimate: use what is left for more lines.
+    # A line under the same speaker or day as another takes less than its estimate. The bytes left over go to more
+    # lines.
     for _ in range(3):
         more = yield from ranker.choose(left, room)
         longer = _format([lines[at] for at in sorted(chosen + more)], list(reversed(room.listed)))
-        if len(longer.encode()) > limit_bytes:  # a line between two of one speaker repeats the speaker's name
+        if len(longer.encode()) > limit_bytes:  # a new line may split the lines of a speaker
             break
         text, chosen = longer, chosen + more
         left = sorted({*left}.difference(more))
