@@ -1,1 +1,1 @@
-"""The wire protocol with Redis: builds commands and decodes replies, without I/O."""
+"""The protocol with Redis: build commands and decode replies, without I/O."""

@@ -30,22 +30,25 @@ class Call(Generic[T]):
     decode: Callable[..., T]
     script: Script | None = None
     resent: Callable[[tuple[Command, ...]], tuple[Command, ...]] | None = None
-    """Rewrites the commands for a retry; None means they are resent unchanged."""
+    """Rewrites the commands for a retry; None means that a retry sends them unchanged."""
     op: Op = Op.LOOK
-    """The operation, also in events; reads by operator commands share the default."""
+    """The operation, as in events. Reads by operators' commands share the default."""
     is_independent: bool = False
-    """True if the commands need no transaction, and each goes to the node of its key."""
+    """True if the commands need no transaction, so that each goes to the node of its key."""
     confirm: int = 0
-    """The number of replicas that must acknowledge the write; WAIT's reply follows the others. 0 disables WAIT."""
+    """The number of replicas that must acknowledge the write.
+
+    The reply to WAIT comes last. 0 means that no WAIT is sent.
+    """
     has_id: bool = False
     """True if the caller gave the write an id, so that the caller can retry it safely."""
     absent: Any = None
-    """The reply to assume for an unreachable node if other nodes answer; None means the call fails."""
+    """The reply to assume for an unreachable node if other nodes answer; None means that the call fails."""
     sends: list[float] | None = None
     """The timeout of each attempt in seconds, recorded for the hook; None means there is no hook."""
 
     def again(self) -> Call[T]:
-        """Return the call as it must be sent to a server that may have run it already."""
+        """Return the call for a retry, when the server may have run the call already."""
         if self.resent is None:
             return self
         return replace(self, commands=self.resent(self.commands), resent=None)
@@ -61,7 +64,7 @@ class Call(Generic[T]):
 
         Raises:
             ServerError, ConnectionLost: the first such error among the answers.
-            Unconfirmed: too few replicas have the write, or WAIT was refused. The primary keeps the write.
+            Unconfirmed: too few replicas have the write, or Redis refused WAIT. The primary keeps the write.
             RedismemError: any error of the decoder.
         """
         answered = answers[:-1] if self.confirm else answers
@@ -72,7 +75,7 @@ class Call(Generic[T]):
         return self._check_confirmed(value, answers[-1]) if self.confirm else value
 
     def _check_confirmed(self, value: T, replicas: Any) -> T:
-        """Return the value if WAIT's answer says that enough replicas have it."""
+        """Return the value if enough replicas have the write, according to the reply to WAIT."""
         if isinstance(replicas, ConnectionLost):
             raise replicas
         if isinstance(replicas, ServerError):
@@ -104,7 +107,7 @@ def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | s
 def independent(
     commands: tuple[Command, ...], decode: Callable[..., T], op: Op = Op.LOOK, *, absent: Any = None
 ) -> Call[T]:
-    """Build a call of unrelated commands, such as one command per shard."""
+    """Build a call of independent commands, such as one per shard."""
     return Call(None, commands, decode, is_independent=True, op=op, absent=absent)
 
 

@@ -8,7 +8,7 @@ from redismem.errors import InvalidTime
 from redismem.protocol import layout
 
 Clock = Callable[[], int]
-"""A function that returns the time in milliseconds since 1970, as an int."""
+"""A function that returns the time as an int of milliseconds since 1970."""
 
 # Rejects clocks in other units: seconds fall below this range, microseconds above.
 EARLIEST_MS = 978_307_200_000  # 2001
@@ -19,7 +19,7 @@ def clock_ms(clock: Clock) -> int:
     """Read the clock, in milliseconds since 1970.
 
     Raises:
-        InvalidTime: the value is no int, or before 2001 or after 9998.
+        InvalidTime: the value is not an int, or not between 2001 and 9998.
     """
     now_ms: object = clock()
     if type(now_ms) is not int:
@@ -30,7 +30,7 @@ def clock_ms(clock: Clock) -> int:
 
 
 def time_argument(clock: Clock | None) -> int | str:
-    """Return the `now_ms` argument of a script; without a clock the script uses the server's.
+    """Return the argument `now_ms` of a script. Without a clock, the script uses the server's clock.
 
     Raises:
         InvalidTime: the clock returned an invalid time.

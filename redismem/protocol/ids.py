@@ -16,12 +16,12 @@ _TOKEN_BYTES = 18
 _TOKENS_COUNT = 256
 
 _tokens: deque[bytes] = deque()
-# A forked child would hand out the tokens that its parent hands out too.
+# Otherwise a forked child and its parent would use the same random bytes.
 os.register_at_fork(after_in_child=_tokens.clear)
 
 
 def now_ms() -> int:
-    """Return this machine's clock in milliseconds. For names only: expiry and due times use the server's clock."""
+    """Return the time of this machine in milliseconds, for names only: expiry and due times use the server's clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -42,13 +42,13 @@ def session_hash(session_id: str) -> str:
 def append_token(append_id: object) -> bytes:
     """Return the 18-byte token of an append.
 
-    7 bytes name the append: a hash of the caller's id, or random without one. 3 random bytes tell this call from other
-    calls with that id, and 8 are the nonce of a new epoch.
+    Seven bytes name the append: they are a hash of the caller's id, or random without an id. Three random bytes
+    distinguish this call from other calls with the id. Eight are the nonce of a new epoch.
 
-    Random bytes come from the operating system: processes that seed `random` alike would produce equal ids.
+    The random bytes come from the operating system, because processes that seed `random` alike would get equal ids.
 
     Raises:
-        InvalidMessage: the id is no non-empty string of at most 256 bytes.
+        InvalidMessage: the id is not a string of 1 to 256 bytes.
     """
     if append_id is None:
         try:

@@ -38,7 +38,7 @@ class ShardKeys:
 
 @dataclass(frozen=True, slots=True)
 class SessionKeys:
-    """The keys of one session and of its shard: they share one hash tag, so one script may access all of them."""
+    """The keys of one session and of its shard. They share one hash tag, so that one script can access all of them."""
 
     session_id: str
     session: bytes
@@ -57,7 +57,7 @@ def _matches(pattern: re.Pattern[str], text: object) -> bool:
 
 
 def plain(text: str) -> str:
-    """Convert a str subclass to str: a member of a str enum is formatted by name, but encoded by value."""
+    """Convert a str subclass to str, because a str enum's member is formatted by name, but encoded by value."""
     return text if type(text) is str else str.__str__(text)
 
 
@@ -74,8 +74,8 @@ class Keys:
     """The keys of a namespace, its shards and its sessions.
 
     A session's shard is the CRC-16/XMODEM (Redis Cluster's own hash) of its id, modulo the number of shards. The hash
-    tag `{namespace:shard}` precedes the session id, so braces in an id cannot move it to another slot. Four letters
-    after the shard number steer the tag to its slot: see `slots`.
+    tag `{namespace:shard}` precedes the session id, so that braces in an id cannot move the key to another slot. Four
+    letters after the shard number move the tag to a chosen slot, see `slots`.
     """
 
     __slots__ = ("_shards", "_tags", "dictionaries", "namespace", "providers", "record", "shard_count", "ticks")
@@ -109,7 +109,8 @@ class Keys:
         """Return the keys of a session.
 
         Raises:
-            InvalidSessionId: not 1 to 256 bytes of UTF-8, or control characters or surrounding whitespace in it.
+            InvalidSessionId: the id is not 1 to 256 bytes of UTF-8, or has control characters or surrounding
+                whitespace.
         """
         if not is_session_id(session_id):
             raise InvalidSessionId(

@@ -45,7 +45,7 @@ PINNED = b"pinned:"
 
 
 class Field(NamedTuple):
-    """A field of the state hash: its meaning, and the scripts that write it."""
+    """A field of the state hash, with its meaning and the scripts that write it."""
 
     meaning: str
     writers: frozenset[str]
@@ -103,9 +103,9 @@ FIELDS = {
         "commit prune replace",
     ),
 }
-"""All fields; PARAM, SUMMARY and PINNED are prefixes."""
+"""All fields. PARAM, SUMMARY and PINNED are prefixes of field names."""
 
-# Most states have these fields alone: no param or value is set, and no message is summarised yet.
+# Most states have only these fields, because no param or value is set and no message is summarised yet.
 BARE = frozenset((COUNTERS, EPOCH, QUEUED, REPEATED, PINS, NEWEST_IDS, *OLDER_IDS))
 
 
@@ -122,14 +122,17 @@ INDEXES = ("active", *QueueState, "evictions")
 
 
 class EvictionReason(StrEnum):
-    """Reason of an eviction: the session is past its timeout, or beyond the limit of sessions."""
+    """The reason of an eviction: the session is past its timeout, or the namespace has too many sessions."""
 
     IDLE = "idle"
     LIMIT = "limit"
 
 
 class ClaimOutcome(StrEnum):
-    """Outcome of a claim: a job; in no queue; due later; leased to another; no session; no work; too many attempts."""
+    """The outcomes of a claim.
+
+    A job; in no queue; due later; leased to another worker; no session; no work; too many attempts.
+    """
 
     JOB = "job"
     NONE = "none"
@@ -141,7 +144,10 @@ class ClaimOutcome(StrEnum):
 
 
 class CommitOutcome(StrEnum):
-    """Outcome of a commit: done; done before; no such session; another worker has the lease; the window has changed."""
+    """The outcomes of a commit.
+
+    Done; done before; no such session; another worker has the lease; the window has changed.
+    """
 
     OK = "ok"
     ALREADY = "already"
@@ -151,7 +157,10 @@ class CommitOutcome(StrEnum):
 
 
 class ReleaseOutcome(StrEnum):
-    """Outcome of a release: due again; dead after too many attempts; another worker has the lease."""
+    """The outcomes of a release.
+
+    Due again; dead after too many attempts; another worker has the lease.
+    """
 
     OK = "ok"
     DEAD = "dead"
@@ -193,7 +202,7 @@ class Counters(NamedTuple):
 
 _MARK = b"v%d" % LAYOUT_VERSION
 NUMBER = rb"[0-9]{1,19}"
-"""Pattern of a count in Redis, at most 2**63 - 1. It is bounded because int() refuses thousands of digits."""
+"""Pattern of a count in Redis, at most 2**63 - 1. Its length is bounded because int() refuses thousands of digits."""
 _NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + rb"(?:\+(%b))?(?: ([a-zA-Z]+))?" % NUMBER)
 _PINS = re.compile(rb"(%b) (%b)" % (NUMBER, NUMBER))
 _VERSION = re.compile(rb"v(%b)" % NUMBER)
@@ -220,7 +229,10 @@ REASON = re.compile("[ -~]{1,120}")
 
 
 def failure(field: bytes | None) -> Failure | None:
-    """Decode the field `failure`; None if it is missing or unreadable, so that the session stays usable."""
+    """Decode the field `failure`.
+
+    Returns None if the field is missing or unreadable, so that the session stays usable.
+    """
     match = _FAILURE.fullmatch(field or b"")
     return None if match is None else Failure(int(match[1]), int(match[2]), match[3].decode())
 
@@ -237,7 +249,7 @@ def encode_counters(counters: Counters) -> bytes:
 
 
 def bounds(field: bytes) -> tuple[int, int]:
-    """Decode first_seq and message_count of the field `counters`: all that a turn needs.
+    """Decode first_seq and message_count of the field `counters`. A turn needs no other counters.
 
     Raises:
         Undecodable: the field holds no counters.
@@ -275,7 +287,7 @@ def pins(field: bytes) -> tuple[int, int]:
     """Decode the field `pins`: the number of pinned messages, and their bytes.
 
     Raises:
-        Undecodable: the field holds no two numbers.
+        Undecodable: the field does not contain two numbers.
     """
     match = _PINS.fullmatch(field)
     if match is None:

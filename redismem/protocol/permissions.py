@@ -1,4 +1,4 @@
-"""The ACL that a Redis user needs, and the refusals of an ACL. No I/O."""
+"""The ACL that a Redis user needs, and the decoding of an ACL's refusals. No I/O."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ zrange 0 0 / zrangebyscore 0 0 / zrevrangebyscore 0 0 / zrevrank v / zscan 0 / g
 del / rename - / persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl
 """
 _PROBES = {name: tuple(rest) for name, *rest in (probe.split() for probe in _WITH_A_KEY.split("/"))}
-# Commands without a key that an open connection has not yet used. `script|load` is optional, so it is not probed.
+# Commands without a key that opening a connection does not use. `script|load` is optional, so it is not probed.
 _KEYLESS_PROBES = (("EVALSHA", "0" * 40, 0), ("TIME",), ("WAIT", 0, 1), ("PING",))
 _CLUSTER_PROBES = (("ASKING",),)
 COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)
 """Every command that pods and workers of a namespace use, inside and outside scripts."""
 OPTIONAL = ("vadd", "vsim")
-"""Commands that are used only if the ACL allows them; they exist on servers with vector sets."""
+"""Commands that are used only if the ACL allows them. They exist only on servers with vector sets."""
 _DOCTOR_KNOWS = ": redismem doctor says what it needs"
 _NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
-# Inside scripts Redis reports a refusal as ERR: 7.0 with the first text, 8 with the second. Others report NOPERM.
+# Inside scripts, Redis 7.0 reports a refusal as ERR with the first text, Redis 8 with the second. Others report NOPERM.
 _IN_SCRIPT = re.compile(r"The user executing the script can't |ACL failure in script: ")
 
 
@@ -52,10 +52,10 @@ def deploy_acl() -> str:
 
 
 def check_permissions(keys: SessionKeys, *, on_cluster: bool) -> Call[bool]:
-    """Build the check that the user may run every command on these keys.
+    """Build a call that checks that the user may run every command on these keys.
 
-    The call fails with NotAllowed, which names the first forbidden command. No command runs: the last one is invalid,
-    so the server refuses the whole transaction.
+    If a command is forbidden, the call fails with NotAllowed, which names the first one. No command runs, because the
+    last one is invalid, so that the server refuses the whole transaction.
     """
     keyless = (*_KEYLESS_PROBES, *(_CLUSTER_PROBES if on_cluster else ()))
     probes = tuple(
@@ -66,7 +66,7 @@ def check_permissions(keys: SessionKeys, *, on_cluster: bool) -> Call[bool]:
 
 
 def decode_acl_refusal(error: ServerError, session_id: str | None) -> NotAllowed | None:
-    """Decode a refusal by the ACL; None for any other error."""
+    """Decode a refusal by the ACL. Any other error gives None."""
     if error.word != "NOPERM" and _IN_SCRIPT.search(error.text) is None:
         return None
     stopped = _STOPPED.search(error.text)

@@ -29,7 +29,7 @@ _Meaning = Callable[[str, str | None], RedismemError]
 
 
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
-    """Decode a refusal by a script or by the ACL, or a script that failed; None for other errors of the server."""
+    """Decode a refusal by a script or the ACL, or the failure of a script. Other errors of the server give None."""
     meaning, detail = _OWN_WORDS.get(error.word), error.text.partition(" ")[2]
     refused = decode_acl_refusal(error, session_id) if meaning is None else meaning(detail, session_id)
     if refused is not None or error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
@@ -85,15 +85,15 @@ _OWN_WORDS: dict[str, _Meaning] = {
     **{word: _corrupt_key(word) for word in ("CORRUPT", "WRONGTYPE", "CHANGED")},
     "LAYOUT": layout.unsupported_layout,
 }
-"""Error of each word that scripts refuse with; a function of the detail and the session id."""
+"""For each word of a script's refusal, a function that makes the error from the detail and the session id."""
 
 
 def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = False) -> Receipt:
-    """Decode the reply of append.lua; a change of the state is an append without messages.
+    """Decode the reply of append.lua. A change of the state is an append without messages.
 
     Raises:
-        CorruptSession: the window is not as long as the state says.
-        IdReused: the id was used for an append and a state change; never with `any_kind`.
+        CorruptSession: the window has another length than the counters say.
+        IdReused: the id was used for an append and a state change. With `any_kind`, this is not raised.
     """
     if len(reply) == 2:  # new messages of an existing session
         packed, epoch = reply
@@ -250,7 +250,7 @@ def summaries(stored: Mapping[bytes, bytes]) -> list[Summary]:
 
 
 def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
-    """Decode the numbers of a session; None means there is no session.
+    """Decode the numbers of a session. None means that there is no session.
 
     Raises:
         CorruptSession: the state cannot be read.
@@ -287,7 +287,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
 
 
 def telemetry(session: SessionInfo | None) -> dict[str, Any]:
-    """Return numbers and names of a session that may be logged."""
+    """Return the numbers and names of a session that may be logged."""
     return {
         "history_count": 0 if session is None else session.window_count,
         "params_keys": [] if session is None else list(session.params_keys),

@@ -1,8 +1,8 @@
 """The Lua scripts of `lua/`: their source with includes resolved, and the SHA-1 for EVALSHA.
 
 `lua/<folder>/<name>.lua` is a script; `lua/include/` holds shared parts. A line `--- @include name` is replaced by
-`lua/include/name.lua` without its head comment. A part is plain statements over the script's locals, because a function
-call costs server time; its head lists the locals that it reads and sets.
+`lua/include/name.lua` without its head comment. A part consists of statements over the script's locals, because a
+function call would cost server time. The head of a part lists the locals that it reads and sets.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Script:
 
 @cache
 def folder() -> Traversable:
-    """Return the folder of the scripts: inside the package when installed from a wheel, beside it in a checkout.
+    """Return the folder of the scripts. It is inside the package in a wheel, and beside the package in a checkout.
 
     Raises:
-        FileNotFoundError: the folder is in neither place, so the package is broken.
+        FileNotFoundError: neither folder exists, so the installation is broken.
     """
     packaged = resources.files("redismem") / "lua"
     if packaged.is_dir():
@@ -64,7 +64,7 @@ def names() -> list[str]:
 
 
 def commands_at(sha: str, line: int) -> list[str]:
-    """Return the commands, in lower case, that a line of a script calls; empty for an unknown script or line."""
+    """Return the commands, in lower case, that a line of a script calls. An unknown script or line gives none."""
     for name in names():
         script = load(name)
         lines = script.source.decode().splitlines() if script.sha.decode() == sha else []
@@ -81,7 +81,7 @@ def _files() -> dict[str, Traversable]:
 
 
 def resolve_includes(text: str, parts: Traversable) -> str:
-    """Replace each include line by its part, indented as the line is.
+    """Replace each include line by its part, with the indent of the line.
 
     Raises:
         FileNotFoundError: a part is missing.

@@ -1,4 +1,4 @@
-"""Errors of one exchange with a server: an error reply, or no reply. Callers never see them."""
+"""Errors of one exchange with a server: an error reply, or no reply. Users of the library never see them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ class ServerError(Exception):
 
 
 class ConnectionLost(Exception):
-    """No reply: refused, reset, timed out. Unless `sent` is False, the server may have run the call.
+    """No reply came: the connection was refused or reset, or timed out.
+
+    Unless `sent` is False, the server may have run the call.
 
     `text` adds details to the reason. `lasts` means that a retry is useless. `crowded` means that the server was
-    answering other calls of this process. `place` is host and port of the node, if there are several.
+    answering other calls of this process. `place` is the host and port of the node, if there are several nodes.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class ConnectionLost(Exception):
 TRANSIENT_WORDS = frozenset(
     ["NOSCRIPT", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS"]
 )
-# The transient words of a server that takes no calls at all for now.
+# The transient words of a server that accepts no calls at all for now.
 NOT_READY_WORDS = frozenset(["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN"])
 # The server did not run the call, and only an operator can fix the cause: a retry would only delay the chat.
 LASTING_WORDS = frozenset(["OOM", "MISCONF", "CROSSSLOT", "NOAUTH", "WRONGPASS", "EXECABORT", "NOPROTO"])

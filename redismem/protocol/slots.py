@@ -1,10 +1,10 @@
 """Hash tags that spread a namespace's shards evenly over the slots of a cluster. No I/O.
 
-A cluster has 16,384 slots; the slot of a key is the CRC-16/XMODEM of its hash tag. Tags with a plain number land at
-random: with 64 shards on 12 masters, the fullest master gets 1.5 times its share. So each tag ends in four letters
-that steer it to its slot. Shard i of s lies i * 16,384 / s slots after the first, rounded down, so any n consecutive
-slots hold n * s / 16,384 shards, rounded up or down. The first shard shares the slot of the namespace's own keys, so
-many small namespaces do not crowd into one place.
+A cluster has 16,384 slots; the slot of a key is the CRC-16/XMODEM of its hash tag. The slots of tags with a plain
+number are random: with 64 shards on 12 masters, the fullest master gets 1.5 times its share. So each tag ends in four
+letters, chosen so that the tag gets the desired slot. The slot of shard i of s is i * 16,384 / s slots after the first
+shard's, rounded down, so any n consecutive slots contain n * s / 16,384 shards, rounded up or down. The first shard has
+the slot of the namespace's own keys, so that the shards of many small namespaces are spread too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def slot_of(tag: bytes) -> int:
 def shard_tags(namespace: str, shard_count: int) -> tuple[str, ...]:
     """Return the hash tag of each shard, by its number: `shop:07kqwt`.
 
-    Deterministic: every process computes the same tags for a namespace.
+    The result is deterministic, so that every process computes the same tags for a namespace.
     """
     first = slot_of(namespace.encode())
     return tuple(
@@ -37,7 +37,7 @@ def shard_tags(namespace: str, shard_count: int) -> tuple[str, ...]:
 
 
 def _tag_at(name: str, slot: int) -> str:
-    """Append the four letters to the name that move it to the slot."""
+    """Append to the name the four letters that move it to the slot."""
     missing, number = slot_of(f"{name}{_letters(0)}".encode()) ^ slot, 0
     for bit, effect, letters in _STEPS:
         if missing >> bit & 1:
@@ -48,7 +48,7 @@ def _tag_at(name: str, slot: int) -> str:
 def _letters(number: int) -> str:
     """Encode a 16-bit number as four letters, h to w.
 
-    Flipping one bit of the number always flips the same bits of a letter: `h` and `p` differ in the same bits as `i`
+    Flipping one bit of the number always flips the same bits of one letter: `h` and `p` differ in the same bits as `i`
     and `q`.
     """
     nibbles = (number >> _NIBBLE_BITS * place & 15 for place in range(_LETTER_COUNT))

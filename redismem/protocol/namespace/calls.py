@@ -24,20 +24,20 @@ _MOST = 1 << 53
 
 
 def ping() -> Call[bool]:
-    """Build the check that the server answers."""
+    """Build a call that checks that the server answers."""
     return Call(None, (("PING",),), bool, op=Op.PING)
 
 
 def check_node(shard: ShardKeys) -> Call[bool]:
-    """Build the check that the shard's node accepts calls."""
+    """Build a call that checks that the shard's node accepts calls."""
     return Call(None, (("EXISTS", shard.active),), lambda count: count >= 0, op=Op.PING)
 
 
 def read_record(keys: Keys) -> Call[int | None]:
-    """Build the read of the largest recorded session limit; 0 means no limit, and None that there is no record.
+    """Build a call that reads the recorded session limit: 0 means no limit, and None that there is no record.
 
     Decoding raises:
-        WrongShards: the namespace has another number of shards.
+        WrongShards: the namespace has a different number of shards.
         UnsupportedFormat: the namespace has another layout version, or the record cannot be read.
     """
 
@@ -62,7 +62,7 @@ def _number(keys: Keys, field: bytes | None) -> int | None:
     """Decode a number of the record.
 
     Raises:
-        UnsupportedFormat: the field holds no number.
+        UnsupportedFormat: the field does not contain a number.
     """
     if field is None:
         return None
@@ -80,9 +80,9 @@ def unreadable_record(keys: Keys) -> UnsupportedFormat:
 
 
 def record(keys: Keys, max_sessions: int) -> Call[int | None]:
-    """Build the write of layout version and shard count, unless recorded, and of a session limit; 0 writes none.
+    """Build a call that records layout version and shard count, unless recorded, and a session limit unless it is 0.
 
-    The call then returns the result of `read_record` and raises its errors.
+    The call returns the result of `read_record` after the write, and raises the errors of `read_record`.
     """
     read = read_record(keys)
     commands = (
@@ -95,18 +95,20 @@ def record(keys: Keys, max_sessions: int) -> Call[int | None]:
 
 
 def read_shard_count(keys: Keys) -> Call[int | None]:
-    """Build the read of the recorded number of shards; None means there is no record."""
+    """Build a call that reads the recorded number of shards; None means that there is no record."""
     command = ("HGET", keys.record, "shards")
     return Call(None, (command,), lambda answer: _number(keys, answer), op=Op.RECORDED_SHARDS)
 
 
 def server_time_ms() -> Call[int]:
-    """Build the read of the server's clock, in milliseconds."""
+    """Build a call that reads the server's clock, in milliseconds."""
     return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000, op=Op.SERVER_TIME)
 
 
 def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
-    """Build the take of one token of a rate limit; returns the milliseconds to wait, 0 if it was taken.
+    """Build a call that takes one token of a rate limit.
+
+    The call returns 0 if it has taken the token, else the milliseconds to wait.
 
     Raises:
         ValueError: the rate or the burst is out of range.
@@ -119,16 +121,16 @@ def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:
-    """Build the count of sessions active after `since_ms`."""
+    """Build a call that counts the sessions active after `since_ms`."""
     commands = tuple(("ZCOUNT", shard.active, f"({since_ms}", "+inf") for shard in keys.shards())
     return independent(commands, lambda *counts: sum(counts), Op.COUNT)
 
 
 def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[SessionPage]:
-    """Build the read of a page of the sessions active after `since_ms`, by (last activity, id), newest first.
+    """Build a call that reads a page of the sessions active after `since_ms`, by (last activity, id), newest first.
 
-    The cursor holds the last returned session, and how many sessions of its millisecond were returned: a shard may have
-    to skip that many.
+    The cursor contains the last returned session, and the number of returned sessions with the same millisecond, which
+    is the number that a shard may have to skip.
 
     Raises:
         ValueError: the cursor was not returned by sessions(), or the limit is out of range.
@@ -161,20 +163,23 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
 
 
 def expiries(keys: Keys, sessions: Sequence[SessionEntry]) -> Call[list[int]]:
-    """Build the read of each session's expiry, in milliseconds since 1970; -1 means never, -2 that it is gone."""
+    """Build a call that reads each session's expiry, in milliseconds since 1970.
+
+    -1 means that the session never expires, -2 that it does not exist.
+    """
     commands = tuple(("PEXPIRETIME", keys.session(entry.session_id).state) for entry in sessions)
     return independent(commands, lambda *expiries_ms: list(expiries_ms), Op.EXPIRIES, absent=-2)
 
 
 def name_of(member: bytes) -> str:
-    """Decode the member of an index; distinct bytes give distinct names, even if they are not UTF-8."""
+    """Decode the member of an index. Distinct bytes give distinct names, even if they are not UTF-8."""
     return member.decode("utf-8", "surrogateescape")
 
 
 def entries(answer: Any) -> Iterator[SessionEntry]:
     """Decode a reply WITHSCORES: pairs in RESP3, a flat list in RESP2.
 
-    A foreign member may be neither a session id nor UTF-8.
+    A member that another program wrote may be neither a session id nor UTF-8.
     """
     flat = (
         answer if not answer or not isinstance(answer[0], list | tuple) else [item for pair in answer for item in pair]

@@ -1,6 +1,7 @@
 """Calls that read and add dictionaries of a namespace. A dictionary is never changed or removed. No I/O.
 
-Dictionaries have their own slot, so scripts of sessions cannot access them: a worker reads one before writing a block.
+Scripts about sessions cannot access dictionaries, which have their own slot. A worker reads the dictionary before it
+writes a block.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _TIME_BYTES = 8
 
 
 def versions(keys: Keys) -> Call[list[int]]:
-    """Build the read of the dictionaries' versions, ascending."""
+    """Build a call that reads the dictionaries' versions, ascending."""
 
     def decode(fields: Any) -> list[int]:
         return sorted(int(version) for version in fields if version.isdigit())
@@ -27,7 +28,7 @@ def versions(keys: Keys) -> Call[list[int]]:
 
 
 def read(keys: Keys, versions: Sequence[int]) -> Call[dict[int, Dictionary]]:
-    """Build the read of dictionaries by version; missing and unreadable ones are left out."""
+    """Build a call that reads dictionaries by version. Missing and unreadable ones are left out."""
 
     def decode(values: Sequence[bytes | None]) -> dict[int, Dictionary]:
         decoded = (_decode(version, value) for version, value in zip(versions, values, strict=True))
@@ -37,7 +38,10 @@ def read(keys: Keys, versions: Sequence[int]) -> Call[dict[int, Dictionary]]:
 
 
 def add(keys: Keys, dictionary: Dictionary) -> Call[bool]:
-    """Build the addition of a dictionary; False means its version exists, possibly from a first attempt."""
+    """Build a call that adds a dictionary.
+
+    False means that its version exists, perhaps because the first attempt of this call added it.
+    """
     value = dictionary.created_ms.to_bytes(_TIME_BYTES, "big") + dictionary.content
     return Call(None, (("HSETNX", keys.dictionaries, dictionary.version, value),), bool, op=Op.DICTIONARIES)
 

@@ -30,10 +30,10 @@ class Hold:
 def hold(
     keys: Keys, clock: Clock | None, holder: str, hold_ms: int, works: Mapping[str, bool]
 ) -> Call[dict[str, Hold]]:
-    """Build the hold of each work that no other pod holds; returns the hold of each work.
+    """Build a call that takes or renews the hold of each work, unless another pod has it.
 
-    `works` maps each work to True if it is crowded. `hold_ms` 0 gives up the holds of `holder`. Works with an
-    unreadable hold are left out.
+    The call returns the current hold of each work, except unreadable holds. `works` maps each work to True if the work
+    is crowded. `hold_ms` 0 gives up the holds of `holder`.
 
     Raises:
         InvalidTime: the clock returned an invalid time.
@@ -49,7 +49,7 @@ def hold(
 
 
 def holds(keys: Keys) -> Call[dict[str, Hold]]:
-    """Build the read of the current or last hold of each work."""
+    """Build a call that reads the current or last hold of each work."""
 
     def decode(answer: Any) -> dict[str, Hold]:
         fields = replies.fields(answer)

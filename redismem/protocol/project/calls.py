@@ -33,7 +33,7 @@ class Unfinished(Exception):
 
 
 class Write(NamedTuple):
-    """A version of an item: its number, the item as of it, and the change. An empty body erases the item."""
+    """A version of an item: its number, the item in this version, and the change. An empty body erases the item."""
 
     item_id: str
     version: int
@@ -42,7 +42,7 @@ class Write(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The removal of an item from an index. If the index is then empty, its word leaves the vocabulary."""
+    """The removal of an item from an index. If the index is then empty, its word is removed from the vocabulary."""
 
     left: bytes
     item_id: str
@@ -73,14 +73,14 @@ class Batch:
 
 
 class Group(NamedTuple):
-    """Indexes, of which an item must be in one; or a single index with the bounds of the item's score."""
+    """A condition on items: to be in one of several indexes, or in a single one with the score within bounds."""
 
     indexes: tuple[bytes, ...]
     bounds: tuple[int, int] | None = None
 
 
 class Page(NamedTuple):
-    """Found items, as stored, and the position to continue from; None means the end."""
+    """A page of stored items, and the position to continue from; None means that there are no more items."""
 
     found: list[tuple[str, bytes]]
     after: tuple[str, str] | None
@@ -95,7 +95,7 @@ class ProjectCalls:
         self.keys = keys
 
     def read(self, item_ids: Sequence[str], *, with_versions: bool = False) -> Call[list[Any]]:
-        """Build the read of each item's body, None for a missing item, and with `with_versions` of its versions."""
+        """Build a call that reads the body of each item, or None if missing, and its versions if `with_versions`."""
         commands: tuple[Command, ...] = (("HMGET", self.keys.items, *item_ids),)
         if with_versions:
             commands += tuple(("HGETALL", self.keys.versions(item_id)) for item_id in item_ids)
@@ -106,7 +106,9 @@ class ProjectCalls:
         return Call(None, commands, decode, op=Op.PROJECT_READ)
 
     def change(self, batch: Batch) -> Call[bool]:
-        """Build an all-or-nothing change. True means made now, and False that this batch was made before.
+        """Build an all-or-nothing change.
+
+        The call returns True if it made the change, and False if this batch was made before.
 
         Decoding raises Unfinished.
 
@@ -143,7 +145,7 @@ class ProjectCalls:
     def find(
         self, order: bytes, groups: Sequence[Group], limit: int, after: tuple[str, str] | None = None
     ) -> Call[Page]:
-        """Build the search of a page of items that are in all groups, greatest in `order` first.
+        """Build a call that finds a page of the items that are in all groups, by descending score in `order`.
 
         At least one group must have no bounds.
         """
@@ -156,7 +158,7 @@ class ProjectCalls:
         return Call(None, (evalsha(script, keys, arguments),), _decode_page, script, op=Op.PROJECT_FIND)
 
     def holder(self, name: str) -> Call[str | None]:
-        """Build the look-up of a name's holder; None means the name is free."""
+        """Build a call that reads the holder of a name; None means that the name is free."""
         return Call(
             None,
             (("HGET", self.keys.names, name),),
@@ -165,7 +167,7 @@ class ProjectCalls:
         )
 
     def all_names(self) -> Call[dict[str, str]]:
-        """Build the read of all names with their holders' ids."""
+        """Build a call that reads all names with their holders' ids."""
 
         def decode(reply: Any) -> dict[str, str]:
             return {name.decode("utf-8", "replace"): holder.decode() for name, holder in fields(reply).items()}
@@ -173,7 +175,7 @@ class ProjectCalls:
         return Call(None, (("HGETALL", self.keys.names),), decode, op=Op.PROJECT_READ)
 
     def words(self, vocabulary: bytes, beginnings: Sequence[str], limit: int) -> Call[list[list[str]]]:
-        """Build the search for words of a vocabulary by prefix: at most `limit` words per prefix."""
+        """Build a call that finds words of a vocabulary by prefix, at most `limit` words per prefix."""
         commands: tuple[Command, ...] = tuple(
             ("ZRANGE", vocabulary, f"[{text}", b"(" + text.encode() + b"\xff", "BYLEX", "LIMIT", 0, limit)
             for text in beginnings
@@ -183,29 +185,29 @@ class ProjectCalls:
         )
 
     def counts(self, indexes: Sequence[bytes]) -> Call[list[int]]:
-        """Build the count of items in each index."""
+        """Build a call that counts the items of each index."""
         commands = tuple(("ZCARD", index) for index in indexes)
         return Call(None, commands, lambda *counts: list(map(int, counts)), op=Op.PROJECT_COUNT)
 
     def count_between(self, index: bytes, least: int, greatest: int) -> Call[int]:
-        """Build the count of an index's items with a score between two bounds, inclusive."""
+        """Build a call that counts an index's items with a score between two bounds, inclusive."""
         return Call(None, (("ZCOUNT", index, least, greatest),), int, op=Op.PROJECT_COUNT)
 
     def remove_from(self, index: bytes, item_ids: Sequence[str]) -> Call[int]:
-        """Build the removal of items from one index."""
+        """Build a call that removes items from one index."""
         return Call(None, (("ZREM", index, *item_ids),), int, op=Op.PROJECT_CHANGE)
 
     def read_ranks(self, index: bytes, first: int, last: int) -> Call[list[str]]:
-        """Build the read of an index's items by rank, lowest score first."""
+        """Build a call that reads an index's items by rank, lowest score first."""
         return Call(None, (("ZRANGE", index, first, last),), _decode_ids, op=Op.PROJECT_FIND)
 
     def read_scores(self, index: bytes, least: int, offset: int, limit: int) -> Call[list[tuple[str, int]]]:
-        """Build the read of an index's items from a score on, lowest first, with their scores."""
+        """Build a call that reads an index's items from a score on, lowest first, with their scores."""
         command = ("ZRANGE", index, least, "+inf", "BYSCORE", "LIMIT", offset, limit, "WITHSCORES")
         return Call(None, (command,), _decode_scores, op=Op.PROJECT_FIND)
 
     def ends(self, indexes: Sequence[bytes]) -> Call[list[int]]:
-        """Build the read of the lowest and highest score of each non-empty index."""
+        """Build a call that reads the lowest and highest score of each non-empty index."""
         commands = tuple(("ZRANGE", index, at, at, "WITHSCORES") for index in indexes for at in (0, -1))
 
         def decode(*answers: Any) -> list[int]:
@@ -214,12 +216,12 @@ class ProjectCalls:
         return Call(None, commands, decode, op=Op.PROJECT_FIND)
 
     def members(self, index: bytes, least: int, greatest: int, offset: int, limit: int) -> Call[list[str]]:
-        """Build the read of a part of an index's items between two scores, lowest first."""
+        """Build a call that reads a part of an index's items between two scores, lowest first."""
         command = ("ZRANGE", index, least, greatest, "BYSCORE", "LIMIT", offset, limit)
         return Call(None, (command,), _decode_ids, op=Op.PROJECT_FIND)
 
     def refuse_unfinished(self, call: Call[T]) -> Call[T]:
-        """Return the call, extended to raise Unfinished while a committed import is not applied."""
+        """Extend the call, so that it raises Unfinished while a committed import is not applied."""
         if call.script is not None and call.script.name == "change":
             return call
 
@@ -232,7 +234,7 @@ class ProjectCalls:
 
 
 def combine(calls: Sequence[Call[Any]]) -> Call[list[Any]]:
-    """Combine calls of one project into one transaction. All calls with a script must have the same script."""
+    """Combine calls of one project into one transaction. All scripts in it must be the same one."""
     counts = [len(call.commands) for call in calls]
     ordered = sorted(range(len(calls)), key=lambda at: calls[at].script is None)
     commands = tuple(command for at in ordered for command in calls[at].commands)
@@ -250,12 +252,12 @@ def combine(calls: Sequence[Call[Any]]) -> Call[list[Any]]:
 
 
 def register(keys: Keys, name: str) -> Call[int]:
-    """Build the registration of a project in its namespace."""
+    """Build a call that registers a project in its namespace."""
     return Call(None, (("ZADD", registry(keys), 0, name),), int, op=Op.PROJECT_RECORD)
 
 
 def projects(keys: Keys) -> Call[list[str]]:
-    """Build the read of the namespace's project names, sorted."""
+    """Build a call that reads the sorted names of the namespace's projects."""
     command = ("ZRANGE", registry(keys), 0, -1)
     return Call(None, (command,), _decode_ids, op=Op.PROJECT_RECORD)
 

@@ -1,7 +1,7 @@
 """Calls about an import of a project: stage it in pieces, commit it in one step, then apply the pieces. No I/O.
 
-A piece only sets and removes, so any process may apply it, repeatedly. Until a committed import is fully applied, other
-reads and changes of the project are refused, so no reader sees half of the import.
+A piece only sets and removes fields and members, so any process may apply it, even repeatedly. Until a committed import
+is fully applied, other reads and changes of the project are refused, so no reader sees half of the import.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PAIRED = ("HSET", "ZADD")
 class Pieces:
     """Gathers the writes of an import, and cuts them into pieces of bounded size.
 
-    Writes with the same command and key are merged across items: a command costs more than its arguments.
+    Writes with the same command and key are merged across items, because a command costs more than its arguments.
     """
 
     def __init__(self) -> None:
         self._writes: dict[tuple[str, bytes], list[Any]] = {}
 
     def add(self, command: str, key: bytes, *arguments: bytes | str | int) -> None:
-        """Add a write: HSET or ZADD with pairs, HDEL, ZREM or DEL. Writes must not depend on each other's order."""
+        """Add a write: HSET or ZADD with pairs, HDEL, ZREM or DEL. The order of the writes must not matter."""
         self._writes.setdefault((command, key), []).extend(arguments)
 
     def cut(self) -> Iterator[bytes]:
@@ -79,19 +79,19 @@ def _size(arguments: list[Any]) -> int:
 
 
 def read_change_count(keys: ProjectKeys) -> Call[bytes]:
-    """Build the read of the project's change count; empty means no change yet."""
+    """Build a call that reads the project's change count; empty means that there was no change yet."""
     return Call(None, (("HGET", keys.changes, "count"),), lambda answer: answer or b"", op=Op.PROJECT_READ)
 
 
 def stage(keys: ProjectKeys, nonce: str, number: int, piece: bytes) -> Call[Any]:
-    """Build the staging of a piece."""
+    """Build a call that stages a piece."""
     staged = keys.staging(nonce)
     commands: tuple[Command, ...] = (("HSET", staged, number, piece), ("PEXPIRE", staged, STAGED_MS))
     return Call(None, commands, lambda *answers: answers, op=Op.PROJECT_CHANGE)
 
 
 def commit(keys: ProjectKeys, nonce: str, seen: bytes) -> Call[bool]:
-    """Build the commit of a staged import.
+    """Build a call that commits a staged import.
 
     Decoding raises:
         Unfinished: another committed import must be applied first.
@@ -109,18 +109,18 @@ def commit(keys: ProjectKeys, nonce: str, seen: bytes) -> Call[bool]:
 
 
 def list_pieces(keys: ProjectKeys) -> Call[list[bytes]]:
-    """Build the read of the numbers of pieces that are not applied yet."""
+    """Build a call that reads the numbers of the pieces that are not applied yet."""
     return Call(None, (("HKEYS", keys.journal),), list, op=Op.PROJECT_READ)
 
 
 def read_pieces(keys: ProjectKeys, numbers: Sequence[bytes]) -> Call[list[bytes | None]]:
-    """Build the read of pieces by number; None means the piece was applied meanwhile."""
+    """Build a call that reads pieces by number; None means that the piece has been applied meanwhile."""
 
     return Call(None, (("HMGET", keys.journal, *numbers),), list, op=Op.PROJECT_READ)
 
 
 def apply(keys: ProjectKeys, number: bytes, piece: bytes) -> Call[bool]:
-    """Build the application of a piece; False means it was applied before."""
+    """Build a call that applies a piece; False means that it was applied before."""
     places = {keys.journal: 1}
     arguments: list[bytes | str | int] = [number]
     for command, key, values in _decode_writes(piece):

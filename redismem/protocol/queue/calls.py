@@ -1,7 +1,7 @@
 """Calls of the workers: claim, extend, commit, release; queue_eviction, claim_eviction, evict; sweep. No I/O.
 
-docs/queues.md explains the protocol and each check. A lease only decides which worker works; the fence, checked at each
-write, decides which write counts.
+docs/queues.md explains the protocol and each check. A lease only decides which worker works on a session. The fence,
+which each write checks, decides whether the write is accepted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ LONGEST_DEAD_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed session: its fence, the attempts including this one, the server's time, and the session as claimed.
+    """A claimed session: its fence, the number of attempts including this one, the server's time, and its content.
 
-    `due_ms` is the time since which it was due. `failure` is the last failure since the last commit.
+    `due_ms` is the time from which the session was due. `failure` is the last failure since the last commit.
     """
 
     fence: str
@@ -45,7 +45,7 @@ class Job:
     due_ms: int = 0
     failure: Failure | None = None
     sketch: bytes | None = None
-    """The stored sketch; b"" means there is no sketch, and None that the state was not read."""
+    """The stored sketch. b"" means that there is no sketch, and None that the state was not read."""
     elements: Sequence[bytes] = ()
     """The window, as stored."""
     with_originals: bool = False
@@ -53,18 +53,21 @@ class Job:
 
     @property
     def keep_place_backoff_ms(self) -> int:
-        """The backoff that returns the session to its place in the queue: 0 or negative."""
+        """The backoff that puts the session back at its position in the queue: 0 or negative."""
         return min(0, self.due_ms - self.now_ms)
 
     def with_view(self, view: View) -> Job:
-        """Return the job with the session as read separately."""
+        """Return the job with the content of the session, which was read in a separate call."""
         with_originals = layout.WITH_ORIGINALS in view.fields
         sketch = view.fields.get(layout.SKETCH, b"")
         return replace(self, context=view.context, sketch=sketch, elements=view.elements, with_originals=with_originals)
 
 
 def due_sessions(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = True) -> Call[list[str]]:
-    """Build the read of sessions that are overdue, and with `leases` of expired leases: `limit` of each per shard."""
+    """Build a call that reads overdue sessions, and with `leases` sessions whose lease has expired.
+
+    It reads at most `limit` of each per shard.
+    """
     commands = tuple(
         ("ZRANGEBYSCORE", queue, "-inf", now_ms, "LIMIT", 0, limit)
         for shard in shards
@@ -78,32 +81,35 @@ def _session_ids(*answers: Any) -> list[str]:
 
 
 def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
-    """Build the read of sessions whose eviction is due, `limit` per shard."""
+    """Build a call that reads sessions whose eviction is due, at most `limit` per shard."""
     commands = tuple(("ZRANGEBYSCORE", shard.evictions, "-inf", now_ms, "LIMIT", 0, limit) for shard in shards)
     return independent(commands, _session_ids, Op.DUE_EVICTIONS, absent=())
 
 
 def oldest_sessions(keys: Keys, limit: int) -> Call[list[list[SessionEntry]]]:
-    """Build the read of the `limit` least recently active sessions of every shard."""
+    """Build a call that reads the `limit` least recently active sessions of every shard."""
     return idle_sessions([ActiveCursor(shard) for shard in keys.shards()], "+inf", limit)
 
 
 class ActiveCursor(NamedTuple):
-    """Position in the active index of a shard: skip `skipped_count` sessions of the millisecond `since_ms`."""
+    """A position in a shard's active index: behind `skipped_count` sessions of the millisecond `since_ms`."""
 
     shard: ShardKeys
     since_ms: int = 0
     skipped_count: int = 0
 
     def after(self, entries: Sequence[SessionEntry]) -> ActiveCursor:
-        """Return the position after these entries, which were read from this one."""
+        """Return the position after these entries, which were read from this position on."""
         last_ms, before_count = entries[-1].active_ms, self.skipped_count
         count = sum(entry.active_ms == last_ms for entry in entries)
         return ActiveCursor(self.shard, last_ms, count + before_count * (last_ms == self.since_ms))
 
 
 def idle_sessions(cursors: Sequence[ActiveCursor], below_ms: int | str, limit: int) -> Call[list[list[SessionEntry]]]:
-    """Build the read of each cursor's next `limit` sessions last active before `below_ms`, least recent first."""
+    """Build a call that reads the next `limit` sessions of each cursor.
+
+    The sessions were last active before `below_ms`, and come least recent first.
+    """
     words = "ZRANGEBYSCORE", "WITHSCORES", "LIMIT"
     commands = tuple(
         (words[0], cursor.shard.active, cursor.since_ms, f"({below_ms}", *words[1:], cursor.skipped_count, limit)
@@ -115,10 +121,10 @@ def idle_sessions(cursors: Sequence[ActiveCursor], below_ms: int | str, limit: i
 def queue_eviction(
     shard: ShardKeys, seen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, clock: Clock | None, kept: bool
 ) -> Call[tuple[int, int]]:
-    """Build the queueing of sessions of one shard for eviction; returns (queued count, expired count).
+    """Build a call that queues sessions of one shard for eviction. It returns (queued count, expired count).
 
-    `seen` pairs each session with its activity as seen. `kept` extends their lives by a day, so that `on_evict` can
-    receive their transcripts.
+    `seen` pairs each session with the activity that the caller read. `kept` delays the expiry of the sessions by a day,
+    so that `on_evict` can receive their transcripts.
     """
     script = scripts.load("queue_eviction")
     stored = (key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.vectors))
@@ -129,7 +135,10 @@ def queue_eviction(
 
 
 def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:
-    """Build one scan step: the next cursor (0 ends), and sessions of the active index and the queues' heads."""
+    """Build a call that makes one scan step.
+
+    It returns the next cursor (0 ends the scan), and sessions from the active index and the heads of the queues.
+    """
     queued = (shard.overdue, shard.leased, shard.dead, shard.evictions)
     commands = (
         ("ZSCAN", shard.active, cursor, "COUNT", limit),
@@ -148,7 +157,10 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
 def sweep(
     shard: ShardKeys, swept: Sequence[SessionKeys], settings: Settings, clock: Clock | None
 ) -> Call[tuple[int, int]]:
-    """Build the sweep of sessions of one shard; returns (count removed from the indexes, count repaired or retried)."""
+    """Build a call that sweeps sessions of one shard.
+
+    It returns (count removed from the indexes, count repaired or retried).
+    """
     script = scripts.load("sweep")
     waits_ms = (int(settings.max_backoff_s * 1000), LONGEST_DEAD_MS)
     arguments = (time_argument(clock), settings.max_attempts, *waits_ms, *(keys.session for keys in swept))
@@ -178,9 +190,9 @@ class QueueCalls:
         return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script, op=op)
 
     def claim(self, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
-        """Build a claim, which returns a job, or the outcome if there is none.
+        """Build a claim. It returns a job, or the outcome if there is no job.
 
-        Without `reads` the job's context is empty, and the claim is no transaction.
+        Without `reads`, the job's context is empty, and the claim is a single command instead of a transaction.
 
         Decoding raises:
             CorruptSession: the session cannot be read.
@@ -220,7 +232,7 @@ class QueueCalls:
         return Call(keys.session_id, commands, decode, script, op=Op.CLAIM)
 
     def extend(self, fence: str) -> Call[bool]:
-        """Build the extension of a lease; False means the lease belongs to another worker, or has ended."""
+        """Build a call that extends a lease. False means that the lease belongs to another worker, or has ended."""
         keys = self.keys
         arguments = (keys.session, time_argument(self.clock), fence, int(self.settings.lease_s * 1000))
         return self._call(Op.EXTEND, (keys.state, keys.shard.leased), arguments, bool)
@@ -236,8 +248,8 @@ class QueueCalls:
     ) -> Call[CommitOutcome]:
         """Build a commit. Outcomes other than OK and ALREADY mean that nothing has changed.
 
-        `originals` are the fields of the originals; empty means they are not kept. Without a `sketch` the stored one
-        stays.
+        `originals` are the fields of the originals; empty means that originals are not kept. Without a `sketch`, the
+        stored one stays.
         """
         keys, settings, shard = self.keys, self.settings, self.keys.shard
         context = job.context
@@ -277,7 +289,7 @@ class QueueCalls:
         dead: bool,
         reason: str = layout.NONE,
     ) -> Call[ReleaseOutcome]:
-        """Build the release of a session. `dead` lists it as dead whatever its attempts; `reason` matches `REASON`."""
+        """Build a release. `dead` makes the session dead after any number of attempts. `reason` must match `REASON`."""
         keys, shard = self.keys, self.keys.shard
         claims_limit = 0 if dead else self.settings.claims_limit
         arguments = (keys.session, time_argument(self.clock), fence, backoff_ms, int(counts), claims_limit, reason)
@@ -285,19 +297,22 @@ class QueueCalls:
         return self._call(Op.RELEASE, keys_in_order, arguments, lambda reply: ReleaseOutcome(reply.decode()))
 
     def requeue(self, *, again: bool) -> Call[bool]:
-        """Build the removal from the dead list, with `again` into the overdue queue; False: it was not listed."""
+        """Build a call that takes the session off the dead list.
+
+        With `again`, the session goes into the overdue queue. The call returns False if the session was not listed.
+        """
         keys, shard = self.keys, self.keys.shard
         arguments = (keys.session, time_argument(self.clock), int(again))
         return self._call(Op.REQUEUE, (keys.state, shard.overdue, shard.dead), arguments, bool)
 
     def claim_eviction(self) -> Call[bool]:
-        """Build the claim of an eviction; True means this worker may evict the session."""
+        """Build a call that claims an eviction. True means that this worker may evict the session."""
         keys = self.keys
         arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000))
         return self._call(Op.CLAIM_EVICTION, (keys.state, keys.shard.evictions), arguments, bool)
 
     def evict(self, transcript: View | None) -> Call[bool]:
-        """Build an eviction; False means the session was touched, or differs from the transcript.
+        """Build an eviction. False means that the session was touched, or differs from the transcript.
 
         Without a transcript the contents are not compared.
         """

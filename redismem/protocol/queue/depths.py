@@ -15,14 +15,14 @@ from redismem.protocol.namespace.calls import entries
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The number of entries of a queue, and the time of the first one in ms: waiting since, or end of the lease."""
+    """The number of entries of a queue, and the score of the first one in ms: due since, or end of the lease."""
 
     count: int
     first_ms: int | None
 
 
 def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
-    """Build the read of the depths of the active index and of each queue, per shard."""
+    """Build a call that reads the depths of the active index and of each queue, per shard."""
     names = layout.INDEXES
     commands = tuple(
         command
@@ -47,7 +47,7 @@ def _first_ms(answer: Any) -> int | None:
 
 
 def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
-    """Build the read of the first `limit` entries of a queue in every shard."""
+    """Build a call that reads the first `limit` entries of a queue in every shard."""
     commands = tuple(("ZRANGE", getattr(shard, queue), 0, limit - 1, "WITHSCORES") for shard in keys.shards())
     return independent(
         commands, lambda *answers: [entry for answer in answers for entry in entries(answer)], Op.MEMBERS
@@ -55,6 +55,6 @@ def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
 
 
 def counts(keys: Keys) -> Call[list[int]]:
-    """Build the count of sessions per shard; 0 for shards of an unreachable node."""
+    """Build a call that counts the sessions per shard. Shards of an unreachable node count 0."""
     commands = tuple(("ZCARD", shard.active) for shard in keys.shards())
     return independent(commands, lambda *answers: list(answers), Op.COUNTS, absent=0)

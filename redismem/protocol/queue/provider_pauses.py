@@ -20,7 +20,7 @@ _PAUSE = re.compile(rb"%b (\d{1,9}) [0-9a-f]+ ([ -~]{1,120})" % b" ".join([rb"(%
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause of a provider. At its end one worker sends a probe, and first extends the pause for the others."""
+    """A pause of a provider. At its end, one worker extends the pause for the other workers and sends a probe."""
 
     since_ms: int
     """The time of the first failure, in milliseconds since 1970."""
@@ -37,7 +37,7 @@ class Pause:
 
     @classmethod
     def decode(cls, value: bytes) -> Pause | None:
-        """Decode a pause; None means the value is foreign, so the provider counts as not paused."""
+        """Decode a pause. None means that the value is not a pause, so that the provider counts as not paused."""
         match = _PAUSE.fullmatch(value)
         if match is None:
             return None
@@ -46,13 +46,13 @@ class Pause:
 
 
 def read_pause(keys: Keys, provider: str) -> Call[bytes]:
-    """Build the read of a provider's stored pause; empty means it is not paused."""
+    """Build a call that reads a provider's stored pause. Empty bytes mean that it is not paused."""
     command = ("HGET", keys.providers, provider.encode())
     return Call(None, (command,), lambda answer: answer or b"", op=Op.PROVIDER)
 
 
 def write_pause(keys: Keys, provider: str, seen: bytes, value: bytes) -> Call[bytes]:
-    """Build a compare-and-set of a provider's pause, from `seen` to `value`; returns the stored value after it.
+    """Build a compare-and-set of a provider's pause, from `seen` to `value`. It returns the value then stored.
 
     Empty bytes mean no pause.
     """
@@ -62,7 +62,7 @@ def write_pause(keys: Keys, provider: str, seen: bytes, value: bytes) -> Call[by
 
 
 def list_pauses(keys: Keys) -> Call[dict[str, Pause]]:
-    """Build the read of all pauses, by provider."""
+    """Build a call that reads all pauses, by provider."""
 
     def decode(answer: Any) -> dict[str, Pause]:
         values: Mapping[bytes, bytes] = fields(answer)
