@@ -1,4 +1,4 @@
-"""The entry point, for asyncio: a memory holds the sessions of one namespace in Redis and returns their handles."""
+"""The entry point, for asyncio: a memory opens the sessions and projects of one namespace in Redis."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Workers(Protocol):
         """Start to work."""
 
     async def stop(self) -> None:
-        """Stop: finish the current work or release it."""
+        """Stop, after finishing the current work or releasing it."""
 
     def appended(self, session_id: str, receipt: Receipt) -> None:
-        """Handle an append of this process; called after each one."""
+        """Take note of an append; called after each append of this process."""
 
 
 class Memory:
-    """The sessions of one namespace, for any number of concurrent tasks: open one per process, close it at the end.
+    """The sessions of one namespace, for any number of concurrent tasks. Open one memory per process and close it.
 
     >>> async with Memory.connect("redis://127.0.0.1:6379/0", namespace="shop") as memory:
     ...     session = memory.session("user-42")
@@ -90,14 +90,16 @@ class Memory:
         embed: Embed | str | None = None,
         **others: Never,
     ) -> Memory:
-        """Return a memory. It connects on first use; `async with` checks Redis, its layout and the number of shards.
+        """Return a memory. It connects on first use.
+
+        `async with` also checks that Redis answers, and that its layout and number of shards are the expected ones.
 
         Args:
             url: The URL of Redis. `None` means `REDISMEM_URL`; if that is unset too, an embedded store. The embedded
-                store ends with the process, so a warning is logged unless the URL is `memory://`.
+                store ends with the process, so the memory logs a warning unless the URL is `memory://`.
             namespace: The tenant. Sessions of different namespaces never mix.
             settings: All other settings. `None` reads them from the environment.
-            client: A redis.asyncio client to use instead of a URL. The caller closes it.
+            client: A redis.asyncio client to use instead of a URL. The caller closes this client.
             count_tokens: A function that returns the number of tokens of a message, given as a dict.
             on_event: A plain function that is called with an event after each call and each piece of work of a
                 worker, successful or not. It runs on the event loop, so it must return quickly. Its exceptions are
@@ -144,10 +146,10 @@ class Memory:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the workers and close the connections, except a client of the caller.
+        """Stop the workers and close the connections, except the caller's `client`.
 
-        With the fallback, first replay its backlog, within `deadline_s`. Whatever Redis does not accept is lost, and an
-        error is logged.
+        With the fallback, first replay its backlog, within `deadline_s`. If Redis does not accept an entry in that
+        time, the entry is lost and an error is logged.
         """
         if self.workers is not None:
             await self.workers.stop()
@@ -206,7 +208,7 @@ class Memory:
         return await self.store.ping()
 
     async def count(self) -> int:
-        """Return the number of live sessions in the namespace: active within the idle timeout.
+        """Return the number of live sessions in the namespace: sessions that were active within the idle timeout.
 
         Raises:
             StoreUnavailable: Redis does not answer before the deadline.
@@ -231,12 +233,12 @@ class Memory:
     def health(self) -> Health:
         """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.
 
-        With workers, also the queues that they poll for all pods of the namespace.
+        If the memory has workers, also return the queues that they poll for all pods of the namespace.
         """
         return replace(self.store.health(), holds=getattr(self.workers, "holds", ()))
 
     async def take(self, name: str, per_s: float, burst_count: int = 1) -> int:
-        """Take one permit of a rate limit. All callers in the namespace that use this name share the limit.
+        """Take one permit of a rate limit, which all callers in the namespace share by its name.
 
         Returns 0 if there was a permit, else the milliseconds to wait before the next try.
 
@@ -275,7 +277,7 @@ def refuse_others(names: Collection[str]) -> None:
 
 
 def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
-    """Return the embedder from this argument or the settings; None without one. Raise InvalidSettings."""
+    """Return the embedder of this argument, else of the settings; `None` if neither has one. Raise InvalidSettings."""
     if not (source := embed or settings.embed):
         return None
     from redismem.recall.embedder import open_embedder  # imports numpy, an optional dependency
@@ -284,7 +286,7 @@ def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | N
 
 
 def make_workers(store: Store, workers: bool | Callable[[Store], Workers]) -> Workers | None:
-    """Return the workers for this argument of `connect`; None for False. Raise InvalidSettings."""
+    """Return the workers for the argument `workers` of `connect`; `None` if it is False. Raise InvalidSettings."""
     if workers is True:
         from redismem.workers.scheduler import Scheduler  # only workers need APScheduler
 

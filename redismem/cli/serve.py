@@ -118,6 +118,7 @@ async def serve(
     Logs go to stderr, one line per event, never message text. Exit code: 0 stopped by a signal, else 1.
     """
     try:
+        from redismem.web import server  # noqa: F401 (imports fastapi, uvicorn and httptools)
         from redismem.web.metrics import prometheus
     except ImportError:
         raise Stop("a server needs more packages: pip install 'redismem[server]'", 2) from None

@@ -1,6 +1,6 @@
 """Check every session of a namespace against the invariants. Never writes.
 
-Each session is read in one transaction, so concurrent writers do no harm.
+Each session is read in one transaction, so a concurrent write never looks like a violation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOVED_LATE_MS = 60_000
 
 
 def read_stored(keys: SessionKeys) -> Call[Stored]:
-    """The call that reads everything stored of a session. Raises CorruptSession if a key has a foreign type."""
+    """Build a call that reads every key of a session. Raises CorruptSession if a key has the wrong type."""
     shard = keys.shard
     commands: tuple[Command, ...] = (
         ("HGETALL", keys.state),
@@ -52,7 +52,7 @@ def read_stored(keys: SessionKeys) -> Call[Stored]:
 
 
 def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:
-    """The call that reads several sessions of one shard in one transaction."""
+    """Merge the calls for several sessions of one shard into one call, which is one transaction."""
     commands = tuple(command for call in calls for command in call.commands)
     count = len(calls[0].commands)
 
@@ -65,10 +65,10 @@ def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:
 async def check(
     store: Store, also: Iterable[str] = (), on_checked: Callable[[int], None] | None = None
 ) -> AsyncIterator[Violation]:
-    """Yield every violation in the namespace: of the indexed sessions and of the sessions named in `also`.
+    """Yield every violation in the namespace: of each indexed session and of each session id in `also`.
 
-    A session that looks wrong is read a second time before it is reported. After each batch `on_checked` receives the
-    number of sessions in it. Raises StoreUnavailable.
+    A session with a violation is read again, and reported only if the violation persists. After each batch,
+    `on_checked` receives the number of sessions in that batch. Raises StoreUnavailable.
     """
     named: dict[int, set[str]] = {}
     for session_id in also:

@@ -1,4 +1,4 @@
-"""List dead sessions, whose summary failed too often, and take them off the list."""
+"""List the dead sessions, those whose summary has failed for good, and take sessions off that list."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Requeued:
 async def requeue(store: Store, session_ids: Sequence[str], *, again: bool) -> Requeued:
     """Take sessions off the list.
 
-    With `again` they are overdue at once; without it, workers leave them alone until their next message.
+    With `again` the sessions are overdue at once. Without it, no worker claims a session before its next message.
 
     Raises:
         InvalidSessionId

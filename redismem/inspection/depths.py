@@ -59,7 +59,7 @@ class Depths:
 
 
 async def depths_of(store: Store) -> Depths:
-    """Return the depths of all queues. Raises StoreUnavailable."""
+    """Read the depths of all queues. Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
     shards = await store.run(depth_calls.depths(store.keys))
     return Depths(now_ms, store.session_limit, shards, await store.run(_fences(store.keys)))

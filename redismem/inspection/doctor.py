@@ -37,7 +37,7 @@ _CONFIG = (
 
 
 async def examine(store: Store, *, embedded: bool) -> list[Finding]:
-    """Return one finding per question. An unreachable server is a finding too; it raises nothing."""
+    """Return one finding per question. Never raises: if the server is unreachable, one of the findings says so."""
     try:
         await store.ping()  # connects first, so that the trip below is measured without it
         start = time.time()
@@ -63,7 +63,7 @@ async def examine(store: Store, *, embedded: bool) -> list[Finding]:
 
 
 async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Finding:
-    """Return the finding, or a finding that says why the look failed."""
+    """Await a finding; if it raises, return a finding with the error instead."""
     try:
         return await looking
     except RedismemError as error:
@@ -172,7 +172,7 @@ async def _summaries(store: Store) -> Finding:
 
 
 async def _load_failing(store: Store) -> list[FailureFacts]:
-    """Return the failures among the sessions that have been due longest, in a sample of about SAMPLE_COUNT sessions."""
+    """Sample about SAMPLE_COUNT sessions that have been due longest, and return the failures among them."""
     limit = max(1, SAMPLE_COUNT // store.keys.shard_count)
     members = await store.run(depth_calls.members(store.keys, "overdue", limit))
     infos = await infos_of(store, members)
@@ -210,14 +210,14 @@ async def _quarantine(store: Store) -> Finding:
 
 
 async def _dictionaries(store: Store) -> Finding:
-    """Check the dictionaries stored in Redis, bypassing this process's cache."""
+    """Check the dictionaries stored in Redis, not the ones cached in this process."""
     versions = await store.run(dictionaries.versions(store.keys))
     readable = await store.run(dictionaries.read(store.keys, versions)) if versions else {}
     return rules.dictionaries(versions, readable.keys())
 
 
 def _sample(store: Store, session_id: str) -> Call[Sampled]:
-    """The call that samples one session, in one transaction, so that no append comes between."""
+    """Build a call that samples one session in one transaction, so that no append runs between the reads."""
     keys = store.keys.session(session_id)
 
     def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:

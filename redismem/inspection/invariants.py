@@ -57,12 +57,12 @@ class Stored:
     messages_expire_ms: int
     originals_expire_ms: int
     vectors_expire_ms: int
-    """Expiry of the vector set, in milliseconds since 1970; -1 means never, -2 means there is no vector set."""
+    """The expiry of the vector set, in milliseconds since 1970; -1 means never, -2 means there is no vector set."""
     places: dict[str, float | None]
     """The session's score in each index; `None` means it is not in that index."""
     fences: int
     dictionaries: Dictionaries = dataclasses.field(default_factory=dict)
-    """The existing dictionaries that the originals were compressed with, by version."""
+    """The dictionaries of the originals' blocks, by version, without dictionaries that are missing in Redis."""
 
     def text(self, field: bytes) -> str | None:
         """Return the text of a field, or `None` if the field is missing."""
@@ -132,7 +132,7 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
 
 
 def _pin_rules(seen: Stored, counters: Counters, context: Context) -> Broken:
-    """Check the pinned messages. They may exceed today's limits, since settings may change."""
+    """Check the pinned messages. The current limits do not apply: the messages may have been pinned under others."""
     moved = {field: layout.pinned_seqs(field) for field in seen.fields if field.startswith(layout.PINNED)}
     pinned, moved_count = context.pinned, sum(map(len, moved.values()))
     inside = [seen.elements[message.seq - counters.first_seq] for message in pinned[moved_count:]]

@@ -10,7 +10,7 @@ from redismem.store.store import Store
 
 
 async def load_scripts(store: Store) -> int:
-    """Load the scripts that the server lacks and return their number. Raises StoreUnavailable, NotAllowed."""
+    """Load the scripts that the server lacks, and return how many it lacked. Raises StoreUnavailable, NotAllowed."""
     all_scripts = [scripts.load(name) for name in scripts.names()]
     command: Command = ("SCRIPT", "EXISTS", *(script.sha for script in all_scripts))
     answer: Any = await store.run(Call(None, (command,), list))
@@ -21,5 +21,5 @@ async def load_scripts(store: Store) -> int:
 
 
 def scripts_count() -> int:
-    """Return the number of scripts."""
+    """Return the number of scripts that the package has."""
     return len(scripts.names())

@@ -19,7 +19,7 @@ _BUSY_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The part of a namespace on one node. `used_bytes` is the node's whole memory; `None` means it is not reported."""
+    """The part of a namespace on one node. `used_bytes` covers the whole node; `None` means it does not report it."""
 
     place: str
     shards_count: int
@@ -28,7 +28,7 @@ class Node:
 
 
 def owners_of(store: Store) -> dict[str, list[int]]:
-    """Return the shard numbers of each node, by the node's place."""
+    """Return the shard numbers of each node, by the node's address."""
     nodes = store.transport.nodes
     if nodes is None:
         return {store.transport.place: list(range(store.keys.shard_count))}
@@ -39,7 +39,7 @@ def owners_of(store: Store) -> dict[str, list[int]]:
 
 
 async def nodes_of(store: Store, infos: Mapping[str, Facts]) -> list[Node]:
-    """Return the namespace's part on each node. `infos` holds the nodes' INFO by place. Raises StoreUnavailable."""
+    """Return the namespace's part on each node. `infos` is each node's INFO, by address. Raises StoreUnavailable."""
     counts = await store.run(depths.counts(store.keys))
     owners = owners_of(store)
     return [
@@ -73,7 +73,7 @@ def spread(nodes: Sequence[Node]) -> Finding:
 
 
 def config(facts: Facts) -> Finding:
-    """Judge the settings of redis.conf that the rules of persistence, memory and replication leave out."""
+    """Judge the settings of redis.conf that no other rule judges."""
     if not facts:
         return Finding("config", WARN, "not_told")
     wrong = []

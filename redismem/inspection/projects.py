@@ -6,7 +6,8 @@ P3  links and decision chains are recorded at both ends, and contain no cycle
 P4  a name leads to the entity that has it
 P5  a committed import is applied: the next process that uses the project applies it, then the project can be checked
 
-The check reads a whole project, and reads it again if something looks wrong, so concurrent writes are no violation.
+A project with a violation is read again, and reported only if the violation persists, so that a concurrent write is
+not reported.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from redismem.store.store import Store
 
 
 async def check_projects(store: Store) -> AsyncIterator[Violation]:
-    """Yield every violation in the namespace's projects, with the project as `session_id`. Raises StoreUnavailable."""
+    """Yield the violations in the namespace's projects; `session_id` is the project's name. Raises StoreUnavailable."""
     for name in await project_names(store):
         items = Items(store, ProjectKeys(store.keys, name), carries_out=False)
         try:
@@ -82,7 +83,7 @@ async def _index_rules(items: Items, by_id: dict[str, Stored]) -> AsyncIterator[
 
 
 def _difference(index: str, expected: Mapping[str, int], seen: Mapping[str, int]) -> str:
-    """Describe the first difference between an index and its expected entries, without any word of the items."""
+    """Describe the first difference between an index and its expected entries, without any text of the items."""
     is_hidden = index.endswith(("words", "tags"))
     for item_id in sorted(expected.keys() ^ seen.keys()):
         subject = "a word" if is_hidden else item_id

@@ -1,6 +1,7 @@
-"""Search a Redis for sessions in quarantine and for namespaces, by a scan of all keys.
+"""Search a Redis server for sessions in quarantine and for namespaces, by a scan of all keys.
 
-Neither has an index, since only people look for them. So every search is bounded, and reports if it met its bound.
+Neither has an index, since only operators look for them. So each search scans a limited number of keys; if it stops
+at that limit, it returns a cursor that continues it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class QuarantinedSession:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The result of a search. `cursor` continues it if it met its bound; `None` means it scanned all keys."""
+    """The result of a search. If it stopped at its limit, `cursor` continues it; `None` means that it is complete."""
 
     sessions: Sequence[QuarantinedSession]
     looked_at_count: int
@@ -78,7 +79,7 @@ async def list_quarantined(
 ) -> Search:
     """Return the sessions in quarantine, oldest first. The search ends once it has found `limit` of them.
 
-    With `session_id`, only entries with that id.
+    With `session_id`, returns only the entries with that id.
 
     Raises:
         NotAllowed
@@ -101,7 +102,7 @@ async def list_quarantined(
 
 
 async def _describe(store: Store, entries: Sequence[Quarantined]) -> list[QuarantinedSession]:
-    """Return the entries that still exist, with the type and size of each of their keys."""
+    """Return the quarantined sessions that still exist, with the type and size of each of their keys."""
     sessions = []
     for at in range(0, len(entries), _TOGETHER_COUNT):
         chunk = entries[at : at + _TOGETHER_COUNT]
@@ -117,7 +118,7 @@ async def _describe(store: Store, entries: Sequence[Quarantined]) -> list[Quaran
 
 
 async def find(store: Store, session_id: str, put_ms: int | None) -> QuarantinedSession:
-    """Return the session that was put into quarantine at `put_ms`; `None` means the only one with this id.
+    """Return the session put into quarantine at `put_ms`; `None` returns the only quarantined session with this id.
 
     Raises:
         SessionNotFound
@@ -139,7 +140,7 @@ async def find(store: Store, session_id: str, put_ms: int | None) -> Quarantined
 
 
 async def read(store: Store, found: QuarantinedSession) -> Restoration:
-    """Return the readable parts of a session and its faults. Raises UnsupportedFormat, StoreUnavailable."""
+    """Return the readable parts and the faults of a quarantined session. Raises UnsupportedFormat, StoreUnavailable."""
     keys = store.keys.session(found.session_id)
     stored, elements = await store.run(quarantine.contents(keys, found.put_ms, found.keys))
     kinds = {key.name: key.type for key in found.keys if not quarantine.is_sound(key)}
@@ -147,15 +148,15 @@ async def read(store: Store, found: QuarantinedSession) -> Restoration:
 
 
 async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = False, swap: bool = False) -> Restoration:
-    """Bring a session back, all or nothing, and return the restored parts.
+    """Bring a session back atomically, and return the restored parts.
 
-    `salvage` restores the readable parts of a session with faults; its keys stay in quarantine. `swap` first puts a
-    live session of this name into quarantine.
+    `salvage` restores the readable parts of a session with faults, and leaves its keys in quarantine. `swap` first
+    puts the live session with this id into quarantine, if there is one.
 
     Raises:
-        SessionExists: a live session has this name, and `swap` is not set.
+        SessionExists: a live session has this id, and `swap` is not set.
         CorruptSession: the session has faults, and `salvage` is not set.
-        SessionNotFound: it is not in quarantine, or no part of it can be read.
+        SessionNotFound: the session is not in quarantine, or no part of it can be read.
         UnsupportedFormat
         StoreUnavailable
     """
@@ -185,7 +186,7 @@ async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = Fa
 
 
 async def _is_back(store: Store, session_id: str, epoch: str) -> bool:
-    """True if the session is live in this epoch, which the script would mistake for its own work after a lost reply."""
+    """True if the session is live in this epoch: the script would then report success, as for a repeated call."""
     try:
         return epoch != "" and await store.run(store.session_calls(session_id).epoch()) == epoch
     except CorruptSession:  # then the live session is another one
@@ -199,7 +200,7 @@ async def drop(store: Store, found: QuarantinedSession) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceEntry:
-    """A namespace of this Redis. `None` in `shards` or `layout` means its record cannot be read; `error` says why."""
+    """A namespace. If its record in Redis cannot be read, `shards` or `layout` is `None` and `error` says why."""
 
     namespace: str
     shards: int | None
@@ -215,7 +216,7 @@ class NamespaceEntry:
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """The namespaces found, by name. `cursor` continues a search that met its bound, or is `None`."""
+    """The namespaces found, by name. If the search stopped at its limit, `cursor` continues it; else it is `None`."""
 
     entries: Sequence[NamespaceEntry]
     looked_at_count: int

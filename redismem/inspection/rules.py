@@ -1,4 +1,7 @@
-"""The doctor's rules: one function per question turns facts into a finding. No I/O and no wording."""
+"""The doctor's rules: one function per question turns what the server reports into a finding.
+
+No I/O. The command line turns findings into text.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The answer to one question: the case, and the numbers and names that belong to it."""
+    """The answer to one question: a verdict, a case, and the numbers and names that the text of the case needs."""
 
     name: str
     verdict: Verdict
@@ -37,7 +40,7 @@ class Finding:
 OK, WARN, FAIL, NOT_HERE = Verdict
 
 Facts = Mapping[str, str]
-"""Names and values of INFO and CONFIG GET, without the ones that the server does not report."""
+"""Names and values from INFO and CONFIG GET. A value that the server does not report is missing."""
 
 OLDEST = (7, 0)
 SLOW_MS = 10
@@ -53,12 +56,12 @@ _LUA_FIXED = {
 
 
 def worst(findings: Sequence[Finding]) -> Finding:
-    """Return the first finding with the gravest verdict."""
+    """Return the finding with the worst verdict, or the first one of several."""
     return max(findings, key=lambda finding: (OK, WARN, FAIL).index(finding.verdict))
 
 
 def version(info: Facts) -> Finding:
-    """Judge the server's age, and the security fixes of its Lua."""
+    """Check whether the server's version is supported, and has the security fixes of Lua."""
     make = "valkey" if "valkey_version" in info else "redis"
     text = info.get(f"{make}_version", "")
     numbers = [int(part) if part.isdigit() else 0 for part in (*text.split("."), "0", "0")][:3]
@@ -74,7 +77,7 @@ def version(info: Facts) -> Finding:
 
 
 def persistence(info: Facts, config: Facts) -> Finding:
-    """Judge if acknowledged writes survive a restart."""
+    """Check whether acknowledged writes survive a restart."""
     for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
         if info.get(name, "ok") != "ok":
             return Finding("persistence", FAIL, "cannot_save", {"field": name, "status": info[name]})
@@ -88,7 +91,7 @@ def persistence(info: Facts, config: Facts) -> Finding:
 
 
 def drops_keys(info: Facts) -> bool:
-    """True if the server evicts keys when its memory is full; False if it does not report its policy."""
+    """True if the server evicts keys when its memory is full. False if it reports no policy."""
     return info.get("maxmemory_policy", "noeviction") != "noeviction"
 
 
@@ -107,7 +110,7 @@ def memory(info: Facts) -> Finding:
 
 
 def replication(info: Facts, config: Facts) -> Finding:
-    """Judge the server's role, and if a primary that is cut off from its replicas stops taking writes."""
+    """Check the server's role, and whether a primary refuses writes once it has lost its replicas."""
     role, replicas = info.get("role", "unknown"), int(info.get("connected_slaves", 0))
     if role == "slave":
         return Finding("replication", FAIL, "is_replica")
@@ -144,7 +147,7 @@ class Sampled:
 
 
 def expiry(sample: Sequence[Sampled]) -> Finding:
-    """Judge if the keys of each sampled session expire together."""
+    """Check whether the keys of each sampled session expire together."""
     wrong = [session for session in sample if session.fault]
     seen: dict[str, Any] = {"sessions_count": len(sample), "expired_count": sum(session.is_gone for session in sample)}
     if wrong:
@@ -154,7 +157,7 @@ def expiry(sample: Sequence[Sampled]) -> Finding:
 
 
 def clock(difference_ms: float, trip_ms: float) -> Finding:
-    """Judge the clocks. `difference_ms` is the server's clock minus the local clock."""
+    """Check whether the clocks agree. `difference_ms` is the server's clock minus the local clock."""
     seen = {"difference_ms": difference_ms, "trip_ms": trip_ms}
     if abs(difference_ms) - trip_ms < 1_000:
         return Finding("clock", OK, "near", seen)
@@ -162,7 +165,7 @@ def clock(difference_ms: float, trip_ms: float) -> Finding:
 
 
 def shards(recorded: int | None, set_to: int, *, embedded: bool) -> Finding:
-    """Compare the recorded number of shards with the setting. An embedded store always begins without a record."""
+    """Compare the number of shards recorded in Redis with the setting. An embedded store starts without a record."""
     seen = {"recorded": recorded, "set_to": set_to}
     if recorded is None:
         return Finding("shards", OK if embedded else WARN, "not_recorded", seen)
@@ -170,7 +173,7 @@ def shards(recorded: int | None, set_to: int, *, embedded: bool) -> Finding:
 
 
 def room(sessions_count: int, max_sessions: int) -> Finding:
-    """Judge the room that the session limit leaves."""
+    """Check how many sessions are left before the session limit."""
     seen = {"sessions_count": sessions_count, "max_sessions": max_sessions, "left": max_sessions - sessions_count}
     if sessions_count >= max_sessions:
         return Finding("room", WARN, "full", seen)
@@ -180,7 +183,7 @@ def room(sessions_count: int, max_sessions: int) -> Finding:
 
 
 def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int) -> Finding:
-    """Report the pod that holds each queue. No holder is a fault only while sessions are overdue."""
+    """Report which pod polls each queue. If no pod polls any queue, that is a fault only while sessions are overdue."""
     living = {work: hold for work, hold in sorted(holds.items()) if hold.until_ms > now_ms}
     if not living:
         return Finding("ticks", WARN if overdue_count else OK, "nobody", {"overdue_count": overdue_count})
@@ -192,7 +195,7 @@ def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int) -> Finding
 def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> Finding:
     """Judge the paused providers, and count the sessions that wait for a summary.
 
-    A pause that no worker has renewed for long may be over, or stem from settings that no pod has any more.
+    If no worker has renewed a pause for long, it may be over, or its provider may no longer be in any pod's settings.
     """
     if not paused:
         return Finding("providers", OK, "answer")
@@ -213,9 +216,9 @@ def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> F
 def summaries(
     overdue: Depth, now_ms: int, settings: Settings, *, is_paused: bool, failing: Sequence[FailureFacts] = ()
 ) -> Finding:
-    """Judge if sessions wait longer for a summary than the tick explains, or their attempts have failed for that long.
+    """Check whether sessions wait for a summary, or their attempts fail, for longer than a few ticks.
 
-    While a provider is paused, sessions wait for it; `providers` judges that.
+    While a provider is paused, waiting is expected; `providers` reports the pause.
     """
     late_ms = 0 if overdue.first_ms is None else max(0, now_ms - overdue.first_ms)
     first = min(failing, key=lambda failure: failure.since_ms, default=FailureFacts(now_ms, 0, None))
@@ -228,7 +231,7 @@ def summaries(
 
 
 def environment(complaints: Sequence[Complaint]) -> Finding:
-    """Judge the environment variables. A variable that stops all removal until it is corrected is a failure."""
+    """Judge the environment variables. The verdict is a failure if an invalid one stops all removal of sessions."""
     if not complaints:
         return Finding("settings", OK, "usable")
     verdict = FAIL if any(complaint.case == "kept" for complaint in complaints) else WARN
@@ -236,7 +239,7 @@ def environment(complaints: Sequence[Complaint]) -> Finding:
 
 
 def model(settings: Settings, refused: str) -> Finding:
-    """Judge the summary model. `refused` is the error a worker would stop with; "" means it would start."""
+    """Judge the settings of the summary model. `refused` is the error at a worker's start; "" means it starts."""
     if refused:
         return Finding("model", FAIL, "refused", {"error": refused})
     if settings.model_provider == "extractive":
@@ -258,7 +261,7 @@ def dead(dead_count: int, first: FailureFacts | None, now_ms: int) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class FailureFacts:
-    """A session's failure or death: its time, the attempts before it, and the reason; `None` if none is recorded."""
+    """A failing or dead session: since when, after how many attempts, and why; `None` means no reason is recorded."""
 
     since_ms: int
     attempts: int
@@ -266,7 +269,7 @@ class FailureFacts:
 
 
 def quarantine(session_ids: Sequence[str], looked_at_count: int, is_all: bool) -> Finding:
-    """Report the sessions in quarantine, among the scanned keys."""
+    """Report the sessions in quarantine that the scan found. `is_all` means that the scan was complete."""
     seen: dict[str, Any] = {"looked_at_count": looked_at_count, "is_all": is_all, "sessions_count": len(session_ids)}
     if session_ids:
         return Finding("quarantine", WARN, "some", seen | {"session_id": session_ids[0]})
@@ -274,7 +277,7 @@ def quarantine(session_ids: Sequence[str], looked_at_count: int, is_all: bool) -
 
 
 def dictionaries(versions: Sequence[int], readable: Collection[int]) -> Finding:
-    """Judge if every dictionary that originals may need is readable. Dictionaries are numbered from 1."""
+    """Check whether every dictionary that originals may need is readable. Dictionaries are numbered from 1."""
     newest = max(versions, default=0)
     lost = sorted(set(range(1, newest + 1)) - set(readable))
     seen = {"newest": newest, "lost": tuple(lost)}

@@ -15,7 +15,7 @@ from redismem.store.store import Store
 
 
 async def load_facts(store: Store, command: tuple[str, ...]) -> Facts:
-    """Return the facts in a command's answer; empty if the server does not allow the command."""
+    """Return the names and values in a command's answer; empty if Redis is down or refuses the command."""
     try:
         return await store.run(Call(None, (command,), _named))
     except (StoreUnavailable, NotAllowed):
@@ -23,7 +23,7 @@ async def load_facts(store: Store, command: tuple[str, ...]) -> Facts:
 
 
 async def memory_of(store: Store) -> dict[str, Facts]:
-    """Return the memory section of each node's INFO, by the node's place; empty if the node does not report it."""
+    """Return the memory section of each node's INFO, by address; empty for a node that does not report it."""
     if store.transport.nodes is None:
         return {store.transport.place: await load_facts(store, ("INFO", "memory"))}
     places = owners_of(store)
@@ -32,7 +32,7 @@ async def memory_of(store: Store) -> dict[str, Facts]:
 
 
 async def drop_keys(store: Store) -> bool:
-    """True if any node reports an eviction policy, and so may drop single keys by itself."""
+    """True if any node reports a policy that evicts keys when its memory is full."""
     return any(map(drops_keys, (await memory_of(store)).values()))
 
 

@@ -26,7 +26,7 @@ _PAGE_COUNT = 500
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page of the live sessions, the last active first."""
+    """A page of the live sessions, most recently active first."""
 
     entries: Sequence[SessionEntry]
     infos: Sequence[Info]
@@ -34,12 +34,12 @@ class Listing:
     count: int
     """The number of all live sessions."""
     room: int
-    """The number of sessions that the session limit still leaves room for."""
+    """The number of sessions that the namespace can still take before it reaches the session limit."""
     now_ms: int
 
 
 async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> Listing:
-    """Return a page of live sessions. Raises ValueError for a cursor that no page returned, StoreUnavailable."""
+    """Return a page of live sessions. Raises StoreUnavailable, and ValueError if the cursor is from no page."""
     now_ms = await store.server_time_ms()
     since_ms = now_ms - store.settings.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, limit, cursor, since_ms))
@@ -72,7 +72,7 @@ def info_of(session_id: str, answer: Any) -> Info:
 
 
 def hash_of(session_id: str) -> str:
-    """Return the session's name in the logs."""
+    """Return the hash that stands for the session in the logs."""
     return session_hash(session_id)
 
 
@@ -91,7 +91,7 @@ def numbers_of(info: Info) -> dict[str, Any]:
 
 
 async def look(store: Store, session_id: str, limit: int | None = None) -> tuple[SessionInfo, Context]:
-    """Return a session's numbers and its context, or its newest `limit` messages. Quarantines nothing.
+    """Return a session's numbers and its context; with `limit`, only the newest messages of it. Quarantines nothing.
 
     Raises SessionNotFound, CorruptSession, StoreUnavailable.
     """

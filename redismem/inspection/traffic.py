@@ -45,10 +45,10 @@ class CountingTransport:
         await self._inner.sleep(seconds)
 
     async def aclose(self) -> None:
-        """Close nothing: the connections belong to the other store."""
+        """Close nothing: the connections belong to the original store."""
 
     def drop(self) -> None:
-        """Close nothing: the connections belong to the other store."""
+        """Close nothing: the connections belong to the original store."""
 
 
 def count_trips(store: Store) -> tuple[Store, CountingTransport]:
