@@ -1,1 +1,1 @@
-"""Search the summarised messages of a conversation, by words and by meaning."""
+"""Search the summarised messages of a session, by words and by meaning."""

@@ -1,7 +1,7 @@
-"""Rank earlier messages by the words of a query, with BM25 over the signatures of their blocks.
+"""Rank summarised messages by the words of a query, with BM25 over the signatures of their blocks.
 
-A search reads the postings of the query's stems in the newest blocks, then the few best blocks, never the whole
-history. The limits below bound its cost, whatever the messages contain.
+A search looks up the query's stems in the postings of the newest blocks, then reads only the few best blocks. The
+limits below bound its cost, whatever the messages contain.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ HITS_MOST = 64
 BLOCKS_LIMIT = 6
 """The maximum number of blocks to read per query."""
 BLOCKS_BYTES = 2 * 1024 * 1024
-"""The maximum unpacked size of these blocks together."""
+"""The maximum unpacked size of the blocks read per query, in bytes."""
 SIGNATURES_LIMIT = 1_024
-"""The number of newest blocks to search."""
+"""The number of newest blocks whose signatures are searched."""
 QUERY_CHARS = 16_384
-"""The number of characters of a query to search for."""
+"""The number of characters of a query that are used; the rest is ignored."""
 _QUERY_STEMS = 64
 _POSTINGS_LIMIT = 48
 _BLOCKS_COUNT = 6
@@ -39,14 +39,14 @@ _RANK_CONSTANT = 60
 
 
 def query_hashes(query: str) -> list[int]:
-    """Return the hashes of the query's stems, without question words, which no signature contains."""
+    """Return the hashes of the query's stems. Question words are left out, since no signature contains them."""
     distinct = dict.fromkeys(islice(stems(query[:QUERY_CHARS]), 4 * _QUERY_STEMS))
     telling = [stem for stem in distinct if stem not in QUESTION_STEMS]
     return list(dict.fromkeys(map(stem_hash, telling[:_QUERY_STEMS])))
 
 
 class Ranking:
-    """A BM25 ranking of messages for one query; the rarity of a stem counts over the searched blocks."""
+    """A BM25 ranking of messages for one query. A stem's rarity is counted over the searched blocks."""
 
     def __init__(self, query: str) -> None:
         self.hashes = query_hashes(query)
@@ -91,7 +91,7 @@ class Ranking:
 def _score_messages(
     weighted: Sequence[tuple[int, list[int]]], postings: Postings, numbers: Sequence[int]
 ) -> dict[int, float]:
-    """Return the scores of the messages in these blocks by seq: rare stems count more, and short messages do."""
+    """Return the scores of the messages in these blocks, by seq. Rare stems and short messages score higher."""
     sums: dict[int, dict[int, int]] = {number: {} for number in numbers}
     for rarity, entries in weighted:
         for entry in entries:
@@ -112,12 +112,15 @@ def _score_messages(
 
 @lru_cache(maxsize=8_192)
 def places_of(mask: int) -> tuple[int, ...]:
-    """Return the places whose bits the mask has."""
+    """Return the positions of the bits that are set in the mask."""
     return tuple([place for place in range(BLOCK_COUNT) if mask >> place & 1])
 
 
 def select_blocks(postings: Postings, hits: Sequence[int]) -> list[int]:
-    """Return the numbers of the blocks with these hits and their neighbours, best first, within the limits."""
+    """Return the numbers of the blocks that contain these hits and the messages beside them, best hit first.
+
+    Stops at BLOCKS_LIMIT blocks, and skips a block that would exceed BLOCKS_BYTES.
+    """
     selected: list[int] = []
     left, get_block = BLOCKS_BYTES, postings.blocks.get
     for seq in hits:

@@ -1,6 +1,7 @@
 """The LRU cache of the sessions that this process recalled from, bounded in sessions and bytes. No I/O.
 
-It is never stale: each search brings the session's epoch, version and signatures, and discards an outdated entry.
+The cache is never stale: each search reads the session's epoch, version and newest signatures from Redis, and discards
+the cached entry if it is outdated.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _LINE_BYTES = 100
 
 
 class Contents:
-    """The stored messages of one block, with the facts that choosing among them needs."""
+    """The stored messages of one block, with the numbers by which a search chooses among them."""
 
     __slots__ = ("call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "stop_seq", "tokens")
 
     def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str) -> None:
-        """Raise Undecodable or UnsupportedFormat if an element is no message."""
+        """Decode the elements: encoded messages. Raise Undecodable or UnsupportedFormat if one cannot be read."""
         stored = StoredMessages(elements, first_seq, epoch)
         self.first_seq = first_seq
         self.stop_seq = first_seq + len(elements)
@@ -46,9 +47,9 @@ class Contents:
         """The tokens of each message that is not pinned, by seq."""
         usable = (message for message in stored.messages() if message.seq in self.tokens)
         self.call_ids = map_calls(usable) if stored.may_hold_calls else {}
-        """The ids of tool calls and results by seq, without messages that have none."""
+        """The ids of tool calls and results, by seq; only for messages that have calls or results."""
         self.lines: dict[int, str] = {}
-        """The lines of already quoted messages by seq."""
+        """The quoting lines that have been built so far, by the seq of their message."""
         elements_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
         self.size_bytes = elements_bytes + _CALL_BYTES * len(self.call_ids)
         """The approximate memory of the block with its lines, in bytes."""
@@ -62,22 +63,22 @@ class CachedSession:
 
         Args:
             epoch: The epoch of the session.
-            version: The field `edited` of the session: an edit that may change a block changes it.
-            stop: The number of the first block to add.
+            version: The value of the session's field `edited`, which changes with every edit that may change a block.
+            stop: The number of the first block that `add_signatures` will add.
         """
         self.stop = stop
-        """The number after the last added full block."""
+        """The number of the last full block added, plus one."""
         self.postings = Postings()
         self.contents: dict[int, Contents] = {}
         """The cached blocks by number."""
         self.vectors: dict[int, Vectors] = {}
-        """The vectors of messages by the number of their block; empty without an embedder."""
+        """The vectors of messages, by the number of their block; empty if there is no embedder."""
         self.set_model: bytes | None = None
-        """The model of the session's vector set; None if it has no vectors of this embedder."""
+        """The model of the session's vector set; `None` if the set contains no vectors of this embedder."""
         self.validator: object = None
-        """The state of the session at the last refresh: an equal value means that the entry is up to date."""
+        """The state of the session at the last refresh. While the session's state is equal, the entry is current."""
         self.counted_bytes = 0
-        """The size with which the cache counts this entry."""
+        """The size of this entry in the cache's sum, in bytes."""
         self._epoch = epoch
         self._version = version
         self._last: tuple[int, bytes] | None = None
@@ -91,7 +92,10 @@ class CachedSession:
         return _SESSION_BYTES + self.postings.size_bytes + self._contents_bytes + self._vectors_bytes
 
     def signatures_to_read(self, new_count: int) -> Sequence[int]:
-        """Return the block numbers to read signatures of: the last added one, to validate the entry, then new ones."""
+        """Return the numbers of the blocks whose signatures to read next.
+
+        The first one is the last block added, whose signature validates the entry; `new_count` new blocks follow.
+        """
         new = range(self.stop, self.stop + new_count)
         return new if self._last is None else (self._last[0], *new)
 
@@ -101,7 +105,7 @@ class CachedSession:
         return self._epoch == epoch and self._version == version and is_there and self._is_extended(stored)
 
     def _is_extended(self, stored: Mapping[int, bytes | None]) -> bool:
-        """Return True if the last block only grew. After a prune it is gone, or another block starts there."""
+        """True if the last, partly filled block only grew. A prune may have removed or replaced it."""
         number, before = self._growing or (self.stop, None)
         now, stats = stored.get(number), self.postings.blocks.get(number)
         if before in (None, now) or stats is None or number != self.stop:
@@ -112,7 +116,7 @@ class CachedSession:
         )
 
     def add_signatures(self, stored: Mapping[int, bytes | None], stop: int) -> None:
-        """Add the signatures of full blocks before `stop`, and skip unreadable ones."""
+        """Add the signatures of the full blocks before `stop`. Skips unreadable signatures."""
         with self._lock:
             numbers = range(self.stop, stop)  # empty if another search was faster
             decoded = ((number, _decode_signature(stored.get(number))) for number in numbers)
@@ -123,7 +127,7 @@ class CachedSession:
             self.stop = max(self.stop, stop)
 
     def grow(self, number: int, encoded: bytes | None) -> None:
-        """Replace the signature of the last block, which is not full yet. None means that there is no such block."""
+        """Replace the signature of the last, partly filled block. `None` means that no block is partly filled."""
         if number != self.stop or (number, encoded) == self._growing:
             return
         with self._lock:
@@ -135,7 +139,7 @@ class CachedSession:
                 self._growing = number, encoded
 
     def add_vectors(self, stored: Mapping[int, bytes | None], mark: bytes, since: int) -> None:
-        """Add the vectors of this model, and drop the vectors of blocks before `since`."""
+        """Add the stored vectors that have this model's mark, and drop the vectors of blocks before `since`."""
         added = {number: vectors for number in stored if (vectors := _decode_vectors(stored[number], mark))}
         if added:
             with self._lock:
@@ -145,7 +149,7 @@ class CachedSession:
                 self._vectors_bytes = sum(vectors.size_bytes + _ELEMENT_BYTES for vectors in self.vectors.values())
 
     def blocks_without_vectors(self, dimensions: int, count: int, limit: int) -> list[int]:
-        """Return the newest `count` full blocks that lack vectors of messages.
+        """Return the numbers of the newest full blocks that lack the vector of any message.
 
         Args:
             dimensions: The dimensions of the vectors; 0 accepts any.
@@ -158,7 +162,7 @@ class CachedSession:
         return list(islice((number for number in newest if number not in complete), count))
 
     def missing_blocks(self, numbers: Sequence[int], window_seq: int) -> list[int]:
-        """Return the numbers of blocks that are not cached, or not up to this start of the window."""
+        """Return the numbers of blocks that are not cached, or not with all messages before `window_seq`."""
         get_block = self.contents.get
         return [
             number
@@ -183,12 +187,12 @@ class CachedSession:
                 self._contents_bytes += size_bytes
 
     def select(self, seqs: Sequence[int], blocks: Sequence[Contents]) -> SelectedMessages:
-        """Return the messages with these seqs from these blocks."""
+        """Select the messages with these seqs, which these blocks contain."""
         return SelectedMessages(self, self._epoch, seqs, blocks)
 
 
 class SelectedMessages:
-    """The messages that a search has selected, decoded on demand; implements `Recalled`."""
+    """The messages that a search has selected. Decodes them on demand; implements `Recalled`."""
 
     __slots__ = ("_blocks", "_cached", "_epoch", "_seqs")
 
@@ -202,11 +206,11 @@ class SelectedMessages:
         return len(self._seqs)
 
     def messages(self) -> list[Message]:
-        """Return the messages in order, new objects each time."""
+        """Return the messages, oldest first. Each call returns new objects."""
         return self._decode(self._seqs)
 
     def lines(self) -> list[str]:
-        """Return a line for each message, in order."""
+        """Return the line that quotes each message, oldest first."""
         cached_lines = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
         new = [seq for seq, lines in zip(self._seqs, cached_lines, strict=True) if seq not in lines]
         for message in self._decode(new) if new else ():
@@ -251,7 +255,7 @@ class RecallCache:
         return len(self._sessions)
 
     def get(self, session_id: str) -> CachedSession | None:
-        """Return the cached session, or None."""
+        """Return the cached session, or `None` if the session is not cached."""
         return self._sessions.get(session_id)
 
     def put(self, session_id: str, cached: CachedSession) -> None:
@@ -277,4 +281,4 @@ class RecallCache:
 
 
 NO_CACHE = RecallCache(0, 0)
-"""A cache that never keeps anything."""
+"""A cache that stores nothing."""

@@ -1,4 +1,4 @@
-"""The embedder: calls a user's callable or a provider's model, checks its vectors, and pauses it after failures.
+"""The embedder: calls a user's callable or a provider's model, checks the vectors, and pauses after failures.
 
 Without an embedder, neither this module nor numpy is imported.
 """
@@ -40,7 +40,7 @@ _LONGEST_RETRY_AFTER_S = 3_600.0
 
 
 class _Pause:
-    """A pause after failures of an embedder, with exponential backoff."""
+    """A pause after an embedder's failures, with exponential backoff."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
@@ -89,24 +89,27 @@ class Embedder:
         self._questions, self._work = _Pause(clock_s), _Pause(clock_s)
 
     async def aclose(self) -> None:
-        """Close the connections of a provider's model. The caller closes a callable."""
+        """Close the connections of a provider's model. A user's callable is left open."""
         if self._aclose is not None:
             await self._aclose()
 
     @property
     def is_paused(self) -> bool:
-        """True while messages wait because the embedder has just failed."""
+        """True while the embedder is not called for messages because it has failed."""
         return self._work.is_on
 
     async def question(self, text: str) -> bytes | None:
-        """Return the row of a question; None while the embedder is paused. Raise ModelFailed, also after a timeout."""
+        """Embed a question and return its row; `None` while the embedder is paused, or if the text is blank.
+
+        Raises ModelFailed, also after a timeout.
+        """
         if self._questions.is_on or not text.strip():
             return None
         _, rows = await self._embed_rows([text[:TEXT_CHARS]], self._question_timeout_s, self._questions)
         return rows[0]
 
     async def rows(self, texts: Sequence[str]) -> tuple[int, list[bytes]]:
-        """Return the dimensions, and one row per text. Needs at least one text. Raise ModelFailed."""
+        """Embed at least one text, and return the dimensions and one row per text. Raise ModelFailed."""
         rows = list[bytes]()
         sizes = set[int]()
         for at in range(0, len(texts), TEXTS_LIMIT):
@@ -144,7 +147,7 @@ class Embedder:
 
 
 def open_embedder(embed: Embed | str, settings: Settings) -> Embedder:
-    """Return the embedder for a callable, or for a provider's model such as `openai:text-embedding-3-small`.
+    """Return an embedder that calls this callable, or this provider's model, such as `openai:text-embedding-3-small`.
 
     Raises InvalidSettings.
     """
@@ -171,6 +174,6 @@ def open_embedder(embed: Embed | str, settings: Settings) -> Embedder:
 
 
 def _name_of(embed: object) -> str:
-    """Return the callable's name, which marks its vectors."""
+    """Return the callable's name, which is stored with its vectors."""
     name = getattr(embed, "name", None) or getattr(embed, "__qualname__", None) or type(embed).__qualname__
     return str(name)

@@ -18,12 +18,13 @@ NOTHING: Mapping[int, float] = MappingProxyType({})
 
 
 def quantize(embedded: object, count: int) -> tuple[int, list[bytes]]:
-    """Check an embedder's vectors for `count` texts, and return their dimensions and a row per vector.
+    """Check an embedder's vectors of `count` texts, and return their dimensions and one row per vector.
 
     A row is a scale and one signed byte per dimension.
 
     Raises:
-        ModelFailed: A permanent failure: not one vector per text, different sizes, or a number that is not finite.
+        ModelFailed: The number of vectors is not `count`, their sizes differ, or a number is not finite. The error is
+            permanent: a retry would not help.
     """
     try:
         vectors = np.asarray(embedded, dtype=np.float64)
@@ -56,9 +57,9 @@ def floats(row: bytes) -> bytes:
 def find_nearest(
     row: bytes, blocks: Mapping[int, Vectors], before_seq: int, limit: int, others: Mapping[int, float] = NOTHING
 ) -> list[int]:
-    """Return the seqs before `before_seq` by cosine similarity to the row, best first; only positive ones.
+    """Return the seqs before `before_seq` with a positive cosine similarity to the row, most similar first.
 
-    `others` are similarities by seq that the server has already computed.
+    `others` are similarities that the server has already computed, by seq.
     """
     query = np.frombuffer(row, np.int8, offset=_FLOAT.itemsize).astype(np.float32)
     query /= max(1.0, float(np.linalg.norm(query)))

@@ -1,4 +1,7 @@
-"""Read the originals of a session. An unreadable block goes into quarantine, or waits for its dictionary."""
+"""Read the originals of a session, and quarantine unreadable blocks.
+
+A block whose dictionary is missing stays where it is, since the dictionary may come back.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,11 @@ class Originals:
         return messages
 
     async def block(self, seq: int) -> Block | None:
-        """Return the block that contains a seq, or None. Raise StoreUnavailable."""
+        """Return the block that contains a seq, or `None` if there is no such block. Raise StoreUnavailable."""
         return await self._store.run(pages.block(self._keys, block_number(seq)), quarantine=True)
 
     async def prepare_change(self, view: View, old: Message, changed: Replacement) -> BlockChange:
-        """Return the change of the originals that goes with this change of a message. Raise StoreUnavailable."""
+        """Return the change to the originals' block that replacing this message requires. Raise StoreUnavailable."""
         if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
             return NO_BLOCK_CHANGE
         block = await self.block(old.seq)
@@ -62,9 +65,10 @@ class Originals:
         )
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
-        """Move these blocks into quarantine and log it. A block whose dictionary is missing stays, unless `in_the_way`.
+        """Move unreadable blocks into quarantine, and log each one.
 
-        A missing dictionary may come back; `in_the_way` means that other blocks will be written in place of these.
+        A block whose dictionary is missing stays, since the dictionary may come back. With `in_the_way` the block goes
+        into quarantine too, because the caller is about to overwrite it.
 
         Raises StoreUnavailable.
         """
@@ -82,7 +86,7 @@ class Originals:
                 log.error(text, session, error, extra=extra)
 
     def _log_missing_dictionary(self, reason: str) -> None:
-        """Log a missing dictionary once per process, since every read of every session meets it again."""
+        """Log a missing dictionary once per process, since many reads fail for the same reason."""
         if reason in self._store.passed_over:
             return
         self._store.passed_over.add(reason)

@@ -1,6 +1,6 @@
 """The inverted index of one session, built from the signatures of its blocks. No I/O.
 
-A query looks up only its own stems, so its cost grows with its matches and not with the conversation.
+A query looks up only its own stems, so its cost grows with the number of matches, not with the length of the session.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import Signature
 
 SEGMENT_COUNT = 256
-"""The number of blocks per segment; segments are dropped as a whole."""
+"""The number of blocks per segment. Old blocks are dropped a segment at a time."""
 PLACES = (1 << BLOCK_COUNT) - 1
-"""The mask of all places in a block."""
+"""The mask of all positions in a block."""
 _ENTRY: Final = "Q"
 _ENTRY_BYTES = 8
 # The approximate memory of a block, and of a stem in a segment, without their entries.
@@ -23,12 +23,12 @@ _BLOCK_BYTES, _STEM_BYTES = 400, 104
 
 
 class BlockStats(NamedTuple):
-    """The facts of a signature other than its stems."""
+    """The contents of a signature apart from its stems."""
 
     weights: Sequence[float]
-    """The weight of a stem at each place: higher in a short message, 0 without a message."""
+    """The weight of a stem at each position of the block: higher in a short message, 0 if there is no message."""
     message_count: int
-    """Messages that have words."""
+    """The number of messages that contain words."""
     block_bytes: int
     """The unpacked size of the block in bytes."""
 
@@ -36,16 +36,16 @@ class BlockStats(NamedTuple):
 class Postings:
     """An inverted index from stems to the messages of one session.
 
-    A full block is added once; the last block, which is not full yet, is replaced as it grows.
+    A full block is added once. The last, partly filled block is replaced as it grows.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        """Messages that have words."""
+        """The number of messages that contain words."""
         self.blocks: dict[int, BlockStats] = {}
         """The stats of each block by its number."""
         self._segments: dict[int, dict[int, int | bytes]] = {}
-        """Entries by segment and stem, one per block; a single entry stays an int, since most stems have only one."""
+        """The entries of each stem, by segment. Each block adds one; a stem's only entry is an int, to save memory."""
         self._growing: tuple[int, Mapping[int, int]] | None = None
         self._entry_count = 0
 
@@ -55,7 +55,7 @@ class Postings:
         return _STEM_BYTES * stem_count + _ENTRY_BYTES * self._entry_count + _BLOCK_BYTES * len(self.blocks)
 
     def add(self, signatures: Sequence[tuple[int, Signature]]) -> None:
-        """Add full blocks, each once. The last block, added by `grow` before, becomes a full one."""
+        """Add full blocks, each once. If `grow` has added one of them before, the full block replaces it."""
         for number, signature in signatures:
             self._set_stats(number, signature)
             segment = self._segments.setdefault(number // SEGMENT_COUNT, {})
@@ -66,7 +66,7 @@ class Postings:
             self._entry_count += len(signature.hashes)
 
     def grow(self, number: int, signature: Signature | None) -> None:
-        """Replace the last block, which is not full yet. None means that there is no such block."""
+        """Replace the last, partly filled block. `None` means that no block is partly filled."""
         if self._growing is not None:
             self._remove_stats(self._growing[0])
         if signature is not None:
@@ -74,7 +74,7 @@ class Postings:
             self._growing = number, signature.places()
 
     def drop_before(self, number: int) -> None:
-        """Drop all segments that contain only blocks before this one."""
+        """Drop every segment that contains only blocks before this one."""
         first = number // SEGMENT_COUNT
         for at in [at for at in self._segments if at < first]:
             segment = self._segments.pop(at)
@@ -94,7 +94,7 @@ class Postings:
             self._growing = None
 
     def of(self, stem_hash: int) -> list[int]:
-        """Return the entries of a stem, one integer per block: the block's number, then 16 bits, one per place."""
+        """Return the entries of a stem, one integer per block: the block's number, then one bit per position."""
         entries: list[int] = []
         growing = self._growing
         for segment in list(self._segments.values()):

@@ -1,6 +1,6 @@
-"""Recall: search the originals of a session, in at most one more round trip than a turn takes without it.
+"""Recall: search the originals of a session. A turn with recall takes at most one round trip more.
 
-Blocks and indexes that cannot change stay cached for the next query, see `cache`.
+`cache` caches blocks and indexes for the next query.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from redismem.text.plain import pieces
 log = logging.getLogger("redismem")
 
 _FIRST_COUNT = 64
-"""The number of signatures to read first if the session is not cached: about a thousand messages."""
+"""The number of signatures to read first if the session is not cached; they cover about a thousand messages."""
 _MORE_COUNT = 3
-"""The number of new signatures to read first if the session is cached."""
+"""The number of new signatures to read first if the session is cached already."""
 _NO_MESSAGES = CachedSession("", "", 0).select((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
@@ -81,9 +81,9 @@ class Recall:
                 self._meaning.end()
 
     async def search_in_turn(self, call: Call[Context], max_tokens: int) -> Context:
-        """Run an append and return its context with the recalled messages. Raises the errors of the append.
+        """Run an append and return its context, with the recalled messages added. Raises the errors of the append.
 
-        A failed search does not fail the turn: it is logged, and no messages are recalled.
+        If the search fails, the turn succeeds: the failure is logged, and no messages are recalled.
         """
 
         decode_context = call.decode
@@ -145,7 +145,7 @@ class Recall:
         return cached.select(seqs, blocks)
 
     async def _refresh(self) -> CachedSession:
-        """Return the session's cache entry, updated with all blocks before the window; a new one if it is outdated."""
+        """Return the session's cache entry, updated with all blocks before the window. Replaces an outdated entry."""
         signed, cached = self._signed, self._cached
         if cached is not None and self._meaning is None and cached.validator == (self._numbers, signed):
             return cached
@@ -194,13 +194,13 @@ class Recall:
 
 
 def decode_contents(block: Block, dictionaries: Dictionaries, window_seq: int, epoch: str) -> Contents:
-    """Return the messages of a block before the window. Raise Undecodable, UnsupportedFormat."""
+    """Return the messages of a block that precede the window. Raise Undecodable, UnsupportedFormat."""
     first_seq, elements = decode_block(*block, dictionaries)
     return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch)
 
 
 def search_context(context: Context, query: str, limit: int, max_tokens: int | None = None) -> list[Message]:
-    """Search the messages of a context, such as a transcript, without a store. Return the best, oldest first."""
+    """Search the messages of a context, such as a transcript, without a store. Return the best ones, oldest first."""
     messages = {message.seq: message for message in context.messages}
     blocks: dict[int, list[Message]] = {}
     for message in context.messages:
@@ -218,7 +218,7 @@ def search_context(context: Context, query: str, limit: int, max_tokens: int | N
 
 
 def extract_query(messages: Iterable[Message | Shape]) -> str:
-    """Return the text of these messages as a query; only the first ones if there are very many."""
+    """Return the text of these messages as a query. Stops after about QUERY_CHARS characters."""
     texts, left = list[str](), QUERY_CHARS
     for message in messages:
         texts.append(_text_of(message))

@@ -17,14 +17,14 @@ def choose(
     limit: int | None,
     max_tokens: int | None,
 ) -> list[int]:
-    """Return the seqs of the best hits with their neighbours and complete tool calls, in order.
+    """Return the seqs of the best hits, the messages beside each hit, and all tool calls and results of these, sorted.
 
     Args:
         hits: Seqs, best first.
         tokens: The tokens of each available message by seq.
-        together: The seqs of the tool calls and results that a message belongs to, by seq.
-        limit: The number of hits, without their neighbours and tool calls.
-        max_tokens: The token budget; a group of messages that exceeds it is skipped.
+        together: The seqs of the tool calls and results that belong with a message, by the message's seq.
+        limit: The maximum number of hits, not counting neighbours and tool calls.
+        max_tokens: The token budget. A hit whose neighbours exceed it is taken alone, or skipped if it does not fit.
     """
     chosen: set[int] = set()
     left = math.inf if max_tokens is None else max_tokens
@@ -52,13 +52,16 @@ def choose(
 
 
 def map_calls(messages: Iterable[Message]) -> dict[int, CallIds]:
-    """Return the tool calls and results of these messages by seq, without messages that have none."""
+    """Return the ids of tool calls and results, by seq; only for messages that have calls or results."""
     ids_by_seq = {message.seq: call_ids(message) for message in messages}
     return {seq: ids for seq, ids in ids_by_seq.items() if ids != ([], [])}
 
 
 def group_calls(ids_by_seq: Mapping[int, CallIds]) -> Mapping[int, Set[int]]:
-    """Return, for each message with tool calls or results, the seqs of its whole group. Takes messages in order."""
+    """Return, for each message with tool calls or results, the seqs of all messages that belong to the same calls.
+
+    `ids_by_seq` must be in the order of the messages.
+    """
     groups: dict[int, set[int]] = {}
     seqs = list(ids_by_seq)
     for call, result, _ in answers(ids_by_seq.values()):

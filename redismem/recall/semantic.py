@@ -1,7 +1,7 @@
 """Search by meaning: embed the query and rank messages by the similarity of their vectors.
 
-If the session is cached, the embedding runs concurrently with the first round trip to Redis. If it fails, the search by
-words decides alone. For long sessions the server compares the vectors in the session's vector set.
+If the session is cached, the query is embedded during the first round trip to Redis. If the embedding fails, only the
+search by words counts. For long sessions the server compares the vectors in the session's vector set.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ BLOCKS_LIMIT = 256
 """The number of newest blocks whose vectors are searched: 4,096 messages."""
 _RETRIED_COUNT = 3
 _MANY_PRODUCTS = 500_000
-"""A search with more products takes over a millisecond, so it runs in a thread."""
+"""The number of multiplications from which a search takes over a millisecond, and so runs in a thread."""
 
 
 class Meaning:
-    """The search by meaning for one query in one session."""
+    """The search by meaning, for one query in one session."""
 
     def __init__(self, store: Store, keys: SessionKeys, query: str, embedder: Embeds) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class Meaning:
         self._stop = 0
 
     def blocks_to_read(self, cached: CachedSession | None, numbers: Sequence[int]) -> list[int]:
-        """Return the blocks to read vectors of, together with the signatures of these blocks."""
+        """Return the blocks whose vectors to read. The same round trip reads the signatures of the blocks `numbers`."""
         if cached is None:
             return [*numbers]
         return [
@@ -47,18 +47,18 @@ class Meaning:
         ]
 
     def begin(self, cached: CachedSession | None) -> None:
-        """Start to embed the query if the cached session has vectors; call `end` in any case."""
+        """Start to embed the query if the cached session has vectors. The caller must call `end` afterwards."""
         has_vectors = cached is not None and (cached.vectors or cached.set_model)
         if has_vectors and not self._store.transport.blocks:
             self._embedding = asyncio.create_task(self._embed_query())
 
     def end(self) -> None:
-        """Cancel the embedding if it is still running."""
+        """Cancel the embedding of the query if it is still running."""
         if self._embedding is not None:
             self._embedding.cancel()
 
     async def best(self, cached: CachedSession, before_seq: int, limit: int) -> list[int]:
-        """Return the seqs of similar messages before `before_seq`, best first; none if the embedding failed."""
+        """Return the seqs of similar messages before `before_seq`, best first; empty if the embedding failed."""
         from redismem.recall.nearest import estimate_products, find_nearest
 
         if not (cached.vectors or cached.set_model):
@@ -75,14 +75,14 @@ class Meaning:
     def add_vectors(
         self, cached: CachedSession, stored: dict[int, bytes | None], stop: int, set_model: bytes | None
     ) -> None:
-        """Add the stored vectors of a session with `stop` blocks, and note the model of its vector set."""
+        """Cache the stored vectors of a session with `stop` blocks, and the model of its vector set."""
         self._stop = stop
         is_ours = set_model is not None and set_model.startswith(model_of(self._embedder.mark))
         cached.set_model = set_model if is_ours else None
         cached.add_vectors(stored, self._embedder.mark, stop - BLOCKS_LIMIT)
 
     async def _search_set(self, cached: CachedSession, row: bytes, limit: int) -> dict[int, float]:
-        """Return similarities by seq from the server's vector set. If it returns none, read the vectors instead."""
+        """Return the similarities by seq from the server's vector set. If there are none, read the vectors instead."""
         from redismem.recall.nearest import floats
 
         mark, vector = self._embedder.mark, floats(row)
