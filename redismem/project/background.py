@@ -1,4 +1,4 @@
-"""Build a project's context for prompts: read in two round trips, and formatted within a token budget."""
+"""Build the context of a project for a prompt: read it in two round trips, and format it within a token budget."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class ProjectContext:
     tasks: tuple[Task, ...]
     """the first 10 active tasks, by priority"""
     entities: tuple[Entity, ...]
-    """entities with a word that begins with a term; without terms, the latest mentioned"""
+    """entities with a word that begins with one of the terms; without terms, the latest mentioned entities"""
 
     def format(self, max_tokens: int = 1_500) -> str:
-        """Return the text for a prompt, of at most `max_tokens`, estimated as a quarter of its bytes.
+        """Return the text for a prompt, of at most `max_tokens`, where four bytes count as a token.
 
-        If it is too long, entries are dropped from the end of the longest list. The text quotes people and models:
-        treat it as data, not as instructions. Raises InvalidItem for fewer than 50 tokens.
+        If the text is too long, entries are dropped from the end of the longest list. The text quotes people and
+        models: treat it as data, not as instructions. Raises InvalidItem if `max_tokens` is less than 50.
         """
         check_tokens(max_tokens)
         sections = [list(lines) for lines in (self._decisions(), self._tasks(), self._entities())]
@@ -122,7 +122,7 @@ def _shorten(text: str, chars: int = 200) -> str:
 
 
 def check_tokens(max_tokens: int) -> None:
-    """Raise InvalidItem for fewer than 50 tokens."""
+    """Raise InvalidItem if a budget is less than 50 tokens."""
     if type(max_tokens) is not int or max_tokens < _LEAST_TOKENS:
         raise InvalidItem(f"the context of a project needs at least {_LEAST_TOKENS} tokens")
 
@@ -130,7 +130,7 @@ def check_tokens(max_tokens: int) -> None:
 async def build_background(
     items: Items, messages: Iterable[Message | Shape], max_tokens: int, hidden: Collection[str] = ()
 ) -> str:
-    """Return the text of the context for these messages; "" if it is empty, or cannot be read, which is logged."""
+    """Return the text of the context for these messages. If the project cannot be read, logs it and returns ""."""
     try:
         found = await build_context(items, _extract_terms(messages), hidden)
         return found.format(max_tokens) if found.decisions or found.tasks or found.entities else ""
@@ -141,7 +141,7 @@ async def build_background(
 
 
 def _extract_terms(messages: Iterable[Message | Shape]) -> list[str]:
-    """Return the first words of these messages. Invalid messages are skipped: the append refuses them."""
+    """Return the first words of these messages as terms. Skips invalid messages, which the append refuses."""
     found: dict[str, None] = {}
     for each in messages:
         if len(found) >= TERMS_LIMIT:
@@ -156,7 +156,7 @@ def _extract_terms(messages: Iterable[Message | Shape]) -> list[str]:
 
 
 async def build_context(items: Items, terms: Iterable[str], hidden: Collection[str] = ()) -> ProjectContext:
-    """Read the context of a project, without the hidden properties: one round trip, two with terms."""
+    """Read the context of a project, without the hidden properties, in one round trip; with terms, in two."""
     beginnings = _prefixes_of(terms)
     entities = Query(ENTITY, beginnings=beginnings)
     calls: list[Any] = [
@@ -193,7 +193,7 @@ def _prefixes_of(terms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _relevant_call(items: Items, matched: Sequence[Sequence[str]]) -> Any:
-    """Build the call that finds entities with one of these words, latest mentioned first."""
+    """Build a call that finds entities with one of these words, latest mentioned first."""
     prefixes = list(dict.fromkeys(word for group in matched for word in group))[:WORDS_MATCHED_LIMIT]
     any_of_them = Group(tuple(items.keys.index("e", f"word:{word}") for word in prefixes))
     groups = [Group((items.keys.index("e", OPEN),)), any_of_them]
@@ -212,7 +212,7 @@ def _to_records(kind: Any, states: dict[str, State]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The items found across all kinds: the first of each kind, in its order."""
+    """The items found, by kind: for each kind the first ones, in the order of the kind."""
 
     decisions: tuple[Decision, ...]
     tasks: tuple[Task, ...]
@@ -223,7 +223,7 @@ _RECORDS: dict[Kind | str, type[Item]] = {"d": Decision, "t": Task, "e": Entity}
 
 
 async def find_everywhere(items: Items, limit: int, text: str = "", tags: Sequence[str] = ()) -> Found:
-    """Find items of every kind and status with these words or tags: two round trips, one without words."""
+    """Find items of every kind and status with these words or tags, in two round trips; without words, in one."""
     include = {"d": ["include_superseded"], "t": ["include_completed", "include_cancelled"], "e": []}
     queries = [
         Query.of(KINDS[letter], {"text": text, "tags": tags} | dict.fromkeys(flags, True))

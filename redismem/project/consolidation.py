@@ -28,7 +28,7 @@ class Consolidation:
     merged: tuple[tuple[str, str], ...]
     """ids of entities: the surviving entity, and the one merged into it"""
     skipped: tuple[str, ...]
-    """ids of items that another writer was changing, left for the next run, and of entities too large to merge"""
+    """ids of items left for the next run, since another writer was changing them, and of entities too large to merge"""
 
 
 async def consolidate(items: Items, older_than_days: float, dry_run: bool) -> Consolidation:
@@ -86,7 +86,7 @@ async def _merge(items: Items, primary_id: str, duplicate_id: str) -> bool:
 
 
 def _find_duplicates(entities: list[tuple[str, State]]) -> list[tuple[str, str]]:
-    """Pair entities of one type whose names differ only in case or punctuation; the first created one survives."""
+    """Pair entities of one type whose names differ only in case or punctuation. The one created first survives."""
     groups: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for item_id, state in entities:
         name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", state["name"]).casefold())

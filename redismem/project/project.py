@@ -35,17 +35,17 @@ from redismem.store.store import Store
 
 
 class Project:
-    """Long-lived memory of a project, beside its conversations. A handle: create it when needed, or keep it."""
+    """The handle of a project, whose items outlive its conversations. Create a handle when needed, or keep it."""
 
     FILES: ClassVar = tuple(FILES)
     """The names of the files of an export."""
 
     def __init__(self, store: Store, name: str, sessions: Callable[[str], Session] | None = None) -> None:
-        """Called by `Memory.project`."""
+        """Use `Memory.project` instead of this constructor."""
         self._items = Items(store, ProjectKeys(store.keys, name))
         self._store = store
         self.asking: Callable[[ChatModel, Settings], Ask] = ask_within_timeout
-        """Builds the function that calls a model, in the running event loop."""
+        """A function that builds the `Ask` for a model, which calls it in the running event loop."""
         self.hidden_properties: Collection[str] = ()
         """Entity properties to leave out of contexts and backgrounds."""
         self.conversations = Conversations(self._items, sessions or self._session)
@@ -55,22 +55,22 @@ class Project:
         self.entities = Entities(self._items)
 
     async def context(self, terms: Iterable[str] = ()) -> ProjectContext:
-        """Return what a prompt needs: active decisions, open tasks, entities matching the terms, and counts.
+        """Return the context for a prompt: active decisions, open tasks, entities that match the terms, and counts.
 
-        An entity matches if one of its words begins with a term. One round trip, two with terms. Raises InvalidItem for
-        more than 20 words, StoreUnavailable.
+        An entity matches if one of its words begins with a term. Takes one round trip; with terms, two. Raises
+        StoreUnavailable, and InvalidItem if the terms have more than 20 words.
         """
         return await build_context(self._items, terms, self.hidden_properties)
 
     async def background(self, messages: Sequence[Message | Shape], max_tokens: int = PROJECT_TOKENS) -> str:
         """Return the text of the context for a turn, with the first 20 words of these messages as terms.
 
-        Returns "" if the project is empty. If it cannot be read, logs a warning and returns "": the turn goes on.
+        Returns "" if the project is empty. If it cannot be read, logs a warning and returns "", so the turn continues.
         """
         return await build_background(self._items, messages, max_tokens, self.hidden_properties)
 
     def check_tokens(self, max_tokens: int) -> None:
-        """Raise InvalidItem for fewer than 50 tokens, the minimum for the text of a context."""
+        """Raise InvalidItem if a budget is less than 50 tokens, the minimum for the text of a context."""
         check_tokens(max_tokens)
 
     async def search(self, text: str, *, limit: int = 20) -> Found:
@@ -87,16 +87,17 @@ class Project:
     async def extract(self, conversation_id: str, model: ChatModel | None) -> Extraction:
         """Extract items from a conversation with a model now; repeated calls extract only once.
 
-        New decisions are proposed, new tasks are in the backlog, entities with a known name get a mention. An answer
-        that violates the schema, or names an id it was not shown, is rejected as a whole and retried later. Without a
-        model nothing is extracted, and the outcome is `offline`. Raises ItemNotFound, StoreUnavailable.
+        A new decision is proposed, a new task is in the backlog, an entity with a known name gets a mention. If an
+        answer violates the schema, or names an id that the model was not shown, it is rejected as a whole and the
+        extraction is retried later. Without a model nothing is extracted, and the outcome is `offline`. Raises
+        ItemNotFound, StoreUnavailable.
         """
         return await self.extractions.extract(conversation_id, self._asks(model), at_once=True)
 
     async def extract_due(self, model: ChatModel | None, *, limit: int = 10) -> Sequence[Extraction]:
-        """Extract from waiting conversations, and from those whose worker's lease has expired.
+        """Extract from waiting conversations, and from conversations whose worker's lease has expired.
 
-        It stops early if the model is unavailable.
+        Stops early if the model is unavailable.
         """
         done: list[Extraction] = []
         for waiting in await self.extractions.due(page_limit(limit)):
@@ -113,34 +114,35 @@ class Project:
         return await read_statistics(self._items)
 
     async def life(self) -> Life | None:
-        """Return when the earliest decision, task or entity became true, and when one last changed; None without items.
+        """Return the time span of the project's decisions, tasks and entities; `None` if there are none.
 
-        One round trip. Raises StoreUnavailable.
+        It begins when the earliest item became true, and ends at the last change of any item. Takes one round trip.
+        Raises StoreUnavailable.
         """
         return await read_life(self._items)
 
     async def consolidate(self, *, older_than_days: float = 90, dry_run: bool = True) -> Consolidation:
         """Archive items superseded or cancelled long ago, and merge entities whose names differ only in case or signs.
 
-        A dry run, the default, only reports. Archived items are found with `include_archived`, by id, and as of earlier
-        moments. Valid items are never archived. Raises InvalidItem, StoreUnavailable.
+        A dry run, the default, only reports. An archived item can still be read by its id, with `include_archived`, and
+        as of an earlier moment. Valid items are never archived. Raises InvalidItem, StoreUnavailable.
         """
         return await consolidate(self._items, older_than_days, dry_run)
 
     async def export_files(self) -> dict[str, str]:
         """Export decisions.json, tasks.json, entities.json and conversations.json: every item with all its versions.
 
-        Conversations include their summaries and stored messages, kept originals too. All files show one moment. Raises
-        Conflict if other writers kept changing the project, StoreUnavailable.
+        Conversations include their summaries and stored messages, also kept originals. All files show the same moment.
+        Raises StoreUnavailable, and Conflict if the project kept changing.
         """
         return await export_files(self._items, self.conversations)
 
     async def import_files(self, files: Mapping[str, str], *, replace: bool = False) -> Imported:
         """Import an export, completely or not at all: merged into the project, or in place of it with `replace`.
 
-        In a merge, an item in both gets the longer history. The import is staged invisibly and committed in one step;
-        readers after it wait until its pieces are applied. Messages are written if a conversation has none, or has only
-        the first of them. A replacement needs all four files and at least one item.
+        In a merge, an item that is in both gets the longer history. The import is staged invisibly and committed in one
+        step; a reader after the commit waits until the pieces are applied. Messages are written if a conversation has
+        no messages, or only the first of them. A replacement needs all four files and at least one item.
 
         Raises InvalidItem if the files are no export or are inconsistent; Conflict if histories or names clash, or the
         project changed in the meantime; TooLarge, StoreUnavailable.

@@ -22,39 +22,39 @@ class Statistics:
     """Counts of a project. Archived items count in `totals` and by their status."""
 
     totals: dict[str, int]
-    """decision, task, entity, conversation: all items that are not deleted"""
+    """the number of items that are not deleted, by kind: decision, task, entity, conversation"""
     decisions_by_status: dict[str, int]
     tasks_by_status: dict[str, int]
     tasks_by_priority: dict[str, int]
     entities_by_type: dict[str, int]
-    """without merged entities"""
+    """the number of entities by type, without merged entities"""
     open_tasks_count: int
     blocked_count: int
     overdue_count: int
     mean_completion: timedelta | None
-    """mean time from a task's valid_from to its completion; None if no task is completed"""
+    """the mean time from a task's valid_from to its completion; `None` if no task is completed"""
     most_mentioned: tuple[tuple[str, int], ...]
-    """entity names with their mention counts"""
+    """the names of entities, with their mention counts"""
     tags: dict[str, int]
-    """tags of all kinds with their counts, most used first"""
+    """the tags of all kinds with their counts, most used first"""
 
 
 class Life(NamedTuple):
-    """The time span of a project: its first item became true, its last change was made."""
+    """The time span of a project: from the moment its first item became true to its last change."""
 
     first: datetime
     last: datetime
 
 
 async def read_life(items: Items) -> Life | None:
-    """Read the time span of decisions, tasks and entities, deleted ones included; None without items."""
+    """Read the time span of decisions, tasks and entities, including deleted items; `None` if there are no items."""
     indexes = [items.keys.index(letter, name) for letter in "dte" for name in (HISTORY, CHANGED)]
     ends = await items.run(items.calls.ends(indexes))
     return Life(as_datetime(min(ends)), as_datetime(max(ends))) if ends else None
 
 
 async def read_statistics(items: Items) -> Statistics:
-    """Read the statistics in a few round trips; completed tasks are read one by one."""
+    """Read the statistics in a few round trips. Completed tasks are read one by one."""
     states = await _read_counts(items, {"open": f"t/{OPEN}", "blocked": "t/status:blocked"})
     totals = await _read_counts(items, {kind.name: f"{kind.letter}/{ALL}" for kind in KINDS.values()})
     return Statistics(
@@ -73,7 +73,7 @@ async def read_statistics(items: Items) -> Statistics:
 
 
 async def _read_counts(items: Items, indexes: dict[str, str]) -> dict[str, int]:
-    """Return the size of each index; an index is given as `letter/index`."""
+    """Return the size of each index. An index is named as `letter/index`."""
     keys = [items.keys.index(*index.split("/", 1)) for index in indexes.values()]
     counts = await items.run(items.calls.counts(keys))
     return dict(zip(indexes, counts, strict=True))

@@ -22,13 +22,15 @@ from redismem.messages.values import Undecodable, decode_value, pack_unchecked, 
 log = logging.getLogger("redismem.worker")
 
 OnEvict = Callable[[str, Context], Awaitable[None]]
-"""Called with the session id and its full context before the session is removed. It is called again if the worker
-crashed, or if a message arrived and the session stayed: the newest transcript of an epoch is the most complete.
+"""A callback that receives a session's id and its full context before the session is removed.
+
+It may be called more than once for a session: if the worker crashed, or if a message arrived meanwhile and the session
+stayed. The newest transcript of an epoch is the most complete one.
 """
 
 
 def validate_on_evict(on_evict: OnEvict) -> OnEvict:
-    """Return the `on_evict`. Raises InvalidSettings if it is unusable: no session could be evicted."""
+    """Return `on_evict`, or raise InvalidSettings if it is unusable, since then no session could be evicted."""
     expected = "on_evict must be an `async def on_evict(session_id, context)`"
     is_function = inspect.isroutine(on_evict) or isinstance(on_evict, partial)
     if not inspect.iscoroutinefunction(on_evict if is_function else type(on_evict).__call__):
@@ -99,8 +101,8 @@ class JsonlArchive:
 def read_archive(path: str | Path) -> Iterator[Context]:
     """Yield the sessions in an archive, oldest line first, each equal to the context handed over.
 
-    An unfinished line is skipped with a warning: its session stayed, and was handed over again. Raises OSError, and
-    ValueError for a line that does not belong to an archive.
+    An unfinished line is skipped with a warning. Nothing is lost by this: the session was not removed, and was archived
+    again. Raises OSError, and ValueError for a line that does not belong to an archive.
     """
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -132,7 +134,7 @@ def _build_document(context: Context) -> dict[str, Any]:
 
 
 def _message_rows(messages: list[Message]) -> list[dict[str, Any]]:
-    """Return the stored attributes of each message that its dict does not contain."""
+    """Return, for each message, the stored attributes that are not in its dict."""
     return [
         {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms, "beside": each.beside}
         for each in messages

@@ -1,4 +1,4 @@
-"""Train compression dictionaries on the messages that a worker keeps, and choose the one for new blocks.
+"""Train compression dictionaries on the messages that a worker keeps as originals, and choose one for new blocks.
 
 A crashed worker loses only its samples. If two workers train at the same time, the first one wins.
 """
@@ -22,14 +22,14 @@ from redismem.workers.failures import log_failure
 log = logging.getLogger("redismem.worker")
 
 SAMPLE_BYTES = 1024 * 1024
-"""Upper bound of the samples in memory."""
+"""The maximum size of the samples in memory."""
 MIN_SAMPLE_BYTES, MIN_SESSIONS = 256 * 1024, 8
 MAX_DICTIONARIES = 8
-"""Limit per namespace, because a dictionary can never be deleted."""
+"""The maximum number of dictionaries per namespace. A dictionary is never deleted, since old blocks may need it."""
 SETTLED_MS = 60_000
-"""Age at which a dictionary is used: a failover may lose recent writes, and a block must not outlive its dictionary."""
+"""The age from which a dictionary is used. A failover could lose a younger one, and the blocks would be unreadable."""
 RETRAIN_MS = 86_400_000
-"""Shortest time between two trainings."""
+"""The minimum time between two trainings."""
 
 _POLL_MS = 60_000
 _SESSION_BYTES = 64 * 1024
@@ -40,7 +40,7 @@ _GAIN = 0.9
 
 
 class Trainer:
-    """Train the dictionaries of a namespace on the messages one worker has kept."""
+    """Train the dictionaries of a namespace on the messages that one worker has kept."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -48,11 +48,11 @@ class Trainer:
         self._bytes_of: Counter[str] = Counter()
         self._time_ms = self._polled_ms = self._tried_ms = -RETRAIN_MS
         self._version = 0
-        """The dictionary version for new blocks; 0 means none."""
+        """The version of the dictionary for new blocks; 0 means that new blocks use no dictionary."""
         self._is_training = False
 
     async def dictionary(self, time_ms: int) -> Dictionary | None:
-        """Return the dictionary for new blocks; None means no compression. A failure to read them is logged."""
+        """Return the dictionary for new blocks; `None` means that they use none. Logs an error of Redis."""
         if not self.store.settings.train_dictionaries:
             return None
         self._time_ms = time_ms
@@ -68,7 +68,7 @@ class Trainer:
         return dictionary if dictionary is not None and _is_settled(dictionary, time_ms) else None
 
     async def _load_settled(self, time_ms: int) -> int:
-        """Return the newest settled version if Redis still has it; else 0.
+        """Return the newest version that is at least SETTLED_MS old, if Redis still has it; else 0.
 
         No other process could read a block whose dictionary is missing from Redis.
         """
@@ -77,7 +77,7 @@ class Trainer:
         return version if version and version in await reload_versions(self.store, [version]) else 0
 
     async def _sync(self) -> int:
-        """Load new dictionaries and restore those missing from Redis. Returns the newest version."""
+        """Load new dictionaries, write back dictionaries that Redis has lost, and return the newest version."""
         store = self.store
         versions = await store.run(dictionaries.versions(store.keys))
         for lost in store.dictionaries.keys() - set(versions):
@@ -88,7 +88,7 @@ class Trainer:
         return max([0, *versions, *store.dictionaries])
 
     def note(self, session_id: str, elements: Sequence[bytes]) -> None:
-        """Add the elements that a commit has kept as samples."""
+        """Take the elements that a commit has kept as samples."""
         size_bytes = sum(map(len, elements))
         if not self.store.settings.train_dictionaries or self._bytes_of[session_id] + size_bytes > _SESSION_BYTES:
             return
@@ -101,9 +101,10 @@ class Trainer:
                 del self._bytes_of[oldest]
 
     async def train(self) -> bool:
-        """Train a dictionary and return True, if versions are enough samples, one is due, and it compresses better.
+        """Train a dictionary if there are enough samples and the last training is a day ago. True if it is stored.
 
-        The time is that of the last commit. Training runs in a thread. A failure is logged, and retried a day later.
+        A dictionary that does not compress better than the current one is discarded. Training runs in a thread. A
+        failure is logged, and the training is retried a day later.
         """
         time_ms = self._time_ms
         is_enough = len(self._bytes_of) >= MIN_SESSIONS and self._bytes_of.total() >= MIN_SAMPLE_BYTES
@@ -140,9 +141,10 @@ def _is_settled(dictionary: Dictionary, time_ms: int) -> bool:
 def train_if_better(
     samples: Sequence[tuple[str, Sequence[bytes]]], version: int, time_ms: int, used: Dictionary | None
 ) -> Dictionary | None:
-    """Return a dictionary trained on all samples, if one trained on the older ones beats `used` on the newest.
+    """Return a dictionary trained on all samples if training pays off, else `None`.
 
-    `used` may have been trained on the older samples, so they cannot be used to compare.
+    It pays off if a dictionary trained on the older samples compresses the newest samples better than `used` does. The
+    older samples cannot serve for the comparison, because `used` may have been trained on them.
     """
     whole: dict[str, list[bytes]] = {}
     for session_id, elements in samples:

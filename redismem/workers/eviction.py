@@ -1,4 +1,4 @@
-"""Evict the least recently active sessions over `max_sessions` and idle ones, after handing over their transcripts."""
+"""Evict idle sessions, and the least recently active ones over `max_sessions`, after handing over transcripts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Eviction:
 
     @property
     def is_crowded(self) -> bool:
-        """True if more sessions wait for eviction here than `concurrency` allows at a time."""
+        """True if more sessions wait for eviction in this process than `concurrency` allows at a time."""
         return self._due_count > self._concurrency
 
     def stop(self) -> None:
@@ -56,7 +56,7 @@ class Eviction:
         self._stopping = True
 
     async def enforce(self) -> int:
-        """Evict until the namespace is within its limit and nothing is idle; return the number of evicted sessions.
+        """Evict until the namespace is within its limit and no session is idle; return the number of evicted sessions.
 
         Raises StoreUnavailable.
         """
@@ -81,7 +81,7 @@ class Eviction:
         return evicted
 
     def _warn_of_larger_limit(self) -> None:
-        """Log once if another process set a higher limit than this worker's default; the worker enforces that limit."""
+        """Log once that another process has set a higher limit, which replaces this worker's default."""
         settings, limit = self._store.settings, self._store.session_limit
         if limit > settings.max_sessions and not self._has_warned_of_limit:
             self._has_warned_of_limit = True
@@ -113,7 +113,7 @@ class Eviction:
         return 0
 
     def _warn_of_recent(self, leaving: list[SessionEntry], time_ms: int) -> None:
-        """Log that sessions active within the last hour are evicted, which means the limit is too low."""
+        """Log that sessions are evicted within an hour of their last activity: the limit is too low."""
         text = "%d sessions active within the last hour are evicted: the limit is %d (REDISMEM_MAX_SESSIONS)"
         count = sum(entry.active_ms > time_ms - _RECENT_MS for entry in leaving)
         self._warn("REDISMEM_MAX_SESSIONS", time_ms, text, count, self._store.session_limit)
@@ -128,9 +128,9 @@ class Eviction:
         return sum(per_shard) - self._store.session_limit
 
     async def queue_idle(self) -> int:
-        """Queue all sessions past their timeout; any that stay unqueued would expire without a transcript.
+        """Queue all sessions past their idle timeout. A session that is not queued would expire without a transcript.
 
-        A worker without a configured timeout skips sessions that another process gave a longer one.
+        If this worker's timeout is only the default, it skips sessions to which another process gave a longer timeout.
         """
         time_ms, longest_ms = await self._store.server_time_ms(), self._store.settings.idle_timeout_ms
         looks = [queue_calls.ActiveCursor(shard) for shard in self._store.keys.shards()]
@@ -153,9 +153,9 @@ class Eviction:
         return chosen
 
     async def _expiring_as_idle(self, entries: list[SessionEntry], time_ms: int) -> list[SessionEntry]:
-        """Return the sessions whose keys expire no later than an idle session's with this worker's settings.
+        """Return the sessions whose keys expire no later than the keys of a session idle by this worker's settings.
 
-        The rest are returned by a later call, while there is still time to hand them over.
+        A later call returns the other sessions, while there is still time to hand their transcripts over.
         """
         settings = self._store.settings
         # As in `lua/include/expiry.lua`: a key expires `kept_ms` and a sixteenth of it after the last activity.
@@ -192,7 +192,7 @@ class Eviction:
             log.error(text, count, extra=facts(op="enforce", session_count=count))
 
     async def drain(self) -> int:
-        """Evict the queued sessions and return how many were removed; sessions touched in the meantime stay."""
+        """Evict the queued sessions and return how many were removed. A session that became active again stays."""
         evicted = 0
         while not self._stopping:
             now_ms = await self._store.server_time_ms()
@@ -220,7 +220,7 @@ class Eviction:
                 return False
 
     async def evict(self, session_id: str) -> bool:
-        """Hand over the transcript and remove the session. False if it was touched, or another worker has it."""
+        """Hand over the transcript and remove the session. False if it is active again, or another worker has it."""
         calls = self._store.queue_calls(session_id)
         if not await self._store.run(calls.claim_eviction(), quarantine=True):
             return False
@@ -241,7 +241,7 @@ class Eviction:
         return await self._store.run(calls.evict(transcript))
 
     async def sweep(self) -> tuple[int, int]:
-        """Check the next few sessions of every shard and return (index entries removed, sessions repaired)."""
+        """Check a few sessions of every shard. Return the numbers of index entries removed and of sessions repaired."""
         return await self._store.observe(Op.SWEEP_ROUND, self._sweep())
 
     async def _sweep(self) -> tuple[int, int]:
@@ -262,7 +262,7 @@ class Eviction:
         return removed, mended
 
     def _keys_of(self, session_id: str) -> SessionKeys | None:
-        """Return the session's keys; None for a foreign index member, which must not stop the eviction of sessions."""
+        """Return the session's keys; `None` if the index member is no session id, which must not stop evictions."""
         if is_session_id(session_id):
             return self._store.keys.session(session_id)
         if _FOREIGN not in self._store.passed_over:

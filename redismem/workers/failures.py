@@ -15,7 +15,7 @@ _NAMED_COUNT = 10_000
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of an error that is safe to store and show: the model's reason, or the error's class name.
+    """Return a reason that is safe to store and show: the reason that a ModelFailed has, or the error's class name.
 
     For an OSError the name is followed by its errno, such as `OSError ENOSPC`.
     """
@@ -30,9 +30,9 @@ def reason_of(error: Exception) -> str:
 def log_failure(what: str, error: Exception, known: Facts) -> None:
     """Log a warning that `what` happened because of the error.
 
-    The text of a RedismemError is quoted without its session id: it never contains message text. Any other error,
-    such as one raised by the caller's strategy or `on_evict`, is logged as `reason_of` names it. Its record carries the
-    traceback without the error's text.
+    A RedismemError never contains message text, so its text is logged, without the session id. Another error, such as
+    one raised by the caller's strategy or `on_evict`, may contain it: only its `reason_of` and a traceback without the
+    error's text are logged.
     """
     extra = {**known, "error": type(error).__name__, "reason": reason_of(error)}
     if isinstance(error, RedismemError):
@@ -42,13 +42,13 @@ def log_failure(what: str, error: Exception, known: Facts) -> None:
 
 
 class OtherLayouts:
-    """Sessions of another layout that were already logged: the layout does not change, so one log line is enough."""
+    """The sessions of another layout that have been logged. One log line per session is enough."""
 
     def __init__(self) -> None:
         self._named: set[tuple[str, str]] = set()
 
     def is_named(self, session: str, error: Exception) -> bool:
-        """True if the error is an UnsupportedFormat that was passed in for this session before."""
+        """True if the error is an UnsupportedFormat that was already logged for this session."""
         if not isinstance(error, UnsupportedFormat):
             return False
         if len(self._named) >= _NAMED_COUNT:

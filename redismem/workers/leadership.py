@@ -1,8 +1,8 @@
-"""Elect one pod per kind of work to look at the queues; its hold is renewed on every tick.
+"""Elect one leader per kind of work: the pod that polls the queues for all pods. It renews its hold on every tick.
 
-Leadership only saves polling and decides nothing else: if two pods do the same work, a claim settles it. A pod that
-cannot find out who leads does the work itself, and a dead leader is replaced after two ticks. A leader with more work
-than it can do asks all pods for help.
+Leadership only saves polling: if two pods do the same work, a claim decides which of them gets a session. A pod that
+cannot find out which pod leads does the work itself. A dead leader is replaced after two ticks. A leader with more
+work than it can do asks all pods for help.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BACKOFF_TICKS = 3
 
 
 class Leadership:
-    """The kinds of work this process does, and on which ticks. `works` maps each kind to a test for overload."""
+    """The kinds of work that this process does on each tick. `works` maps each kind to a test for overload."""
 
     def __init__(self, store: Store, works: Mapping[str, Callable[[], bool]]) -> None:
         self.held: frozenset[str] = frozenset()
@@ -44,7 +44,9 @@ class Leadership:
         self._is_first = True
 
     async def acquire(self) -> frozenset[str]:
-        """Return the kinds of work to do on this tick: all at first, then those led here or whose leader needs help.
+        """Renew or take the holds, and return the kinds of work to do on this tick.
+
+        On the first tick this is all work; later, the work that this pod leads, has no leader, or needs help.
 
         Raises StoreUnavailable.
         """
@@ -66,7 +68,7 @@ class Leadership:
         )
 
     def back_off(self, work: str) -> None:
-        """Leave the work to other pods for a few ticks, because it failed here."""
+        """Leave this kind of work to other pods for a few ticks, because it failed in this one."""
         self._backoff_ticks[work] = _BACKOFF_TICKS
 
     def _is_backing_off(self, work: str) -> bool:

@@ -1,4 +1,4 @@
-"""Build the fields a commit keeps of messages that leave the window: blocks of originals and their signatures."""
+"""Build the fields in which a commit stores originals: the blocks of messages that leave the window, and signatures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def open_vector_writer(store: Store) -> VectorWriter | None:
-    """Return the writer of vectors for kept messages; None without an embedder, and the module is not imported."""
+    """Return the writer of vectors for kept messages; `None` if the store has no embedder."""
     if store.embedder is None:
         return None
     from redismem.workers.vectors import VectorWriter
@@ -38,8 +38,8 @@ async def build_original_fields(
 ) -> dict[bytes, bytes]:
     """Return the fields of originals that a commit of these messages sets; empty if originals are not kept.
 
-    Reads the last block if it is partial, and returns it extended. The commit is refused if the session changed
-    since it was claimed, so no other process can have extended the block. Raises StoreUnavailable.
+    If the last block is partly filled, reads it and returns it extended. Redis refuses the commit if the session has
+    changed since it was claimed, so no other process can have extended the block. Raises StoreUnavailable.
     """
     store = trainer.store
     if not covered or not store.settings.keep_originals:
@@ -59,7 +59,7 @@ async def build_original_fields(
 
 
 def has_partial_block(job: Job) -> bool:
-    """True if the last block before the window is partial, so that the next messages extend it."""
+    """True if the last block before the window is partly filled, so that the next messages extend it."""
     return job.with_originals and (job.context.first_seq - 1) % BLOCK_COUNT > 0
 
 
@@ -84,7 +84,7 @@ def encode_original_fields(
 
 
 def _elements_before(block: Block, first_seq: int, dictionaries: Dictionaries) -> list[bytes]:
-    """Return the elements of a block that precede a seq directly. Raises Undecodable."""
+    """Return the elements of a block before this seq. Raises Undecodable if the block does not reach up to it."""
     block_first, elements = decode_block(*block, dictionaries)
     before = elements[: max(0, first_seq - block_first)]
     if block_first + len(before) != first_seq:

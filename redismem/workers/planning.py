@@ -18,7 +18,7 @@ _WAIT_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work for a claimed session: cover messages, fold summaries, both, or wait for an open tool call."""
+    """The work on a claimed session: cover messages, fold summaries, do both, or wait for an open tool call."""
 
     covered: Sequence[Message] = ()
     folded: Sequence[Summary] = ()
@@ -28,8 +28,8 @@ class Plan:
 def plan(context: Context, now_ms: int, settings: Settings, *, is_one: bool = False) -> Plan:
     """Plan to cover all but the newest `recent_limit` messages, without splitting a tool call from its result.
 
-    A call without a result is waited for until it is `open_call_s` old; then it counts as closed. `is_one`: the
-    session keeps one summary, so new messages are summarised together with the messages it already covers.
+    An open tool call is left in the window until it is `open_call_s` old; then it counts as closed. `is_one` means that
+    the session keeps one summary, so the new summary replaces the existing one and covers its messages too.
     """
     messages = context.messages
     wanted = max(0, len(messages) - settings.recent_limit)

@@ -1,7 +1,7 @@
 """Drain the projects of a namespace: a model reads waiting conversations and extracts items from them.
 
-While its provider is down the provider is paused, for summaries too if they use it. A conversation that is about to be
-evicted is read first.
+While the model's provider is down, it is paused; summaries by the same provider pause too. A conversation is not
+evicted before it has been extracted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ExtractionWorker:
 
     def __init__(self, store: Store, model: ChatModel, *, concurrency: int = 4) -> None:
         self.outcomes: Counter[Outcome] = Counter()
-        """Number of conversations per outcome."""
+        """The number of conversations per outcome."""
         self.concurrency = concurrency
         self._store = store
         self._ask = ask_within_timeout(model, store.settings)
@@ -52,11 +52,11 @@ class ExtractionWorker:
 
     @property
     def is_crowded(self) -> bool:
-        """True if more conversations wait here than `concurrency` allows at a time."""
+        """True if more conversations wait in this process than `concurrency` allows at a time."""
         return len(self._in_hand) > self.concurrency
 
     def stop(self) -> None:
-        """Stop claiming conversations; those already claimed are finished."""
+        """Stop claiming conversations. Extractions in progress continue."""
         self._stopping = True
 
     async def drain(self) -> int:
@@ -89,7 +89,7 @@ class ExtractionWorker:
         return outcomes
 
     async def _load_due(self) -> list[Waiting]:
-        """Return due conversations of all projects in random order, so that a failing one does not block the others."""
+        """Return due conversations of all projects, in random order so that a failing one does not block the rest."""
         names = await self._store.run(project_calls.projects(self._store.keys))
         due: list[Waiting] = []
         for project in [Project(self._store, name) for name in names]:
@@ -97,7 +97,11 @@ class ExtractionWorker:
         return _random.sample(due, len(due))
 
     async def _extract_logged(self, waiting: Waiting, *, is_probe: bool = False) -> Outcome | None:
-        """Extract from one conversation; None if it is in progress, not to be started now, or failed (and logged)."""
+        """Extract from one conversation and log the outcome.
+
+        Returns `None` if the extraction raised an error, which is logged, or was not started: the conversation is in
+        progress, the worker is stopping, or the provider is paused.
+        """
         project, conversation_id = waiting
         if conversation_id in self._in_hand:
             return None

@@ -1,4 +1,4 @@
-"""Track the provider that a strategy calls: while it is down it is paused, and one worker at a time probes it."""
+"""Pause a provider that is down, for all workers of a namespace. One worker at a time probes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _random = random.SystemRandom()
 
 
 class Availability(Enum):
-    """Answer to the question whether a provider may be called: yes, no, or only by the worker that wins `probe`."""
+    """The availability of a provider: any worker may call it, none may, or only the worker that wins `probe`."""
 
     AVAILABLE = 1
     PAUSED = 2
@@ -33,18 +33,18 @@ class Availability(Enum):
 
 
 class Provider:
-    """A provider as all workers of a namespace see it. Without a name there is no provider: it is always available."""
+    """A strategy's provider, as all workers of a namespace see it. Without a name it is always available."""
 
     def __init__(self, store: Store, name: str | None) -> None:
         self._store = store
         self._name = name
         self._lease_ms = int(store.settings.lease_s * 1000)
         self._pause_value = b""
-        """The pause in Redis as this worker last read it, encoded; empty if there is none."""
+        """The encoded pause, as this worker last read it from Redis; empty if the provider is not paused."""
         self._value_before_probe = b""
-        """The pause before this worker took the probe; empty if it does not hold the probe."""
+        """The encoded pause before this worker took the probe; empty if this worker does not have the probe."""
         self._answered_ms = 0
-        """Start of the last call of this worker that the provider answered."""
+        """The start of this worker's last call that the provider answered."""
 
     @property
     def is_paused(self) -> bool:
@@ -53,12 +53,12 @@ class Provider:
 
     @property
     def is_probed(self) -> bool:
-        """True if this worker holds the probe and has no answer yet."""
+        """True if this worker has the probe and no answer from the provider yet."""
         return bool(self._value_before_probe)
 
     @property
     def failing_since_ms(self) -> int | None:
-        """Time since which the provider has been down; None if it is available."""
+        """The time since which the provider has been down; `None` if it is available."""
         pause = Pause.decode(self._pause_value)
         return None if pause is None else pause.since_ms
 
@@ -81,7 +81,7 @@ class Provider:
         return Availability.PAUSED if pause.until_ms > now_ms else Availability.PROBE
 
     async def probe(self, now_ms: int) -> bool:
-        """Take the probe and return True; no other worker gets it until its lease expires."""
+        """Take the probe, which no other worker gets until its lease expires. False if another worker was faster."""
         before, pause = self._pause_value, Pause.decode(self._pause_value)
         if pause is None or self.is_probed:
             return False
@@ -97,13 +97,13 @@ class Provider:
             await self._write_pause(replace(pause, until_ms=now_ms + self._lease_ms))
 
     async def return_probe(self) -> None:
-        """Return the probe if it was not used, so that another worker can take it."""
+        """Return the probe if the provider was not called, so that another worker can take the probe."""
         if self._value_before_probe:
             before, self._value_before_probe = self._value_before_probe, b""
             await self._write_pause(Pause.decode(before))
 
     async def record_answer(self, asked_ms: int) -> None:
-        """Record that the provider answered a call that started at `asked_ms`, whether or not the answer was usable."""
+        """Record that the provider answered a call that started at `asked_ms`. An unusable answer counts too."""
         self._answered_ms = max(asked_ms, self._answered_ms)
         if (pause := Pause.decode(self._pause_value)) is not None and self.is_probed:
             self._value_before_probe = b""
@@ -112,10 +112,10 @@ class Provider:
                 self._log_recovery(pause, asked_ms)
 
     async def record_failure(self, error: ProviderUnavailable, since_ms: int | None, now_ms: int) -> None:
-        """Pause the provider, longer each time; never raises.
+        """Pause the provider, after each failure for longer. Never raises.
 
-        Does nothing if another session was answered since this session's first failure (`since_ms`), and never
-        overwrites what another worker stored in the meantime.
+        Does nothing if the provider has answered a call since this session's first failure, at `since_ms`. Never
+        overwrites a pause that another worker has stored in the meantime.
         """
         if self._name is None:
             return

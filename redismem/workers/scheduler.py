@@ -1,7 +1,7 @@
-"""Schedule the workers: APScheduler ticks, and an append that overflows the window starts its summary at once.
+"""Schedule the workers: on each tick of APScheduler, and at once after an append that overflows its window.
 
-All state is in Redis: a missed or doubled tick changes nothing, and any number of processes may tick. They elect
-leaders so that they do not all poll the same queues: see `leadership`.
+All state is in Redis, so a missed or doubled tick does no harm, and any number of processes may tick. The processes
+elect leaders, so that they do not all poll the same queues: see `leadership`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Scheduler:
     """Workers for one namespace: summaries, the session limit, the sweep, and extraction for projects.
 
     Args:
-        strategy: writes the summaries; None turns summaries off.
+        strategy: writes the summaries; `None` turns summaries off.
         on_evict: awaited with each transcript before its session is evicted.
         extraction: the model that reads waiting project conversations, and reads a conversation before it is evicted.
-            None leaves them waiting and evicts them unread. The caller closes it.
+            `None` means that conversations are evicted without an extraction. The caller closes the model.
         concurrency: summaries in progress at a time.
         stop_s: how long `stop()` waits for work in progress, in seconds.
     """
@@ -114,7 +114,7 @@ class Scheduler:
         self._watch = asyncio.create_task(self._keep_ticking(job))
 
     async def _keep_ticking(self, job: Job) -> None:
-        """Reschedule a late tick: APScheduler uses the wall clock, and would pause for as long as it is set back."""
+        """Reschedule a late tick: if the wall clock is set back by an hour, APScheduler does not tick for an hour."""
         while True:
             await asyncio.sleep(self._settings.tick_s)
             now = datetime.now(UTC)
@@ -123,7 +123,7 @@ class Scheduler:
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """The kinds of work this process leads for the namespace, as of its last tick."""
+        """The kinds of work that this process led at its last tick."""
         return tuple(sorted(self._leadership.held))
 
     def _works(self) -> dict[str, Callable[[], bool]]:
@@ -135,7 +135,7 @@ class Scheduler:
         return works
 
     async def tick(self) -> None:
-        """Start the work of one tick; ticks come every `tick_s`. Raises StoreUnavailable."""
+        """Start the work of one tick. APScheduler calls this every `tick_s`. Raises StoreUnavailable."""
         count, self._tick_count = self._tick_count, self._tick_count + 1
         mine = await self._leadership.acquire()
         if self._evictions in mine:
@@ -155,7 +155,7 @@ class Scheduler:
             self._start_unless_running("extraction", self.extraction.drain, self._extractions)
 
     def _start_unless_running(self, name: str, drain: Drain, work: str | None = None) -> bool:
-        """Start the drain and return True; return False if the last drain of this name is still running."""
+        """Start this drain. False if the previous drain of this name is still running."""
         if name in self._last and not self._last[name].done():
             return False
         self._last[name] = self._start(drain, work)

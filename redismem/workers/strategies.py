@@ -35,33 +35,33 @@ class Dropped(Enum):
 
 
 DROPPED = Dropped.DROPPED
-"""Returned by `compact`: the messages leave the window without a summary. Originals are kept if the settings say so.
+"""The result of `compact` that drops messages without a summary. Originals are kept if the settings say so.
 
-None is refused, because a forgotten `return` looks like that.
+The result `None` is an error, because a forgotten `return` would look like it.
 """
 
 
 class Strategy(Protocol):
     """A way to replace the messages that leave the window.
 
-    A strategy whose provider is down for every session raises ProviderUnavailable. Its optional attribute `provider`
-    names that provider within the namespace; None means that it has none.
+    A strategy raises ProviderUnavailable if its provider is down for every session, not just for this one. Its optional
+    attribute `provider` names the provider within the namespace; `None` means that the strategy uses no provider.
     """
 
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | Dropped:
-        """Return the summary of these messages, oldest first; DROPPED drops them without a summary.
+        """Return a summary of these messages, which come oldest first; or DROPPED to drop them without a summary.
 
-        If there are no messages, `previous` is the text of the oldest summaries, to be folded into one; otherwise it is
-        None. Any exception, or a return value of None, is a failed attempt: the messages stay. `compact` may be called
-        again for the same messages, and its result may be discarded.
+        If `messages` is empty, `previous` is the text of the oldest summaries, to be folded into one; otherwise it is
+        `None`. After an exception, or the result `None`, the attempt has failed and the messages stay. `compact` may be
+        called again for the same messages, and its result may be discarded.
         """
 
 
 class Summarize:
     """Summarise with a chat model, or with the extractive summariser.
 
-    A summary of messages has at most `max_tokens`. A summary that folds older ones gets what the session's other
-    summaries leave of `total_tokens`, so their sum stays within it. The extractive summariser always stays within it.
+    A summary of messages has at most `max_tokens`. A summary that folds older summaries may use all of `total_tokens`
+    that the session's other summaries leave. The extractive summariser's summaries always stay within `total_tokens`.
     """
 
     def __init__(self, model: Summarizer, max_tokens: int = 500, total_tokens: int = 1_500) -> None:
@@ -80,7 +80,7 @@ class Summarize:
     async def draft(
         self, messages: Sequence[Message], previous: str | None, sketch: Sketch | None, others_tokens: int
     ) -> Draft:
-        """Draft like `compact`, given the session's word counts and the token count of its other summaries."""
+        """Do the same as `compact`, but with the session's word counts and the token count of its other summaries."""
         left_tokens = self._total_tokens - others_tokens
         if isinstance(self._model, Extractive):
             # A model's summaries may leave no tokens at all; a few sentences are written anyway.
@@ -90,7 +90,7 @@ class Summarize:
         return await self._model.summarize(messages, previous, room_tokens)
 
     def keeps_one_summary(self, summaries: Sequence[Summary]) -> bool:
-        """True if each new summary replaces all of these, as the extractive summariser does with its own summaries."""
+        """True if each new summary replaces all existing ones: the extractive summariser replaces its own summaries."""
         return isinstance(self._model, Extractive) and all(each.model == self._model.name for each in summaries)
 
 
@@ -105,7 +105,7 @@ class Trim:
 
 
 def validate_strategy(strategy: Strategy) -> Strategy:
-    """Return the strategy. Raises InvalidSettings if it is unusable: every attempt at a summary would fail."""
+    """Return the strategy, or raise InvalidSettings if it is unusable, since then every attempt would fail."""
     if isinstance(strategy, type):
         raise InvalidSettings(f"a strategy is an object, not a class: pass {strategy.__name__}(...)")
     if not inspect.iscoroutinefunction(getattr(strategy, "compact", None)):
@@ -114,13 +114,13 @@ def validate_strategy(strategy: Strategy) -> Strategy:
 
 
 def provider_of(strategy: Strategy) -> str | None:
-    """Return the name of the provider to pause when it is down; None if the strategy has no provider."""
+    """Return the name of the strategy's provider, which is paused when it is down; `None` if it uses no provider."""
     name: str | None = getattr(strategy, "provider", type(strategy).__name__)
     return name
 
 
 def fallback_for(strategy: Strategy, settings: Settings) -> Strategy | None:
-    """Return the strategy that takes over when this one fails; None if that is turned off or this one cannot fail."""
+    """Return the fallback strategy; `None` if the settings turn it off, or if this strategy cannot fail."""
     cannot_fail = isinstance(strategy, Trim) or (isinstance(strategy, Summarize) and strategy.provider is None)
     if settings.extractive_after_s == 0 or cannot_fail:
         return None
@@ -128,7 +128,7 @@ def fallback_for(strategy: Strategy, settings: Settings) -> Strategy | None:
 
 
 def _summary_tokens(settings: Settings) -> tuple[int, int]:
-    """Return the token limits per summary and in total, capped to what a stored summary holds, at 4 bytes each."""
+    """Return the token limits per summary and in total, both capped to `max_summary_bytes` at 4 bytes per token."""
     most = settings.max_summary_bytes // 4
     return min(settings.summary_tokens, most), min(settings.summary_tokens_total, most)
 
@@ -139,17 +139,17 @@ def keeps_one_summary(strategy: Strategy, summaries: Sequence[Summary]) -> bool:
 
 
 def pack_sketch(job: Job, sketch: Sketch | None, covered: Sequence[Message]) -> bytes | None:
-    """Return the packed word counts that a commit stores; None leaves the stored ones unchanged."""
+    """Return the packed word counts that a commit stores; `None` leaves the stored counts unchanged."""
     return sketch.pack() if sketch is not None and covered and job.sketch is not None else None
 
 
 async def update_sketch(strategy: Strategy, stored: bytes | None, covered: Sequence[Message]) -> Sketch | None:
-    """Return the session's word counts, including these messages; None if the strategy does not use them."""
+    """Return the session's word counts, including these messages; `None` if the strategy does not use word counts."""
     return await learn_messages(Sketch.unpack(stored), covered) if isinstance(strategy, Summarize) else None
 
 
 def from_settings(settings: Settings) -> Strategy | None:
-    """Return the strategy that the settings name, with its model; None if the strategy is `none`.
+    """Return the strategy that the settings name, with its model; `None` if the settings say `none`.
 
     Raises InvalidSettings.
     """
@@ -167,7 +167,7 @@ def from_settings(settings: Settings) -> Strategy | None:
 
 
 def model_from_settings(settings: Settings) -> ChatModel | None:
-    """Return the model that the settings name; None if they name none. Raises InvalidSettings."""
+    """Return the model that the settings name; `None` if they name no model. Raises InvalidSettings."""
     return None if settings.model_provider == "extractive" or not settings.model else _open_model(settings)
 
 

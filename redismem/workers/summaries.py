@@ -1,7 +1,7 @@
-"""Drain the overdue queue: claim a session, have its older messages summarised, commit.
+"""Drain the overdue queue: claim a session, summarise its older messages, commit the summary.
 
-Any number of workers in any number of processes may run. A crashed worker loses nothing, because its leases expire. A
-turn never waits for a worker.
+Any number of workers in any number of processes may run. If a worker crashes, its leases expire and other workers take
+over its sessions. A turn never waits for a worker.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Worker:
     def __init__(self, store: Store, strategy: Strategy, *, concurrency: int = 16) -> None:
         self.concurrency = concurrency
         self.outcomes: Counter[SummaryOutcome] = Counter()
-        """Number of sessions per outcome."""
+        """The number of attempts per outcome."""
         self._store = store
         self._provider = Provider(store, provider_of(strategy))
         self._writer = SummaryWriter(store, strategy, self._provider)
@@ -56,32 +56,32 @@ class Worker:
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()
         self._unanswered: deque[str] = deque(maxlen=_UNANSWERED_COUNT)
-        """The last sessions for which the provider did not answer."""
+        """The sessions for which the provider last did not answer."""
         self._lease_check_ms = -math.inf
-        """Time of the last check for expired leases."""
+        """The time of the last check for expired leases."""
         self._stopping = False
         self._other_layouts = OtherLayouts()
 
     @property
     def is_crowded(self) -> bool:
-        """True if more sessions wait for a summary here than `concurrency` allows at a time."""
+        """True if more sessions wait for a summary in this process than `concurrency` allows at a time."""
         return len(self._in_hand) > self.concurrency
 
     def stop(self) -> None:
-        """Stop claiming sessions; those already claimed are finished."""
+        """Stop claiming sessions. Summaries in progress continue."""
         self._stopping = True
         if self._vector_writer is not None:
             self._vector_writer.stop()
 
     async def stand_by(self) -> None:
-        """Do what remains while another pod drains: notice that the provider has recovered, and embed kept messages."""
+        """Do a tick's work while another pod drains: check on a paused provider, and embed kept messages."""
         if self._provider.is_paused:
             await self._provider.look(await self._store.server_time_ms())
         if self._vector_writer is not None:
             await self._vector_writer.embed_waiting()
 
     async def drain(self) -> int:
-        """Summarise every due session that is not in progress, and return the number of summaries committed.
+        """Summarise all due sessions, except sessions in progress, and return the number of summaries committed.
 
         A failure of one session is logged and does not affect other sessions. Raises StoreUnavailable.
         """
@@ -102,7 +102,7 @@ class Worker:
         return committed
 
     def _is_lease_check_due(self, now_ms: int) -> bool:
-        """True if expired leases are to be checked now: they are rare, so four times per `lease_s` is enough."""
+        """True if it is time to look for expired leases. These are rare, so four times per `lease_s` is enough."""
         every_ms = self._store.settings.lease_s * 250
         if self._lease_check_ms <= now_ms < self._lease_check_ms + every_ms:
             return False
@@ -110,7 +110,7 @@ class Worker:
         return True
 
     async def _run_round(self, now_ms: int, leases: bool) -> list[SummaryOutcome]:
-        """Summarise due sessions if the provider is available, and overdue ones with the fallback if it is paused."""
+        """Summarise due sessions; while the provider is paused, only the urgent ones, with the fallback."""
         availability = await self._provider.look(now_ms)
         if availability is Availability.PAUSED:
             if self._writer.fallback is None:
@@ -130,13 +130,13 @@ class Worker:
         return session_ids if len(session_ids) <= self.concurrency else _random.sample(session_ids, len(session_ids))
 
     def _due_before_ms(self, now_ms: int) -> int:
-        """Return the due time before which sessions get the fallback: they waited too long, or are half full."""
+        """Return the due time before which a session gets the fallback: it has waited too long, or is half full."""
         since_ms = self._provider.failing_since_ms
         is_long = since_ms is not None and now_ms - since_ms >= self._longest_wait_ms
         return now_ms - self._longest_wait_ms if is_long else URGENT_MS
 
     async def _probe(self, due: list[str], now_ms: int) -> list[SummaryOutcome]:
-        """Probe the provider with one session, preferably with one it has not failed for."""
+        """Probe the provider with one session, preferably one for which the provider has not failed before."""
         outcomes: list[SummaryOutcome] = []
         if not due or not await self._provider.probe(now_ms):
             return outcomes
@@ -152,14 +152,14 @@ class Worker:
         return outcomes
 
     async def _write_fallbacks(self, session_id: str) -> list[SummaryOutcome]:
-        """Summarise with the fallback until the window is short enough: each summary covers only so many messages."""
+        """Summarise with the fallback until the window is short enough. One summary covers only a limited number."""
         outcomes = [await self.attend(session_id, self._writer.fallback)]
         while outcomes[-1] is SummaryOutcome.OK:
             outcomes.append(await self.attend(session_id, self._writer.fallback))
         return outcomes
 
     async def attend(self, session_id: str, by: Strategy | None = None) -> SummaryOutcome:
-        """Call `summarise` once a slot is free; never raises. Without `by`, skips it while the provider is paused."""
+        """Call `summarise` once a slot is free. Never raises. If the provider is paused, does nothing without `by`."""
         if session_id in self._in_hand:
             return SummaryOutcome.BUSY
         self._in_hand.add(session_id)
@@ -258,7 +258,7 @@ class Worker:
         return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
 
     async def _release_unanswered(self, calls: QueueCalls, job: Job, error: ProviderUnavailable) -> SummaryOutcome:
-        """Release the session without counting an attempt; it backs off unless the provider is paused."""
+        """Release the session without counting an attempt. It backs off unless the provider is paused."""
         self._unanswered.append(calls.keys.session_id)
         backoff_ms, is_paused = job.keep_place_backoff_ms, self._provider.is_paused
         if not is_paused:

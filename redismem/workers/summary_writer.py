@@ -29,11 +29,11 @@ from redismem.workers.strategies import DROPPED, Dropped, Strategy, Summarize, f
 log = logging.getLogger("redismem.worker")
 
 URGENT_MS = 86_400_000
-"""Sessions due before this time, such as at 0, have a half-full window: a pause must not delay their summary."""
+"""A due time below this marks a half-full window, such as 0. A pause of the provider must not delay its summary."""
 
 
 class Todo(Protocol):
-    """The messages and summaries that a summary replaces."""
+    """The messages and older summaries that a new summary replaces."""
 
     @property
     def covered(self) -> Sequence[Message]:
@@ -45,7 +45,7 @@ class Todo(Protocol):
 
 
 class SummaryWriter:
-    """A strategy and its fallback; `fallback` is None if it is turned off."""
+    """Write summaries with a strategy and its fallback. `fallback` is `None` if it is turned off."""
 
     def __init__(self, store: Store, strategy: Strategy, provider: Provider) -> None:
         self.strategy = validate_strategy(strategy)
@@ -56,10 +56,10 @@ class SummaryWriter:
     async def write(
         self, calls: QueueCalls, job: Job, todo: Todo, by: Strategy, sketch: Sketch | None
     ) -> Summary | None:
-        """Return the summary that `by` writes; None drops the messages without a summary.
+        """Write a summary with the strategy `by` and return it; `None` means that the messages are dropped without one.
 
-        The fallback writes it if `by` is the fallback, or if the strategy failed for too long or permanently. Raises
-        ModelFailed, and whatever the strategy raises.
+        If the strategy fails permanently, or has failed for too long, the fallback writes the summary. Raises
+        ModelFailed, and any error of the strategy.
         """
         raised: Exception | None = None
         is_last = self.fallback is not None and job.attempts > self._store.settings.max_attempts
@@ -89,7 +89,7 @@ class SummaryWriter:
         return await self._draft(calls, job, todo, self.fallback, sketch)
 
     def _falls_back(self, job: Job, error: Exception) -> bool:
-        """True if the strategy must not be retried for this session, so that the fallback writes."""
+        """True if the fallback must write the summary, because the strategy must not be retried for this session."""
         settings = self._store.settings
         since_ms = job.now_ms if job.failure is None else job.failure.since_ms
         if job.due_ms <= URGENT_MS or job.now_ms - since_ms >= settings.extractive_after_s * 1000:
@@ -130,7 +130,7 @@ class SummaryWriter:
 
 
 def _now_ms(job: Job, started_s: float) -> int:
-    """Estimate the server's time without a round trip: the job was claimed when this worker started."""
+    """Estimate the server's time without a round trip, from the time of the claim."""
     return job.now_ms + int((time.monotonic() - started_s) * 1000)
 
 
@@ -139,7 +139,7 @@ def _failure(reason: str) -> ModelFailed:
 
 
 def _summary(job: Job, covered: Sequence[Message], folded: Sequence[Summary], draft: Draft, max_bytes: int) -> Summary:
-    """Build the summary. Raises ModelFailed for an unusable draft, UnicodeEncodeError for an unencodable text."""
+    """Build the summary from a draft. Raises ModelFailed if it is unusable, UnicodeEncodeError if it has surrogates."""
     if not isinstance(draft, Draft):
         raise _failure(f"the strategy returned a {type(draft).__name__}, not a Draft; to drop messages, return DROPPED")
     text: object = draft.text

@@ -1,7 +1,7 @@
-"""Embed kept messages after the commit: no summary waits for it or fails because of it.
+"""Embed kept messages after the commit of a summary, which neither waits for the embedder nor fails with it.
 
-A vector that could not be computed is retried with a later commit of its session, while the message is in the newest
-blocks. Vectors of a long session move into its vector set, if the server supports vector sets.
+If a message could not be embedded, a later commit of its session retries it, as long as the message is in the newest
+blocks. The vectors of a long session move into its vector set, if the server supports vector sets.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from redismem.store.store import Store
 from redismem.workers.failures import log_failure
 
 _SESSIONS_LIMIT = 10_000
-"""Sessions that may wait; further ones wait for their next commit."""
+"""The number of sessions that may wait. Further sessions are embedded after their next commit."""
 _CONCURRENCY = 8
 _SCANNED_LIMIT = 64
-"""The newest blocks, scanned for messages without vectors."""
+"""The number of newest blocks that are scanned for messages without vectors."""
 _BLOCKS_LIMIT = 8
-"""Blocks embedded after one commit, at most."""
+"""The maximum number of blocks to embed after one commit."""
 SET_COUNT = 64
-"""Blocks up to which a session has no vector set: all its vectors fit into the first round trip of a query."""
+"""The number of blocks up to which a session has no vector set: the first round trip of a query reads all vectors."""
 _MOVABLE, _MOVED_LIMIT = 128, 16
-"""The newest blocks whose vectors may move into a vector set, and how many of them move after one commit."""
+"""The number of newest blocks whose vectors may move into a vector set, and how many of them move per commit."""
 _UNSUPPORTED_S = 600.0
-"""Pause, in seconds, before vector sets are tried again on a server that does not support them."""
+"""The time before vector sets are tried again on a server that does not support them."""
 
 
 class VectorWriter:
@@ -62,7 +62,7 @@ class VectorWriter:
         self._sets_retry_s = -math.inf
 
     def stop(self) -> None:
-        """Start no further session: waiting sessions are embedded after their next commit."""
+        """Start no further session. Waiting sessions are embedded after their next commit."""
         self._stopping = True
 
     def note(self, session_id: str) -> None:
@@ -71,7 +71,7 @@ class VectorWriter:
             self._waiting[session_id] = None
 
     async def embed_waiting(self) -> None:
-        """Embed all waiting sessions. A failure is logged; while the provider is paused, sessions go on waiting."""
+        """Embed all waiting sessions. A failure is logged. While the embedder is paused, the sessions keep waiting."""
         embedder = self._store.embedder
         if embedder is None or self._is_running:
             return
@@ -98,7 +98,7 @@ class VectorWriter:
             )
 
     async def _embed_session(self, embedder: Embeds, session_id: str) -> int:
-        """Embed the session's newest blocks and return how many gained vectors."""
+        """Embed the messages of the session's newest blocks, and return how many blocks gained vectors."""
         store, keys = self._store, self._store.keys.session(session_id)
         signed = await store.run(pages.read_signatures(keys, [0]))
         last = block_number(signed.first_seq - 1)
@@ -173,7 +173,7 @@ class VectorWriter:
 
 
 def _read_texts(block: Block, dictionaries: Dictionaries, epoch: str) -> tuple[int, list[str]]:
-    """Return the place of a block's first message and each message's text. Raises Undecodable, UnsupportedFormat."""
+    """Return the position of a block's first message, and the text of each. Raises Undecodable, UnsupportedFormat."""
     first_seq, elements = decode_block(*block, dictionaries)
     messages = decode_messages(elements, first_seq, epoch)
     texts = ["\n".join(searchable_texts(message)).strip() for message in messages]

@@ -46,7 +46,7 @@ async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw
     if is_summarised:
         await summarise(memory)
     else:
-        await session.append(user("a"), id="id-11")
+        await session.append(user("11"), id="id-11")
     before, info = await session.read(), await session.info()
     put_ms = await put_into_quarantine(memory)
     assert not await session.exists()
@@ -57,7 +57,7 @@ async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw
     assert await session.read() == before
     assert (await session.info()).total_messages == info.total_messages
     assert await check_session(memory.store, ID) == []
-    assert (await session.append(user("again"), id="id-11")).duplicate, "appends are remembered"
+    assert (await session.append(user("11"), id="id-11")).duplicate, "appends are remembered"
     assert [key for key in await read_namespace(raw, memory.store.keys.namespace) if b":quarantine:" in key] == []
     with pytest.raises(SessionNotFound):
         await quarantine.find(memory.store, ID, None)

@@ -15,7 +15,9 @@ _MENTION_CHARS = 200
 
 
 async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) -> list[str]:
-    """Apply the answer and return the ids of items created, changed or mentioned. `read_seq`: the last seq read.
+    """Apply the answer, and return the ids of items created, changed or mentioned.
+
+    `read_seq` is the seq of the last message that the model was given; the conversation records it.
 
     Raises Conflict, ItemNotFound, InvalidItem, TooLarge.
     """
@@ -59,7 +61,7 @@ def _create(change: Change, kind: Kind, sets: State, claimed: Stored) -> str:
 
 
 async def _find_existing(items: Items, kind: Kind, sets: State, change: Change) -> str | None:
-    """Return the existing item: an entity of this name or an open item of this title, also from this change."""
+    """Return the entity with this name, or the open item with this title, that exists or that this change creates."""
     name = fold_case(sets["name"] if kind is ENTITY else sets["title"])
     for item_id, made in change.list_created(kind):
         if fold_case(made["name"] if kind is ENTITY else made["title"]) == name:

@@ -1,9 +1,9 @@
 """Extract items from conversations: a model reads one, its answer is validated, and one change applies it.
 
-Waiting conversations are indexed by due time. A claim is a change of the conversation, and its version is the fence: a
-write with an older version is refused, so a late or duplicate worker adds nothing. Only failures caused by the
-conversation count as attempts; if the provider is down, the conversation is released unchanged. The text of a
-conversation is data: it can create items and change a few of their fields, and nothing else.
+Waiting conversations are indexed by due time. A claim is a change of the conversation, and the version that it makes is
+the fence: a write that expects an older version is refused, so a late or duplicate worker adds nothing. Only failures
+caused by the conversation count as attempts; if the provider is down, the conversation is released unchanged. The text
+of a conversation is data: it can create items and change a few fields of items, and nothing else.
 """
 
 from __future__ import annotations
@@ -47,23 +47,24 @@ _ANSWER_TOKENS = 2_000
 _random = random.SystemRandom()
 
 Ask = Callable[[list[dict[str, Any]]], Awaitable[str]]
-"""Calls a model. Raises ModelFailed, or whatever the caller's model raises."""
+"""A function that calls a model. Raises ModelFailed, or any error of the caller's model."""
 OnUnanswered = Callable[[ProviderUnavailable, int | None, int], Awaitable[bool]]
-"""Called on an outage with its error, the time this conversation first failed, and the current time. Returns True if
-the provider is now paused.
+"""A function that is called if the provider is down, and returns True if the provider is now paused.
+
+It receives the error, the time since which this conversation has failed, and the current time.
 """
 
 
 def lease_ms(settings: Settings) -> int:
-    """Return the length of a worker's lease: longer than a model may take, so it is never renewed."""
+    """Return the length of a worker's lease. It is longer than a model may take, so it need not be renewed."""
     return int((settings.summary_timeout_s + settings.lease_s) * 1000)
 
 
 def ask_within_timeout(model: ChatModel, settings: Settings) -> Ask:
-    """Return a function that calls this model in the event loop, within the time limit of a summary."""
+    """Return a function that calls this model in the event loop, and raises ModelFailed after `summary_timeout_s`."""
 
     async def ask(messages: list[dict[str, Any]]) -> str:
-        late = ModelFailed(f"no answer ask_within_timeout {settings.summary_timeout_s:g} s")
+        late = ModelFailed(f"no answer within {settings.summary_timeout_s:g} s")
         reply = partial(model.reply, messages, max_tokens=_ANSWER_TOKENS)
         return await run_callback_within(settings.summary_timeout_s, late, reply)
 
@@ -71,17 +72,17 @@ def ask_within_timeout(model: ChatModel, settings: Settings) -> Ask:
 
 
 class Outcome(StrEnum):
-    """Outcome of an extraction."""
+    """The outcome of an extraction."""
 
     DONE = "done"
     ALREADY = "already"
-    """it was done before and no message was added since, or another worker has it"""
+    """no message was added since the last extraction, or another worker has claimed the conversation"""
     FENCED = "fenced"
-    """another worker took over in the meantime"""
+    """another worker claimed the conversation in the meantime"""
     FAILED = "failed"
-    """the model returned no usable answer; retried later if attempts are left"""
+    """the model returned no usable answer; the extraction is retried later if attempts are left"""
     UNANSWERED = "unanswered"
-    """the provider is down: the conversation waits as before, and no attempt was counted"""
+    """the provider is down: the conversation keeps waiting, and no attempt was counted"""
     OFFLINE = "offline"
     """there is no model: nothing was extracted"""
 
@@ -95,7 +96,7 @@ class Extraction:
     item_ids: tuple[str, ...] = ()
     """ids of the items created, changed or mentioned"""
     reason: str = ""
-    """why it failed, without any text of the conversation"""
+    """why the extraction failed, without any text of the conversation"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,12 @@ class Extractions:
         self._settings = items.store.settings
 
     async def due(self, limit: int) -> list[str]:
-        """Return waiting conversations, and those whose worker's lease expired."""
+        """Return conversations that are due: waiting ones, and ones whose worker's lease has expired."""
         index = self._items.keys.index(CONVERSATION.letter, "due")
         return await self._items.run(self._items.calls.members(index, 0, await self._items.now_ms(), 0, limit))
 
     async def waits(self, conversation_id: str) -> bool:
-        """True if a conversation must be read before it is evicted; makes it due. Raises StoreUnavailable."""
+        """True if a conversation must be extracted before it is evicted; makes it due. Raises StoreUnavailable."""
         (stored,) = await self._items.read([conversation_id])
         if stored is None or stored.state["deleted"] or stored.state["extraction"] == "failed":
             return False
@@ -144,7 +145,7 @@ class Extractions:
     async def extract(
         self, conversation_id: str, ask: Ask | None, *, at_once: bool, unanswered: OnUnanswered | None = None
     ) -> Extraction:
-        """Extract from one conversation. `at_once`: even if it has not ended or is not due."""
+        """Extract from one conversation. `at_once` extracts even if the conversation has not ended or is not due."""
         if ask is None:
             return Extraction(conversation_id, Outcome.OFFLINE, reason="there is no model: nothing was extracted")
         claimed = await self._claim(conversation_id, at_once)
@@ -187,7 +188,7 @@ class Extractions:
         return _Claim(now, state | {"attempts": attempts}, change.now_ms)
 
     async def _ask_model(self, claimed: _Claim, ask: Ask) -> tuple[Answer, int]:
-        """Return the model's answer and the last seq it was given."""
+        """Return the model's answer, and the seq of the last message that the model was given."""
         session = self._sessions(self._session_id(claimed.stored.id))
         context = await session.read()
         if not context.epoch:
@@ -221,7 +222,11 @@ class Extractions:
     async def _release_unanswered(
         self, claimed: _Claim, outage: ProviderUnavailable, unanswered: OnUnanswered | None
     ) -> Extraction:
-        """Release it unchanged; if other calls succeed, it backs off about as long as it has been failing."""
+        """Release the conversation unchanged.
+
+        Unless the provider is paused, the conversation backs off for about as long as it has failed. If it has failed
+        for `extractive_after_s`, and the request itself may be the cause, that counts as an attempt.
+        """
         since_ms = claimed.before["failing_ms"]
         is_paused = unanswered is not None and await unanswered(outage, since_ms, claimed.now_ms)
         failing_ms = claimed.now_ms - (claimed.now_ms if since_ms is None else since_ms)
@@ -235,7 +240,7 @@ class Extractions:
         return await self._release(claimed, sets, Outcome.UNANSWERED, outage)
 
     async def _release_failed(self, claimed: _Claim, failure: Exception) -> Extraction:
-        """Schedule a retry, unless no attempts are left."""
+        """Count an attempt, and schedule a retry unless no attempts are left."""
         attempts = claimed.stored.state["attempts"]
         if attempts >= ATTEMPTS_LIMIT:
             sets: State = {"extraction": "failed", "due_ms": None}
@@ -259,6 +264,6 @@ class Extractions:
 
 
 def _fields_before(claimed: _Claim) -> State:
-    """Return the fields from before the claim; due if an expired claim was taken over."""
+    """Return the fields from before the claim. If the claim took over an expired one, the conversation is due."""
     sets = {name: claimed.before[name] for name in ("extraction", "due_ms", "attempts")}
     return sets | {"extraction": "due"} if sets["extraction"] == "claimed" else sets

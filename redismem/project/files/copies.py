@@ -1,6 +1,6 @@
-"""Export a session with summaries and restore it: each message at its seq, each summary in its place.
+"""Export a session with summaries and restore it, with every message and summary at its original seqs.
 
-Ids that begin with the epoch are exported without it, because the copy gets an epoch of its own.
+An id that begins with the session's epoch is exported without the epoch, because the restored session gets a new one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from redismem.protocol.session.restore import Restoration
 from redismem.store.store import Store
 
 PLACES_LIMIT = 100_000
-"""Upper bound of a copy's seqs; no conversation is longer."""
+"""The maximum seq in a copy. No conversation is longer."""
 _NUMBERS = ("first_seq", "last_seq", "start_ms", "end_ms", "tokens", "created_ms")
 _MOST = 1 << 53
 
@@ -38,7 +38,7 @@ class Copy(NamedTuple):
 
 
 def describe(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
-    """Return the parts of an entry that hold the places of messages and summaries."""
+    """Return the part of an export entry that says where messages and summaries belong."""
     return {
         "window": {"first_seq": context.first_seq, "last_seq": context.last_seq},
         "summaries": [_describe_summary(summary, context.epoch) for summary in context.summaries],
@@ -107,7 +107,7 @@ def _check_number(value: Any) -> int:
 
 
 async def put(store: Store, session_id: str, copy: Copy) -> None:
-    """Restore the session from the copy. Raises SessionExists, StoreUnavailable."""
+    """Create the session from the copy. Raises SessionExists, StoreUnavailable."""
     keys = store.keys.session(session_id)
     epoch = await store.run(quarantine.new_epoch(keys))
     put_ms = await store.server_time_ms()
@@ -134,7 +134,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
 def _state(
     copy: Copy, epoch: str, elements: Mapping[int, bytes], earlier: Sequence[Message], with_originals: bool
 ) -> dict[bytes, bytes]:
-    """Return the state fields besides the counters: summaries and pinned messages."""
+    """Return the fields of the state for summaries and pinned messages."""
     found = {}
     for summary in copy.summaries:
         ids = tuple(_bind_id(each, epoch) for each in summary.message_ids)
@@ -155,5 +155,5 @@ def _element(message: Message) -> bytes:
 
 
 def _stamp(ms: int) -> bytes:
-    """Return the end of an element, as `lua/include/stamp.lua` encodes it."""
+    """Encode the time at the end of an element, as `lua/include/stamp.lua` does."""
     return b"\xcf" + ms.to_bytes(8, "big")

@@ -30,12 +30,12 @@ ITEMS_LIMIT = 200_000
 _TRIES_LIMIT = 10
 _BATCH_COUNT = 50
 Breathe = Callable[[int], Awaitable[None]]
-"""Yields to the event loop now and then; called with the number of each item."""
+"""A function that is called with the position of each item, and yields to the event loop now and then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import: how many items were added, replaced or lengthened, unchanged, and erased."""
+    """The result of an import: the numbers of items added, replaced or extended, unchanged, and erased."""
 
     added: int
     lengthened: int
@@ -44,7 +44,7 @@ class Imported:
 
 
 async def export_files(items: Items, conversations: Conversations) -> dict[str, str]:
-    """Return the text of each file by name, all of one moment. Raises Conflict if other writers kept interfering."""
+    """Return the text of each file by name, all from one moment. Raises Conflict if the project kept changing."""
     for _ in range(_TRIES_LIMIT):
         seen = await items.run(imports.read_change_count(items.keys))
         files = {name: await _file(items, conversations, name, KINDS[letter]) for name, letter in FILES.items()}
@@ -71,7 +71,7 @@ async def _entries(items: Items, conversations: Conversations, item_ids: list[st
 
 
 def _build_entry(stored: Stored) -> dict[str, Any]:
-    """Build an entry: the current state, for people, and the versions, for the import."""
+    """Build the entry of an item: its current state, for human readers, and its versions, for the import."""
     shown = {
         name: _format_value(name, stored.state[name])
         for name, spec in stored.kind.fields.items()
@@ -144,7 +144,7 @@ async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> Non
 
 
 def _check_files(files: Mapping[str, str], replace: bool) -> None:
-    """Raise InvalidItem for an invalid set of files, or for a replacement that is not one whole export."""
+    """Raise InvalidItem if the set of files is invalid, or if a replacement is not a complete export."""
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()):
         raise InvalidItem("an import must map file names to texts, as `export_files` returns them")
     if not replace:
@@ -166,7 +166,7 @@ async def _load_items(items: Items) -> dict[str, Stored]:
 
 
 async def _replace(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """Return the given items; an identical stored item that matches its versions is kept."""
+    """Return the given items. A stored item with the same state and versions is returned instead of its copy."""
     result = dict(given)
     for at, stored in enumerate(given.values()):
         await breathe(at)
@@ -177,7 +177,7 @@ async def _replace(there: Mapping[str, Stored], given: Mapping[str, Stored], bre
 
 
 async def _merge(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """Merge both; an item in both gets the longer history. Raises Conflict if neither history extends the other."""
+    """Merge stored and given items. An item in both gets the longer history. Raises Conflict if histories diverge."""
     result = dict(there)
     for at, (item_id, stored) in enumerate(given.items()):
         await breathe(at)
@@ -252,7 +252,7 @@ def _parse_delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
 
 
 def _check_part(kind: Kind, part: str, name: str, value: Any) -> None:
-    """Check a change of a version independent of the state it applies to. Raises InvalidItem, TooLarge."""
+    """Check the values of one version, apart from the state that the version changes. Raises InvalidItem, TooLarge."""
     default = kind.fields[name].default
     if part == "drops":
         if not isinstance(value, list) or not isinstance(default, list | dict):

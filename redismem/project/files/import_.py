@@ -1,7 +1,7 @@
 """Write an import: stage its pieces, commit them in one step, then apply them.
 
-If the process is killed before the commit, the project is unchanged and the staged pieces expire. If it is killed
-after it, the next process that uses the project applies the pieces first.
+If the process is killed before the commit, the project is unchanged and the staged pieces expire. If the process is
+killed after the commit, the next process that uses the project first applies the remaining pieces.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from redismem.protocol.project.calls import Unfinished
 from redismem.protocol.project.imports import Pieces
 
 Write = tuple[Any, ...]
-"""A command: its name, key and arguments."""
+"""A Redis command: its name, key and arguments."""
 Words = set[tuple[str, str, str]]
-"""Words and tags: the kind's letter, the vocabulary, the word."""
+"""A set of words and tags, each as (the kind's letter, the vocabulary, the word)."""
 _ITEMS_AT_ONCE = 16
 
 
 async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
     """Apply the pieces to the project, completely or not at all.
 
-    `seen`: the project's number of changes when it was read. Raises Conflict if it has changed since.
+    `seen` is the project's number of changes when it was read. Raises Conflict if the project has changed since.
     """
     nonce = os.urandom(8).hex()
     number = 0
@@ -76,7 +76,7 @@ async def build_pieces(items: Items, there: Mapping[str, Stored], result: Mappin
 
 
 async def breathe(items: Items, at: int) -> None:
-    """Yield to the event loop once per batch of items, because thousands of them take seconds."""
+    """Yield to the event loop once per batch of items, because thousands of items take seconds."""
     if at % _ITEMS_AT_ONCE == 0:
         await items.store.transport.sleep(0)
 
@@ -86,14 +86,14 @@ def _places(stored: Stored | None) -> dict[str, Place]:
 
 
 def _words(item_id: str, found: Mapping[str, Place]) -> Words:
-    """Return an item's words in vocabularies, each with the letter of its kind and the vocabulary."""
+    """Return an item's words and tags, each with the letter of its kind and its vocabulary."""
     return {(item_id[0], place.vocabulary, place.word) for place in found.values() if place.vocabulary}
 
 
 def _writes(
     items: Items, before: Stored | None, after: Stored | None, old: Mapping[str, Place], new: Mapping[str, Place]
 ) -> Iterator[Write]:
-    """Yield the writes that turn one version of an item into another, except words; their order does not matter."""
+    """Yield the writes that turn one state of an item into another, except the words. The order does not matter."""
     stored = after or before
     assert stored is not None
     keys, kind, item_id = items.keys, stored.kind, stored.id
@@ -111,7 +111,7 @@ def numbers_of(stored: Stored | None) -> Collection[int]:
 
 
 def item_writes(items: Items, item_id: str, numbers: Collection[int], after: Stored | None) -> Iterator[Write]:
-    """Yield the writes that replace an item with versions of these numbers. Raises TooLarge."""
+    """Yield the writes that replace an item and its versions, which have these numbers. Raises TooLarge."""
     yield from _versions(items.keys.versions(item_id), numbers, after)
     if after is None:
         yield "HDEL", items.keys.items, item_id

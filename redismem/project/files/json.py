@@ -1,4 +1,4 @@
-"""Write and read the files of an export one entry at a time, so that large ones do not block the event loop."""
+"""Write and read the files of an export one entry at a time, so that a large file does not block the event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 async def text_of(name: str, project: str, entry_texts: AsyncIterator[str]) -> str:
-    """Return the text of a file with these entries: JSON indented by two spaces, for people."""
+    """Return the text of a file with these entries, as JSON indented by two spaces."""
     head = _dump({"format": FORMAT, "project": project}).removesuffix("\n}")
     parts = [text async for text in entry_texts]
     body = "[\n    " + ",\n    ".join(parts) + "\n  ]" if parts else "[]"
@@ -29,7 +29,7 @@ def text_of_entry(entry: dict[str, Any]) -> str:
 
 
 def entries_of(name: str, text: str) -> Iterator[Any]:
-    """Yield the entries of a file. Raises InvalidItem if it is no export, perhaps only after the last entry."""
+    """Yield the entries of a file. Raises InvalidItem if the file is no export, possibly only after the last entry."""
     if name not in FILES:
         raise InvalidItem(f"an import consists of {', '.join(FILES)}")
     reader, format, lists_count = _Reader(text), None, 0
@@ -53,7 +53,7 @@ def entries_of(name: str, text: str) -> Iterator[Any]:
 
 
 def project_of(text: str) -> str | None:
-    """Return the name of the exported project; None if the file does not contain it."""
+    """Return the name of the exported project; `None` if the file does not contain a name."""
     reader = _Reader(text)
     try:
         for member in reader.members():
@@ -79,7 +79,7 @@ def _dump(value: dict[str, Any]) -> str:
 
 
 class _Reader:
-    """Reads JSON member by member. Raises JSONDecodeError if it is not JSON, ValueError if it has another structure."""
+    """Read JSON member by member. Raises JSONDecodeError if it is not JSON, ValueError if its structure differs."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -117,7 +117,7 @@ class _Reader:
         return value
 
     def end(self) -> None:
-        """Check that nothing follows."""
+        """Check that nothing follows the JSON value."""
         if self._next():
             raise self._json_error()
 

@@ -1,7 +1,7 @@
-"""Compute the writes of a replacement: the difference between the import and everything that is stored.
+"""Compute the writes of a replacement, from the difference between the import and everything that is stored.
 
-A merge trusts what the items say of themselves. A replacement reads each index and name as it is, so inconsistencies
-are gone afterwards, and an unreadable item does not prevent restoring a good export.
+A merge derives the indexes and names from the stored items. A replacement reads every index and name as it is stored,
+so it also removes inconsistencies, and works if a stored item is unreadable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from redismem.protocol.project.imports import Pieces
 
 
 async def load_readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
-    """Load all readable items, deleted ones included, and the ids of unreadable ones."""
+    """Load all readable items, including deleted items, and the ids of unreadable items."""
     stored_items: dict[str, Stored] = {}
     lost: list[str] = []
     async for item_id, stored, fault in holdings.load_items(items):
@@ -30,7 +30,7 @@ async def load_readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
 async def build_pieces(
     items: Items, there: Mapping[str, Stored], lost: Collection[str], result: Mapping[str, Stored]
 ) -> Pieces:
-    """Build the writes. `lost`: the ids of stored items that cannot be read. Raises TooLarge."""
+    """Build the writes. `lost` are the ids of stored items that cannot be read. Raises TooLarge."""
     pieces = Pieces()
     wanted, stale = await _places(items, result.values()), await _places(items, there.values())
     async for index, seen in holdings.load_indexes(items, [*wanted, *stale]):

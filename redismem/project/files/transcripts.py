@@ -1,7 +1,7 @@
-"""Export and import the transcripts of a project's conversations: messages, and the summaries that replace some.
+"""Export and import the transcripts of a project's conversations: messages, and summaries of older messages.
 
-Sessions have hash tags of their own, so their messages are written before the import is committed: until then the
-project does not refer to them, and those that stay unreferenced expire.
+A session has a hash tag of its own, so its messages cannot be written in one step with the project. They are written
+before the import is committed. If the import is not committed, no project refers to the session, and it expires.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _BESIDE: dict[str, type] = {"metadata": dict, "timestamp_us": int, "id": str, "p
 
 
 class Transcript(NamedTuple):
-    """The messages of a conversation; `copy` has their places if summaries replace some."""
+    """The messages of a conversation. If the session has summaries, `copy` contains them and the messages' seqs."""
 
     messages: Sequence[Message]
     copy: Copy | None = None
 
 
 async def export_transcript(session: Session) -> dict[str, Any]:
-    """Export all messages of a session with their attributes, kept originals too, and its summaries.
+    """Export all messages of a session with their attributes, including kept originals, and its summaries.
 
-    Raises Conflict if other writers kept changing it.
+    Raises Conflict if the session kept changing.
     """
     for _ in range(_TRIES_LIMIT):
         context = await session.read()
@@ -96,9 +96,9 @@ def _is_beside(beside: Any) -> bool:
 async def write_transcripts(
     items: Items, conversations: Conversations, given: Mapping[str, Transcript]
 ) -> list[Session]:
-    """Write the transcripts of conversations without messages, and return the sessions that this created.
+    """Write the transcripts of conversations that have no messages yet, and return the sessions created.
 
-    A session that has only the first of these messages gets the rest; any other session is left unchanged.
+    A session that has only the first messages of its transcript gets the rest. Any other session is left unchanged.
     """
     created: list[Session] = []
     for conversation_id, transcript in given.items():

@@ -16,7 +16,7 @@ _TRIES_LIMIT = 20
 
 
 async def erase(items: Items, item_ids: list[str]) -> int:
-    """Erase the first of these items, as many as fit in one step, and return how many. Raises Conflict."""
+    """Erase as many of these items as fit in one step, from the first, and return how many. Raises Conflict."""
     batch = _take_first([stored for stored in await items.read(item_ids) if stored is not None])
     if not batch:
         return 0

@@ -1,4 +1,4 @@
-"""Check and normalise the fields of items. Each check returns the stored form or raises InvalidItem.
+"""Check and normalise the fields of items. Each check returns the form to store, or raises InvalidItem.
 
 Errors name the field and a size, never the value.
 """
@@ -31,7 +31,7 @@ Check = Callable[[Any, str], Any]
 
 
 def suggest_name(name: str, known: Collection[str]) -> str:
-    """Return the end of an error text that suggests the known name meant; "" if none is close."""
+    """Return the end of an error text that suggests the closest known name; "" if no name is close."""
     near = [each for each in known if each.startswith(f"{name}_")] or difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -61,7 +61,7 @@ def fold_case(name: str) -> str:
 
 
 def tag(value: Any, name: str = "a tag") -> str:
-    """A line of at most 64 characters, casefolded."""
+    """A string of at most 64 characters on one line, casefolded."""
     folded = fold_case(line(value, name))
     if len(folded) > TAG_CHARS:
         raise TooLarge(f"{name} has {len(folded)} characters, at most {TAG_CHARS} are allowed")
@@ -88,7 +88,7 @@ def texts(value: Any, name: str) -> list[str]:
 
 
 def whole(value: Any, name: str) -> int:
-    """An integer, such as a count or a moment in milliseconds."""
+    """An integer, such as a count or a time in milliseconds."""
     if type(value) is not int or abs(value) >= 1 << 53:
         raise InvalidItem(f"{name} must be an integer")
     return value
@@ -132,7 +132,7 @@ def every(check: Check) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """Return a check that accepts None besides the values of this check."""
+    """Return a check that also accepts None."""
     return lambda value, name: None if value is None else check(value, name)
 
 
@@ -193,7 +193,7 @@ def properties(value: Any, name: str) -> dict[str, Any]:
 
 
 def tag_like(value: Any, name: str) -> str:
-    """A line of at most 64 characters, in its original case."""
+    """A string of at most 64 characters on one line, in its original case."""
     checked = line(value, name)
     if len(checked) > TAG_CHARS:
         raise TooLarge(f"a name in {name} has {len(checked)} characters, at most {TAG_CHARS} are allowed")

@@ -8,7 +8,7 @@ from redismem.project.items.items import Items, Stored, require_present
 
 
 async def load_reachable(items: Items, task_ids: Sequence[str]) -> list[Stored]:
-    """Load these tasks and all tasks they depend on, directly or not: one round trip per level. Raises ItemNotFound."""
+    """Load these tasks and all direct and indirect dependencies, in one round trip per level. Raises ItemNotFound."""
     found = {stored.id: stored for stored in require_present(await items.read(task_ids), task_ids)}
     level = list(found.values())
     while level:

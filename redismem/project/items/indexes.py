@@ -14,7 +14,7 @@ from redismem.project.items.schema import PRIORITIES, Kind
 from redismem.project.items.versions import State
 
 WORDS_LIMIT = 500
-"""Different words indexed per item, the first ones of its texts."""
+"""The maximum number of different words indexed per item. Further words of its texts are not indexed."""
 WORD_CHARS = 40
 _RANK = 1 << 44
 _WORD = re.compile(r"[^\W_]+")
@@ -26,7 +26,7 @@ WORDS, TAGS = "words", "tags"
 
 
 class Place(NamedTuple):
-    """An item's score in an index, and the vocabulary that lists the word as long as this index is not empty."""
+    """An item's entry in an index: its score, and the vocabulary that lists `word` while the index is not empty."""
 
     score: int
     vocabulary: str = ""
@@ -39,7 +39,7 @@ def words(text: str) -> list[str]:
 
 
 def words_of(kind: Kind, state: State, fields: tuple[str, ...] | None = None) -> set[str]:
-    """Return the words that find an item: those of all its texts, or of these fields."""
+    """Return the words that an item is indexed under: the words of all its text fields, or only of `fields`."""
     index_words: dict[str, None] = {}
     for name in kind.texts if fields is None else fields:
         index_words.update(dict.fromkeys(words(state[name])))
@@ -60,16 +60,16 @@ def order(kind: Kind, state: State) -> int:
 
 
 def order_ranges(kind: Kind, at_ms: int) -> list[tuple[int, int]]:
-    """Return the score ranges, highest first, of items that existed by a moment, as (least, greatest).
+    """Return the score ranges that contain the items that existed at a moment: (minimum, maximum), highest first.
 
-    Items changed or entered later may be outside of them.
+    The score of an item that was changed or entered later may be outside these ranges.
     """
     ranks = range(len(PRIORITIES) - 1, -1, -1) if kind.letter == "t" else [0]
     return [(rank * _RANK, rank * _RANK + at_ms) for rank in ranks]
 
 
 def is_open(kind: Kind, state: State) -> bool:
-    """True if a query without options finds the item."""
+    """True if a query without options returns the item."""
     return not (state["archived"] or state.get("merged_into") or state["status"] in kind.hidden)
 
 

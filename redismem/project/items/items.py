@@ -45,12 +45,12 @@ class Stored:
     id: str
     state: State
     deltas: list[Delta] | None
-    """The versions, if they were read."""
+    """The versions; `None` if they were not read."""
     first: Delta | None
-    """The first version, if there is no other."""
+    """The only version; `None` if the item has several."""
 
     def as_of(self, at_ms: int | None, known_ms: int | None) -> State | None:
-        """Return the state at a moment, as known at another; None if the item did not exist."""
+        """Return the state at the moment `at_ms`, as known at `known_ms`; `None` if the item did not exist."""
         if at_ms is None and known_ms is None:
             state: State | None = self.state
         else:
@@ -63,7 +63,7 @@ class Items:
     """The stored items of a project. All times of the project come from its clock."""
 
     def __init__(self, store: Store, keys: ProjectKeys, *, carries_out: bool = True) -> None:
-        """`carries_out`: apply a committed import when one is found; if False, raise Conflict instead."""
+        """Open the items. If a committed import is found, `carries_out` applies it; without it, Conflict is raised."""
         self.store = store
         self._carries_out = carries_out
         self.keys = keys
@@ -75,7 +75,7 @@ class Items:
         return await self.store.server_time_ms()
 
     async def run(self, call: Call[T]) -> T:
-        """Run a call and return its value; a committed import is applied first. Raises like `Store.run`."""
+        """Run a call and return its value. Applies a committed import first. Raises the errors of `Store.run`."""
         for _ in range(_IMPORTS_LIMIT):
             try:
                 return await self.store.run(self.calls.refuse_unfinished(call))
@@ -86,7 +86,7 @@ class Items:
         raise Conflict("imports followed each other too fast to run in between")
 
     async def read(self, item_ids: Sequence[str], *, with_versions: bool = False) -> list[Stored | None]:
-        """Read items, deleted ones included; None for a missing item. One round trip."""
+        """Read items in one round trip, including deleted items; `None` for a missing item."""
         if not item_ids:
             return []
         bodies, versions = await self.run(self.calls.read(item_ids, with_versions=with_versions))
@@ -122,7 +122,7 @@ class Items:
         return Stored(kind, item_id, state, deltas, first)
 
     async def change(self) -> Change:
-        """Begin a new change, dated now."""
+        """Begin a new change, whose time is now."""
         return Change(self, await self.now_ms())
 
     async def register(self) -> None:
@@ -162,9 +162,10 @@ class Change:
         return at_ms
 
     def moment(self, stored: Stored, at_ms: int | None) -> int:
-        """Return when a change becomes true: as given, or now but after all versions of the item. Raises InvalidItem.
+        """Return the time from which a change of the item is true: `at_ms`, or now. Raises InvalidItem.
 
-        A moment before the latest version is accepted, even if a clock that was set back makes it look like the future.
+        If the clock was set back, the latest version may lie in the future. Then now means the time of that version,
+        and any `at_ms` before it is accepted.
         """
         latest_ms: int = stored.state["latest_ms"]
         if at_ms is None:
@@ -183,7 +184,7 @@ class Change:
         drops: dict[str, list[Any]] | None = None,
         reason: str = "",
     ) -> None:
-        """Add a new version of an item, or extend the one this change already has."""
+        """Add a new version of an item. If this change already has a version of it, extend that version."""
         self._before[stored.id] = stored
         # known_ms never decreases, even if a clock was set back.
         known_ms = max(self.now_ms, stored.state["updated_ms"])
@@ -209,15 +210,15 @@ class Change:
         self._erased.append(stored)
 
     def check(self, stored: Stored) -> None:
-        """Make the commit fail if this item, which the change does not alter, changes meanwhile."""
+        """Make the commit fail if another writer changes this item, which the change itself does not alter."""
         self._checks[stored.id] = stored.state["version"]
 
     def check_size(self, kind: Kind, index: str, count: int) -> None:
-        """Make the commit fail if this index has another number of items by then."""
+        """Make the commit fail if the number of items in this index changes before it."""
         self._sizes[self._items.keys.index(kind.letter, index)] = count
 
     def name(self, name: str, before: str, holder: str) -> None:
-        """Move a name from one entity to another; "" means none."""
+        """Move a name from one entity to another. "" means no entity."""
         self._names.append((name, before, holder))
 
     async def commit(self) -> dict[str, State]:
@@ -263,7 +264,7 @@ class Change:
 
 
 def check_size(kind: Kind, item_id: str, state: State, body: bytes) -> None:
-    """Raise TooLarge for an item over the size limit, or with more links than one change can update."""
+    """Raise TooLarge if an item exceeds the size limit, or has more links than one change can update."""
     if len(body) > ITEM_BYTES:
         raise TooLarge(f"{kind.name} {item_id} would have {len(body)} bytes, at most {ITEM_BYTES} are allowed")
     for name in LINKS:
@@ -272,7 +273,7 @@ def check_size(kind: Kind, item_id: str, state: State, body: bytes) -> None:
 
 
 def add_moves(keys: ProjectKeys, batch: Batch, item_id: str, before: State | None, after: State | None) -> None:
-    """Add an item's index changes to a batch. Without `after` the item leaves all indexes."""
+    """Add an item's index changes to a batch. If `after` is `None`, the item leaves all indexes."""
     kind = kind_of(item_id)
     old, new = places(kind, before), places(kind, after)
     for name, place in new.items():

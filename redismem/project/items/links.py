@@ -1,4 +1,4 @@
-"""Links between items, stored at both ends, and their removal when an item ends."""
+"""Links between items. A link is stored in both items, and removed when one of them ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOLD_COUNT = 10
 
 
 def links(stored: Stored) -> Iterator[tuple[str, str, Any]]:
-    """Yield for each link of an item: the other item, the field there, and the value that the field must contain."""
+    """Yield, for each link of an item, the other item, its field, and the value that this field must contain."""
     for (letter, name), twin in TWINS.items():
         if letter == stored.kind.letter:
             yield from ((other, twin, stored.id) for other in stored.state[name])
@@ -38,13 +38,13 @@ def links(stored: Stored) -> Iterator[tuple[str, str, Any]]:
 
 
 def entity_names(state: State) -> list[str]:
-    """Return the names that find an entity: its own and those of entities merged into it, case-folded."""
+    """Return the names that find an entity, case-folded: its own name, and the names of entities merged into it."""
     names = [] if state["merged_into"] or state["deleted"] else [state["name"], *state["aliases"]]
     return list(dict.fromkeys(fold_case(name) for name in names))
 
 
 def find_broken_links(by_id: Mapping[str, Stored]) -> Iterator[str]:
-    """Yield in words each link whose other end lacks it, and each cycle. Links to missing items are ignored."""
+    """Describe each link that the other item lacks, and each cycle. Links to missing items are ignored."""
     passed: set[str] = set()
     for _, stored in sorted(by_id.items()):
         yield from find_broken_links_of(stored, by_id)
@@ -52,7 +52,7 @@ def find_broken_links(by_id: Mapping[str, Stored]) -> Iterator[str]:
 
 
 def find_broken_links_of(stored: Stored, by_id: Mapping[str, Stored]) -> Iterator[str]:
-    """Yield in words the broken links of one item."""
+    """Describe the broken links of one item."""
     if stored.state["deleted"]:
         return
     for other_id, name, value in links(stored):
@@ -66,9 +66,9 @@ def find_broken_links_of(stored: Stored, by_id: Mapping[str, Stored]) -> Iterato
 
 
 def find_cycle(stored: Stored, by_id: Mapping[str, Stored], passed: set[str]) -> Iterator[str]:
-    """Yield in words the first cycle reachable from this item, if there is one.
+    """Describe the first cycle that is reachable from this item, if there is one.
 
-    `passed` collects items that need not be visited again, so that all calls together visit each item once.
+    `passed` collects the visited items, so that several calls with the same `passed` visit each item once.
     """
     path: dict[str, Iterator[Stored]] = {}
     following = iter([stored])
@@ -103,7 +103,7 @@ def _circle(ids: Sequence[str]) -> str:
 
 
 async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> None:
-    """Remove ending items from all items that link to them. Raises Conflict later if one of those changes meanwhile."""
+    """Remove ending items from all items that link to them. The commit raises Conflict if one of these has changed."""
     endings = {stored.id for stored in ending}
     drops: dict[str, dict[str, list[Any]]] = {}
     for stored in ending:
@@ -121,7 +121,7 @@ async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> 
 
 
 async def check_dependents(items: Items, task_ids: Sequence[str], index: str) -> None:
-    """Raise TooLarge if so many tasks depend on or wait for one of these tasks that one change cannot update more."""
+    """Raise TooLarge if more tasks depend on, or wait for, one of these tasks than one change can update."""
     indexes = [items.keys.index(TASK.letter, f"{index}:{task_id}") for task_id in task_ids]
     counts = await items.run(items.calls.counts(indexes)) if indexes else []
     for task_id, count in zip(task_ids, counts, strict=True):
@@ -130,7 +130,7 @@ async def check_dependents(items: Items, task_ids: Sequence[str], index: str) ->
 
 
 async def load_dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:
-    """Return the tasks that need a task, or wait for it. The commit is refused if their number changes by then."""
+    """Return the tasks that depend on a task, or wait for it. The commit is refused if their number has changed."""
     name = f"{index}:{task_id}"
     task_ids = await items.run(items.calls.members(items.keys.index(TASK.letter, name), 0, LATEST, 0, 1_000))
     change.check_size(TASK, name, len(task_ids))

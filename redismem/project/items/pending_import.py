@@ -1,4 +1,4 @@
-"""Apply committed imports: any process that finds one applies it before doing anything else."""
+"""Apply committed imports. A process that finds a committed import applies it before doing anything else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH_COUNT = 4
 async def carry_out(store: Store, keys: ProjectKeys) -> int:
     """Apply the remaining pieces of the import and return how many this caller applied.
 
-    Raises StoreUnavailable; CorruptSession for a piece that cannot be read.
+    Raises StoreUnavailable, and CorruptSession if a piece cannot be read.
     """
     numbers = await store.run(imports.list_pieces(keys))
     done = 0

@@ -30,7 +30,7 @@ class Mention(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A relation of an entity to another one. `outgoing`: it leads from this entity to the other."""
+    """A relation between two entities. `outgoing` means that it leads from this entity to the other one."""
 
     name: str
     entity_id: str
@@ -60,7 +60,7 @@ class Item:
         return self.valid_at(datetime.now(UTC))
 
     def valid_at(self, moment: datetime) -> bool:
-        """True if the item was true at that moment, according to this version of it."""
+        """True if the item was true at that moment, as far as this record says."""
         return self.valid_from <= moment and (self.valid_until is None or moment < self.valid_until)
 
     @classmethod
@@ -138,9 +138,9 @@ class Entity(Item):
     description: str
     properties: dict[str, Any]
     aliases: tuple[str, ...]
-    """Other names that find the entity, from entities merged into it."""
+    """Other names that find the entity: the names of entities merged into it."""
     mentions: tuple[Mention, ...]
-    """The last 100 mentions, oldest first; older ones remain in the versions."""
+    """The last 100 mentions, oldest first. Older mentions remain in the versions."""
     mention_count: int
     relations: tuple[Relation, ...]
     merged_into: str | None
@@ -149,7 +149,7 @@ class Entity(Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(Item):
-    """The record of a conversation. Its messages are a session of the memory, and expire like one."""
+    """The record of a conversation. Its messages are in a session of the memory, and expire with it."""
 
     title: str
     summary: str
@@ -157,7 +157,7 @@ class Conversation(Item):
     extracted: tuple[str, ...]
     """Ids of the items created or changed because of the conversation."""
     message_count: int
-    """Messages in its session when it ended; 0 before that, or if they had expired."""
+    """The number of messages when the conversation ended; 0 before that, or if the session had expired."""
     extraction: str | None
     """Extraction status: due, claimed, done or failed; None means that none was requested."""
 

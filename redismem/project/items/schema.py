@@ -27,7 +27,7 @@ class Field:
     default: Any
     check: Check | None = None
     stored: Check | None = None
-    """The check of its stored form, if that differs from what callers pass."""
+    """The check of the stored form; `None` means that it is the form that callers pass."""
 
     def check_stored(self, value: Any, name: str) -> None:
         """Raise InvalidItem or TooLarge for a value that would not have been stored."""

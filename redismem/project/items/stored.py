@@ -45,7 +45,9 @@ async def _item_ids(items: Items) -> AsyncIterator[list[str]]:
 
 
 async def load_items(items: Items) -> AsyncIterator[tuple[str, Stored | None, CorruptSession | None]]:
-    """Yield every stored item with its versions, or the fault that makes it unreadable; neither if it was removed."""
+    """Yield every stored item id with the item and its versions, or with the fault that makes the item unreadable.
+
+    Both are `None` if the item was removed meanwhile."""
     async for some in _item_ids(items):
         try:
             loaded = await items.read(some, with_versions=True)
@@ -62,7 +64,7 @@ async def load_items(items: Items) -> AsyncIterator[tuple[str, Stored | None, Co
 
 
 async def load_indexes(items: Items, also: Iterable[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
-    """Yield the contents of these indexes, of every kind's fixed indexes, and of those named by vocabularies."""
+    """Yield the contents of these indexes, the fixed indexes of every kind, and the indexes that vocabularies name."""
     wanted = dict.fromkeys([*also, *((letter, name) for letter in KINDS for name in _PLAIN)])
     for vocabulary, index in ((WORDS, "word"), (TAGS, "tag")):
         async for (letter, _), words in _load_members(items, [(letter, vocabulary) for letter in KINDS]):

@@ -1,9 +1,9 @@
-"""Versions of an item, and its state at any moment computed from them. No I/O.
+"""Versions of an item, and the state at any moment that follows from them. No I/O.
 
-A version records its change, when that became true (`at_ms`) and when it was written (`known_ms`). An item's state at a
-moment applies the versions true by then, in the order in which they became true. A late entry thus takes its place in
-the past, and later changes still hold. Fields that follow from the status are not stored in versions: they are derived
-from the sequence of statuses, in whatever order those were entered.
+A version records a change, the time when the change became true (`at_ms`), and the time when it was written
+(`known_ms`). The state at a moment is computed from the versions that were true by then, in the order of `at_ms`. So a
+change that is entered late applies in the past, and later changes are kept. Versions do not store the fields that
+follow from the status: these are derived from the statuses, ordered by `at_ms`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NUMBERS = ("version", "created_ms", "updated_ms", "valid_from_ms", "latest_ms")
 
 @dataclass(slots=True)
 class Delta:
-    """One version: the fields it sets, what it adds to lists, dicts and counts, and what it drops from them."""
+    """One version: the fields that it sets, and the values that it adds to, or drops from, lists, dicts and counts."""
 
     version: int
     at_ms: int
@@ -52,7 +52,7 @@ def decode_delta(packed: bytes) -> Delta:
 
 
 def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms: int | None = None) -> State | None:
-    """Return the state at a moment, as known at another; None if there was no item. By default the current state."""
+    """Return the state at `at_ms`, as known at `known_ms`, both now by default; `None` if the item did not exist."""
     known = [
         delta
         for delta in deltas
@@ -75,7 +75,7 @@ def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms
 
 
 def advance(kind: Kind, state: State, delta: Delta) -> State:
-    """Return the state after one more version that is not older than the others. The given state is not changed."""
+    """Return the state after one more version, which must not be older than the others. Does not modify `state`."""
     advanced = {name: _copy(value) for name, value in state.items()}
     _apply(kind, advanced, delta)
     advanced |= {"version": delta.version, "updated_ms": delta.known_ms, "latest_ms": delta.at_ms}
@@ -107,7 +107,7 @@ def _apply(kind: Kind, state: State, delta: Delta) -> None:
 
 
 def _update_blocked(state: State, delta: Delta) -> None:
-    """Keep a task blocked exactly while it waits for something; then restore its previous status."""
+    """Clear the blockers of a task that is not blocked. Unblock a task that has no blockers left."""
     before = [status for status, _, _ in state["history"] if status != "blocked"]
     if state["status"] != "blocked":
         state["blocked_by"] = []
@@ -117,7 +117,7 @@ def _update_blocked(state: State, delta: Delta) -> None:
 
 
 def _update_end(kind: Kind, state: State) -> None:
-    """Derive the end: an ended item is valid until then, only ended items are archived, tasks get completed_at."""
+    """Derive the fields that depend on the end of an item: `valid_until`, `archived` and `completed_at`."""
     ends_ms = [at_ms for _, at_ms, _ in takewhile(lambda entry: entry[0] in kind.ended, reversed(state["history"]))]
     if ends_ms:
         until_ms = state["valid_until"]
@@ -154,7 +154,7 @@ def check_path(kind: Kind, state: State) -> None:
 
 
 def _describe_possible(transitions: Mapping[str, frozenset[str]], before: str) -> str:
-    """Return the statuses that may follow, in words."""
+    """Describe the statuses that may follow."""
     after = [status for status in transitions if status in transitions[before] and status != before]
     if not after:
         return f"it stays {before}"
@@ -163,7 +163,7 @@ def _describe_possible(transitions: Mapping[str, frozenset[str]], before: str) -
 
 
 def encode_body(kind: Kind, state: State, delta: Delta) -> bytes:
-    """Encode the current state of an item. A single version is stored as itself, so that nothing is stored twice."""
+    """Encode the current state of an item; or its only version, since the state follows from it."""
     if delta.version == 1:
         return b"1 " + delta.encode()
     parts = {name: state[name] for name, spec in kind.fields.items() if state[name] != spec.default}

@@ -35,14 +35,14 @@ class Collection(Generic[R]):
     """The items of one kind. A write takes effect now; `at=` dates it back.
 
     Reading methods take `at=` for the state at a moment, and `known_at=` for the state as known at a moment. Every
-    method may raise StoreUnavailable. A writer that lost a race gets Conflict, and nothing was written.
+    method may raise StoreUnavailable. If another writer was faster, a method raises Conflict and writes nothing.
     """
 
     kind: Kind
     record: type[R]
 
     def __init__(self, items: Items) -> None:
-        """Called by `Memory.project`."""
+        """Use `Memory.project` instead of this constructor."""
         self._items = items
 
     async def get(self, id: str, *, at: datetime | None = None, known_at: datetime | None = None) -> R:
@@ -58,7 +58,7 @@ class Collection(Generic[R]):
         return await self._state_of(id, at, known_at) is not None
 
     async def versions(self, id: str) -> list[Version]:
-        """Return the item's versions, oldest first, also of a deleted item. Raises ItemNotFound."""
+        """Return the versions of an item, which may be deleted, oldest first. Raises ItemNotFound."""
         (stored,) = await self._items.read([self._id(id)], with_versions=True)
         if stored is None:
             raise ItemNotFound(f"there is no {self.kind.name} {id}")
@@ -74,7 +74,7 @@ class Collection(Generic[R]):
         ]
 
     async def delete(self, id: str, *, expect: int | None = None, at: datetime | None = None) -> None:
-        """Delete an item and its links; earlier states remain readable: `get(id, at=…)`.
+        """Delete an item and its links. Earlier states remain readable by `get(id, at=…)`.
 
         `expect` is the version that the caller has seen. Raises ItemNotFound, Conflict.
         """
@@ -91,7 +91,9 @@ class Collection(Generic[R]):
     async def valid_at(
         self, moment: datetime, *, known_at: datetime | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[R]:
-        """Return the items valid at a moment, as of then, in any status. Costs the results, plus later changes."""
+        """Return the items that were valid at a moment, in their state at that moment and in any status.
+
+        The cost grows with the number of results and of later changes."""
         query = Query(self.kind, with_all=True, valid_ms=_ms(moment, "moment"))
         return await self._page(query, limit, cursor, moment, known_at)
 
@@ -123,7 +125,7 @@ class Collection(Generic[R]):
         return stored, at_ms
 
     async def _load_others(self, item_ids: list[str], at: datetime | None) -> list[Stored]:
-        """Read items that are changed together with another one. Raises ItemNotFound."""
+        """Read further items that a change of an item also alters. Raises ItemNotFound."""
         return require_present(await self._items.read(item_ids, with_versions=at is not None), item_ids)
 
     async def _update_fields(

@@ -1,4 +1,4 @@
-"""Conversations of a project: the last hundred records, each with its messages in a session."""
+"""Conversations of a project: the newest 100 records, each with its messages in a session."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class ConversationQuery(Criteria, total=False):
 class Conversations(Collection[Conversation]):
     """The conversations of a project, newest first.
 
-    Their messages expire like any session's: after `idle_timeout_s`, or when `max_sessions` other sessions are more
-    recent. `session(id).exists()` tells if they still exist. The records stay.
+    The messages of a conversation expire like the messages of any session: after `idle_timeout_s`, or when
+    `max_sessions` other sessions are more recent. `session(id).exists()` is True as long as they exist. The record
+    stays.
     """
 
     kind = CONVERSATION
@@ -48,7 +49,7 @@ class Conversations(Collection[Conversation]):
         self._sessions = sessions
 
     async def start(self, title: str = "", *, tags: Sequence[str] = ()) -> Conversation:
-        """Start a conversation. The 99 newest before it stay; older ones are erased with their messages.
+        """Start a conversation. The project keeps the newest 100; older ones are erased with their messages.
 
         Raises InvalidItem, TooLarge.
         """
@@ -71,9 +72,9 @@ class Conversations(Collection[Conversation]):
         return self._sessions(self.session_id(id))
 
     async def add(self, id: str, *messages: Message | dict[str, Any]) -> Receipt:
-        """Append messages to a conversation; if its session has expired, a new one begins.
+        """Append messages to a conversation. If its session has expired, a new session begins.
 
-        Raises like `append`; ItemNotFound, InvalidItem if the conversation has ended.
+        Raises the errors of `Session.append`; ItemNotFound; InvalidItem if the conversation has ended.
         """
         stored = await self._items.get(self._id(id))
         if stored.state["ended_at"] is not None:
@@ -100,9 +101,9 @@ class Conversations(Collection[Conversation]):
         extract: bool = False,
         expect: int | None = None,
     ) -> Conversation:
-        """End a conversation with its summary and the ids of items that came out of it, added to those known.
+        """End a conversation, and record its summary. The given ids of items are added to the recorded ones.
 
-        `extract`: queue it for extraction by workers with a model, or by `Project.extract_due`.
+        `extract` queues the conversation for extraction, by workers with a model or by `Project.extract_due`.
 
         Raises ItemNotFound, InvalidItem if it has already ended, TooLarge, Conflict.
         """
@@ -135,11 +136,11 @@ class Conversations(Collection[Conversation]):
         return await self._list(criteria, limit, cursor)
 
     async def count(self, **criteria: Unpack[ConversationQuery]) -> int:
-        """Count the matching conversations; reads each of them."""
+        """Count the matching conversations. Reads each of them."""
         return await self._count(criteria)
 
     async def delete(self, id: str, *, expect: int | None = None, at: datetime | None = None) -> None:
-        """Delete the record like other items, and its messages permanently. Raises ItemNotFound, Conflict."""
+        """Delete the record as any item, and the messages permanently. Raises ItemNotFound, Conflict."""
         await super().delete(id, expect=expect, at=at)
         await self.session(id).clear()
 
@@ -153,7 +154,7 @@ class Conversations(Collection[Conversation]):
         return count
 
     async def _forget(self, item_ids: Sequence[str]) -> None:
-        """Erase conversations, messages first, so that one interrupted by a crash is found again."""
+        """Erase conversations, messages before records, so that a run that crashes can be repeated."""
         for item_id in item_ids:
             await self.session(item_id).clear()
             await erase(self._items, [item_id])

@@ -104,10 +104,10 @@ class Decisions(Collection[Decision]):
         status: DecisionStatus = "accepted",
         **fields: Unpack[DecisionDetails],
     ) -> Decision:
-        """Supersede a decision by `by`, or by a new one with these fields, in one step; return the successor.
+        """Supersede a decision in one step, by `by` or by a new decision with these fields. Return the successor.
 
-        The old decision's validity ends, if it had not ended before; both decisions link to each other. Raises
-        ItemNotFound, InvalidItem, InvalidTransition if it was superseded before, Conflict.
+        The validity of the old decision ends, unless it has ended before, and the decisions are linked. Raises
+        ItemNotFound, InvalidItem, Conflict, and InvalidTransition if the decision is superseded already.
         """
         if (by is None) == (title == "" and not fields):
             raise InvalidItem("pass either `by`, or the fields of a new decision")
@@ -127,7 +127,7 @@ class Decisions(Collection[Decision]):
     async def history(self, id: str, *, at: datetime | None = None) -> Sequence[Decision]:
         """Return the chain of decisions that contains this one, oldest first, now or as of a moment.
 
-        One round trip per link. Raises ItemNotFound, CorruptSession for a cycle.
+        Takes one round trip per decision. Raises ItemNotFound, and CorruptSession if the chain contains a cycle.
         """
         middle = await self.get(id, at=at)
         seen = {middle.id}
@@ -142,11 +142,11 @@ class Decisions(Collection[Decision]):
     async def list(
         self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[DecisionQuery]
     ) -> Page[Decision]:
-        """Return matching decisions, newest first; superseded ones only on request. Raises InvalidItem."""
+        """Return matching decisions, newest first. Superseded decisions come only on request. Raises InvalidItem."""
         return await self._list(criteria, limit, cursor)
 
     async def count(self, **criteria: Unpack[DecisionQuery]) -> int:
-        """Count the matching decisions; reads each of them."""
+        """Count the matching decisions. Reads each of them."""
         return await self._count(criteria)
 
     async def link_task(self, id: str, task_id: str, *, at: datetime | None = None) -> Decision:
@@ -168,7 +168,7 @@ class Decisions(Collection[Decision]):
     async def _follow_chain(
         self, name: str, decision: Decision, at: datetime | None, seen: set[str]
     ) -> AsyncIterator[Decision]:
-        """Yield the decisions in one direction of the chain. Raises CorruptSession for a cycle."""
+        """Yield the decisions in one direction of the chain. Raises CorruptSession if the chain contains a cycle."""
         while (following := getattr(decision, name)) is not None and await self.exists(following, at=at):
             if following in seen:
                 place = f"item {decision.id} of project {self._items.keys.name}"

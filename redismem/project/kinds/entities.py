@@ -87,7 +87,7 @@ class Entities(Collection[Entity]):
         return self._to_record(await change.commit(), id)
 
     async def find_by_name(self, name: str) -> Entity | None:
-        """Return the entity with this name in any case, or the one it was merged into; None if there is none."""
+        """Return the entity with this name in any case, or the entity that it was merged into; else `None`."""
         found = await self._find_by_name(checks.line(name, "name"))
         return None if found is None else self.record.of(found.id, found.state)
 
@@ -101,9 +101,10 @@ class Entities(Collection[Entity]):
         tags: Sequence[str] = (),
         at: datetime | None = None,
     ) -> Entity:
-        """Return the entity with this name, creating it or adding what is missing; known values are not changed.
+        """Return the entity with this name, after creating it if it is missing and filling in its missing fields.
 
-        Of concurrent callers, exactly one creates it. Raises InvalidItem, TooLarge.
+        Fields that have a value stay unchanged. Of concurrent callers, exactly one creates the entity. Raises
+        InvalidItem, TooLarge.
         """
         checked = checks.line(name, "name")
         for _ in range(_TRIES_LIMIT):
@@ -156,7 +157,7 @@ class Entities(Collection[Entity]):
         return self._to_record(await change.commit(), id)
 
     async def link(self, id: str, relation: str, other_id: str, *, at: datetime | None = None) -> Entity:
-        """Add a relation between two entities, stored at both. Raises ItemNotFound, InvalidItem, Conflict."""
+        """Add a relation between two entities, which is stored in both. Raises ItemNotFound, InvalidItem, Conflict."""
         return await self._relate(id, relation, other_id, at, ends=False)
 
     async def unlink(self, id: str, relation: str, other_id: str, *, at: datetime | None = None) -> Entity:
@@ -166,8 +167,8 @@ class Entities(Collection[Entity]):
     async def merge(self, primary_id: str, duplicate_id: str) -> Entity:
         """Merge a duplicate entity into the primary one, in one step.
 
-        The duplicate's mentions, properties, tags and relations move to the primary, whose own properties win, and its
-        name then finds the primary. Raises ItemNotFound, InvalidItem, Conflict.
+        The duplicate's mentions, properties, tags and relations move to the primary. If both have a property, the
+        primary's value stays. The duplicate's name then finds the primary. Raises ItemNotFound, InvalidItem, Conflict.
         """
         primary, duplicate = await self._load_others([self._id(primary_id), self._id(duplicate_id)], None)
         states = await merge(self._items, primary, duplicate)
@@ -196,11 +197,11 @@ class Entities(Collection[Entity]):
     async def list(
         self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[EntityQuery]
     ) -> Page[Entity]:
-        """Return matching entities, latest mentioned first; merged ones only on request. Raises InvalidItem."""
+        """Return matching entities, latest mentioned first; merged entities only on request. Raises InvalidItem."""
         return await self._list(criteria, limit, cursor)
 
     async def count(self, **criteria: Unpack[EntityQuery]) -> int:
-        """Count the matching entities; reads each of them."""
+        """Count the matching entities. Reads each of them."""
         return await self._count(criteria)
 
     async def _find_by_name(self, name: str) -> Stored | None:

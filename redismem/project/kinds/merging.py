@@ -58,7 +58,7 @@ def _added_fields(primary: State, duplicate: State) -> State:
 
 
 async def _move_relations(items: Items, change: Change, primary: Stored, duplicate: Stored) -> State:
-    """Move the duplicate's relations to the primary, and return the primary's additions."""
+    """Move the duplicate's relations to the primary, and return the relations that the primary gains."""
     moved: list[Any] = []
     relations = duplicate.state["relations"]
     others = sorted({other for _, other, _ in relations} - {primary.id})

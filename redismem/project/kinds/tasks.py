@@ -59,7 +59,7 @@ class Tasks(Collection[Task]):
     ) -> Task:
         """Create a task: backlog, planned or in_progress. `at` is when it became true, now by default.
 
-        Raises InvalidItem, TooLarge; ItemNotFound for a missing dependency or linked item.
+        Raises InvalidItem, TooLarge, and ItemNotFound if a dependency or a linked item is missing.
         """
         needed: list[str] = checks.item_ids("t")(dependencies, "dependencies")
         related: list[str] = checks.item_ids("d")(related_decisions, "related_decisions")
@@ -94,15 +94,15 @@ class Tasks(Collection[Task]):
         return await self._move(id, "planned", reason, expect, at)
 
     async def start(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """Move a task from backlog, planned or blocked to in_progress, even if it cannot start. Raises like `plan`."""
+        """Move a task from backlog, planned or blocked to in_progress. Ignores `can_start`. Raises like `plan`."""
         return await self._move(id, "in_progress", reason, expect, at)
 
     async def complete(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Task:
-        """Move a task from in_progress to completed and, in the same step, remove it from the tasks it blocks.
+        """Move a task from in_progress to completed, and in the same step remove it from the blockers of other tasks.
 
-        A task left without blockers gets its previous status back. Raises like `plan`.
+        A task that has no blockers left gets its previous status back. Raises like `plan`.
         """
         return await self._move(id, "completed", reason, expect, at)
 
@@ -117,9 +117,9 @@ class Tasks(Collection[Task]):
     async def block(
         self, id: str, by: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Task:
-        """Block a task by a text or by the id of a task; a blocked task gets one more blocker.
+        """Block a task by a text, or by the id of another task. A task that is blocked already gets one more blocker.
 
-        Raises InvalidTransition, ItemNotFound, InvalidItem if the blocker is completed or cancelled, Conflict.
+        Raises InvalidTransition, ItemNotFound, Conflict, and InvalidItem if the blocking task has ended.
         """
         stored, at_ms = await self._open(id, expect, at)
         blocker = checks.line(by, "by")
@@ -155,7 +155,7 @@ class Tasks(Collection[Task]):
         return all(other is None or other.state["status"] == "completed" for other in dependencies)
 
     async def add_dependency(self, id: str, needed_id: str, *, at: datetime | None = None) -> Task:
-        """Add a dependency to a task. Raises ItemNotFound, Conflict, InvalidItem for a cycle."""
+        """Add a dependency to a task. Raises ItemNotFound, Conflict, and InvalidItem if this makes a cycle."""
         stored, at_ms = await self._open(id, None, at)
         await check_dependents(self._items, [self._id(needed_id)], "needs")
         change = await self._items.change()
@@ -174,9 +174,9 @@ class Tasks(Collection[Task]):
         return self._to_record(await change.commit(), id)
 
     async def dependency_graph(self, id: str | None = None) -> dict[str, tuple[str, ...]]:
-        """Map tasks to their dependencies: one task and all it needs, or all open tasks. One round trip per level.
+        """Return the dependencies by task: for one task and all that it depends on, or for all open tasks.
 
-        Raises ItemNotFound.
+        Takes one round trip per level. Raises ItemNotFound.
         """
         if id is not None:
             found = await graph.load_reachable(self._items, [self._id(id)])
@@ -210,14 +210,14 @@ class Tasks(Collection[Task]):
         return await self._list({"due_before": checks.as_datetime(now_ms)}, limit, cursor)
 
     async def list(self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[TaskQuery]) -> Page[Task]:
-        """Return matching tasks, by priority, then newest first; completed and cancelled ones only on request.
+        """Return matching tasks, by priority, then newest first. Completed and cancelled tasks come only on request.
 
         Raises InvalidItem.
         """
         return await self._list(criteria, limit, cursor)
 
     async def count(self, **criteria: Unpack[TaskQuery]) -> int:
-        """Count the matching tasks; reads each of them."""
+        """Count the matching tasks. Reads each of them."""
         return await self._count(criteria)
 
     async def _move(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> Task:

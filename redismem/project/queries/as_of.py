@@ -1,6 +1,6 @@
-"""Query items as of a moment: unchanged items come from the indexes, changed ones are rebuilt from their versions.
+"""Query items as of a moment. Unchanged items come from the indexes, changed items are rebuilt from their versions.
 
-A page thus costs its results, plus the items changed or entered late since that moment, not all stored items.
+The cost of a page grows with its results and with the items changed or entered since that moment, not with all items.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Pair = tuple[str, State]
 
 
 class Moment(NamedTuple):
-    """The moment at which items were true, and at which they were known; None means now."""
+    """The moment at which items were true, and the moment at which they were known; `None` means now."""
 
     at_ms: int | None
     known_ms: int | None
 
     def is_later(self, state: State) -> bool:
-        """True if the item at that moment equals its current state: no later change or entry affected it."""
+        """True if this moment is after every change of the item, so that its state at the moment is the current one."""
         is_true = self.at_ms is None or max(state["latest_ms"], state["created_ms"]) <= self.at_ms
         return is_true and (self.known_ms is None or state["updated_ms"] <= self.known_ms)
 
@@ -47,7 +47,7 @@ async def page_as_of(items: Items, query: Query, moment: Moment, limit: int, cur
 
 
 async def count_as_of(items: Items, query: Query, moment: Moment) -> int:
-    """Count the items that matched the query at that moment; reads each of them."""
+    """Count the items that matched the query at that moment. Reads each of them."""
     changed_count = len([pair async for pair in _find_changed(items, query, moment)])
     return changed_count + len(await _find_unchanged(items, query, moment, LATEST, (LATEST, "~")))
 
@@ -55,7 +55,7 @@ async def count_as_of(items: Items, query: Query, moment: Moment) -> int:
 async def _find_unchanged(
     items: Items, query: Query, moment: Moment, limit: int, behind: tuple[int, str]
 ) -> list[Pair]:
-    """Find the first items that match the query now and were the same at that moment."""
+    """Find the first items that match the query and have not changed since that moment."""
     found: list[Pair] = []
     words = await pages.match_prefixes(items, query)
     by_ms = min(LATEST if each is None else each for each in moment)

@@ -20,7 +20,7 @@ _BATCH_COUNT = 200
 
 
 async def load_page(items: Items, query: Query, limit: int, cursor: str | None = None) -> Found:
-    """Load a page of items that match the query, in the order of their kind. Costs only its results."""
+    """Load a page of items that match the query, in the order of their kind. The cost grows only with the results."""
     after = decode_cursor(cursor)
     matched = await match_prefixes(items, query)
     found: dict[str, State] = {}
@@ -33,14 +33,14 @@ async def load_page(items: Items, query: Query, limit: int, cursor: str | None =
 
 
 async def match_prefixes(items: Items, query: Query) -> list[list[str]]:
-    """Return the known words for each prefix of the query, one more than are usable."""
+    """Return the known words for each prefix of the query: at most one more than WORDS_MATCHED_LIMIT."""
     if not query.beginnings:
         return []
     return await items.run(vocabulary_call(items, query))
 
 
 def vocabulary_call(items: Items, query: Query) -> Call[list[list[str]]]:
-    """Build the call for `match_prefixes`."""
+    """Build a call that reads the known words for `match_prefixes`."""
     index = items.keys.index(query.kind.letter, WORDS)
     return items.calls.words(index, query.beginnings, WORDS_MATCHED_LIMIT + 1)
 
@@ -48,19 +48,19 @@ def vocabulary_call(items: Items, query: Query) -> Call[list[list[str]]]:
 def find_call(
     items: Items, query: Query, matched: Sequence[Sequence[str]], limit: int, after: tuple[str, str] | None = None
 ) -> Call[RawPage]:
-    """Build the call for one page of a query. Its items may need `filter_page`."""
+    """Build a call that reads one page of a query. The page may still need `filter_page`."""
     groups = query.groups(items.keys, matched)
     return items.calls.find(items.keys.index(query.kind.letter, ALL), groups, limit, after)
 
 
 def filter_page(items: Items, query: Query, raw: RawPage) -> dict[str, State]:
-    """Keep the items of a page that match the query. An index may contain too many: items leave it after the change."""
+    """Keep the items of a page that match the query. An index may contain an item that has just stopped matching."""
     states = {item_id: items.decode(item_id, body).state for item_id, body in raw.found}
     return {item_id: state for item_id, state in states.items() if query.fits(state)}
 
 
 async def count(items: Items, query: Query) -> int:
-    """Count the matching items; reads each of them."""
+    """Count the matching items. Reads each of them."""
     total, cursor = 0, None
     while True:
         found, cursor = await load_page(items, query, _BATCH_COUNT, cursor)
@@ -70,7 +70,7 @@ async def count(items: Items, query: Query) -> int:
 
 
 async def load_from_score(items: Items, index: bytes, least: int) -> AsyncIterator[list[str]]:
-    """Yield the ids in an index from a score upward, in batches; an item whose score rises may come twice."""
+    """Yield the ids in an index from a score upward, in batches. An item whose score rises meanwhile may come twice."""
     passed = 0
     while True:
         found = await items.run(items.calls.read_scores(index, least, passed, _BATCH_COUNT))
@@ -84,7 +84,7 @@ async def load_from_score(items: Items, index: bytes, least: int) -> AsyncIterat
 
 
 async def load_ids(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:
-    """Yield the ids of all items of a kind that existed by a moment, deleted ones included."""
+    """Yield the ids of all items of a kind that existed at a moment, including deleted items."""
     index = items.keys.index(kind.letter, HISTORY)
     count = await items.run(items.calls.count_between(index, EARLIEST, until_ms))
     for first in range(0, count, _BATCH_COUNT):

@@ -20,21 +20,21 @@ from redismem.protocol.project.calls import EARLIEST, LATEST, Group
 from redismem.protocol.project.keys import ProjectKeys
 
 WORDS_MATCHED_LIMIT = 64
-"""A prefix of more words than this is not looked up in indexes, but tested on the items found otherwise."""
+"""The maximum number of words that a prefix is looked up under. With more words, each item found is tested instead."""
 _PAGE_LIMIT = 1_000
 # name in a query → index, field of the state
 _RANGES = {"created": ("created", "created_ms"), "updated": ("updated", "updated_ms"), "due": ("due", "due_date")}
 
 
 class Criteria(TypedDict, total=False):
-    """The criteria of a query, all of which must hold. Dates are from `…_after`, inclusive, to before `…_before`."""
+    """The criteria of a query, all of which must hold. `…_after` includes its moment, `…_before` does not."""
 
     status: str | Sequence[str]
-    """one of these statuses"""
+    """the item has one of these statuses"""
     tags: Sequence[str]
-    """all of these tags"""
+    """the item has all of these tags"""
     text: str
-    """words or prefixes of words, all of them"""
+    """the item contains each of these words, or a word that begins with it"""
     fields: Sequence[str]
     """the text fields to search for the words"""
     created_after: datetime
@@ -129,7 +129,7 @@ class Query:
         )
 
     def groups(self, keys: ProjectKeys, matched: Sequence[Sequence[str]]) -> list[Group]:
-        """Return the indexes to intersect. `matched` lists the known words for each prefix."""
+        """Return the indexes whose intersection answers the query. `matched` lists the known words for each prefix."""
         letter = self.kind.letter
         groups = [self._visible(keys)]
         if self.statuses and not self.with_archived:
@@ -227,7 +227,7 @@ def sort_key(kind: Kind, item_id: str, state: State) -> tuple[int, str]:
 
 
 def page_limit(limit: int) -> int:
-    """Return the limit. Raises InvalidItem unless it is 1 to 1,000."""
+    """Return the limit. Raises InvalidItem unless it is between 1 and 1,000."""
     if type(limit) is not int or not 1 <= limit <= _PAGE_LIMIT:
         raise InvalidItem(f"a page holds 1 to {_PAGE_LIMIT:,} items")
     return limit
