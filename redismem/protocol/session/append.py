@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _REPLICAS_LIMIT = 64
 REQUEST_PLACE = 15
-"""Index of the argument `request` in the command."""
+"""The index of the argument `request` in the command."""
 
 
 class AppendOptions(StateChanges, total=False):
@@ -31,8 +31,8 @@ class AppendOptions(StateChanges, total=False):
 
     `id` names the append. A repeated id writes nothing and returns the first receipt with `duplicate=True`; a session
     remembers its last 16 appends and state changes. `expect` is the context or receipt that the caller has seen, or a
-    bare last seq; 0 means the session must have no message. `pin` pins the messages or not; None means the role
-    decides. `confirm` is the number of replicas that must have the messages; None means the setting decides.
+    bare last seq; 0 means that the session must have no message. `pin` pins the messages or not; None means that the
+    role decides. `confirm` is the number of replicas that must have the messages; None means that the setting decides.
     """
 
     id: str | None
@@ -48,7 +48,7 @@ def set_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[
     """Set the number of replicas that must confirm the call, and return the call.
 
     Raises:
-        InvalidMessage: `confirm` is no integer from 0 to 64.
+        InvalidMessage: `confirm` is not an integer from 0 to 64.
     """
     confirm = options.get("confirm")
     if confirm is None:
@@ -62,7 +62,7 @@ def set_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[
 
 
 def append_limits(settings: Settings) -> bytes:
-    """Encode the limits for append.lua: six numbers in one argument, because each argument costs time."""
+    """Encode the six limits for append.lua in one argument, because each argument costs time."""
     numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
     return " ".join(map(str, (settings.kept_ms, settings.overdue_count, settings.overdue_tokens, *numbers))).encode()
 
@@ -70,10 +70,10 @@ def append_limits(settings: Settings) -> bytes:
 def encode_with_pin(
     message: Message | Shape, pin: bool | None, count_tokens: TokenCounter | None
 ) -> tuple[bytes, int, bool]:
-    """Encode a message: return the element without its stamp, the token count, and True if it is pinned.
+    """Encode a message. Return the element without its stamp, the token count, and True if it is pinned.
 
     Raises:
-        InvalidMessage: the message cannot be stored, or `pin` is no bool.
+        InvalidMessage: the message cannot be stored, or `pin` is not a bool.
     """
     if not isinstance(message, Message):
         message = Message.from_openai(message)
@@ -121,7 +121,7 @@ def create_token(id: str | None, session_id: str) -> bytes:
     """Create the token of an append.
 
     Raises:
-        InvalidMessage: the id is no non-empty string of at most 256 bytes.
+        InvalidMessage: the id is not a string of 1 to 256 bytes.
     """
     try:
         return append_token(id)
@@ -130,12 +130,12 @@ def create_token(id: str | None, session_id: str) -> bytes:
 
 
 def pins_argument(settings: Settings, more_count: int, more_bytes: int) -> str:
-    """Encode the argument `pins`: newly pinned messages and bytes (negative if unpinned), and the limits of both."""
+    """Encode the argument `pins`: how many messages and bytes become pinned (negative: unpinned), and both limits."""
     return f"{more_count},{more_bytes},{settings.max_pinned_count},{settings.max_pinned_bytes}"
 
 
 def mark_resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """Mark the append as resent, in `fresh`: the server may have it already."""
+    """Mark the append as resent, in `fresh`, because the server may have it already."""
     command, *reads = commands
     fresh, _, request = str(command[REQUEST_PLACE]).partition(" ")
     again = f"{'2' if fresh == '1' else '3'} {request}"
@@ -193,7 +193,7 @@ def parse_append(command: Command) -> Append:
 
 
 def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
-    """Build the replay of an append, without its reads and its `expect`; the token makes it idempotent.
+    """Build the replay of an append, without its reads and its `expect`. Its token makes it idempotent.
 
     `may_be_there` is True if the append was sent before.
     """
@@ -206,7 +206,7 @@ def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
     return Call(
         call.session_id,
         ((*command[:REQUEST_PLACE], request, *command[REQUEST_PLACE + 1 :]),),
-        # An accepted append can no longer be refused.
+        # `any_kind`, because an accepted append can no longer be refused.
         partial(replies.receipt, call.session_id, int(count), any_kind=True),
         call.script,
         op=Op.REPLAY,

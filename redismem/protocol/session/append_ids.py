@@ -1,4 +1,4 @@
-"""The ring of append ids in a state: the last appends and state changes of a session. No I/O."""
+"""The ring of append ids in a state, which names the last appends and state changes of a session. No I/O."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EPOCH, NEWEST_IDS, OLDER_IDS, bounds
 
 ID_BYTES = 12
-"""Bytes of an append id: seven name the append, three the call, two hold the message count. The top bit of the count is
-set if the append created the session."""
+"""The bytes of an append id.
+
+Seven name the append, three the call, and two contain the message count. The top bit of the count is set if the append
+created the session.
+"""
 IDS_COUNT = 16
-"""The number of appends and state changes that are always remembered; the ring may hold a few more."""
+"""The number of appends and state changes that are always remembered. The ring may contain a few more."""
 NAME_BYTES, _COUNT_BYTES = 7, 2
 _NEWEST_COUNT = 5
 
@@ -32,10 +35,10 @@ class AppendId(NamedTuple):
 def decode_appends(fields: Mapping[bytes, bytes]) -> list[AppendId]:
     """Decode the last appends, oldest first: at most IDS_COUNT.
 
-    `ids_a` holds the newest ids, behind the letter of the field that holds the oldest.
+    `ids_a` begins with the letter of the field with the oldest ids; the newest ids follow.
 
     Raises:
-        Undecodable: the fields hold no ring.
+        Undecodable: the fields do not contain a ring.
     """
     newest = fields.get(NEWEST_IDS, b"b")
     letters = [name[-1:] for name in OLDER_IDS]
@@ -51,7 +54,7 @@ def decode_appends(fields: Mapping[bytes, bytes]) -> list[AppendId]:
 
 
 def remember(fields: MutableMapping[bytes, bytes], name: bytes, message_count: int) -> None:
-    """Add an append to a readable ring, as `remember_append.lua` does; the three bytes of the call stay 0."""
+    """Add an append to a readable ring, as `remember_append.lua` does. The three bytes of the call stay 0."""
     newest = fields.get(NEWEST_IDS, b"b")
     if len(newest) > _NEWEST_COUNT * ID_BYTES:
         full = b"ids_" + newest[:1]
@@ -77,7 +80,7 @@ class LastAppends(NamedTuple):
         return self.last_seq - sum(append.message_count for append in self.appends)
 
     def place(self, name: bytes) -> range:
-        """Return the seqs of an append; empty if the append is not remembered or has no messages."""
+        """Return the seqs of an append. The range is empty if the append is not remembered or has no messages."""
         last_seq = self.last_seq
         for append in reversed(self.appends):
             if append.name == name:
@@ -87,7 +90,9 @@ class LastAppends(NamedTuple):
 
 
 def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
-    """Build the call that reads the last appends; None means there is no session. An unreadable ring counts as empty.
+    """Build a call that reads the last appends; None means that there is no session.
+
+    An unreadable ring counts as empty.
 
     Decoding raises:
         CorruptSession: the counters cannot be read.
@@ -111,7 +116,7 @@ def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
             appends = []
         return LastAppends(epoch or b"", last_seq, appends, expires_ms - left_ms if left_ms >= 0 else None)
 
-    # Expiry time less time to live is the clock of the session's own node; TIME may reach any node.
+    # The expiry time minus the time to live is the clock of the session's node. TIME could go to any node.
     read_state = ("HMGET", keys.state, EPOCH, COUNTERS, *names)
     commands = (read_state, ("PEXPIRETIME", keys.state), ("PTTL", keys.state))
     return Call(keys.session_id, commands, decode, op=Op.MESSAGES)

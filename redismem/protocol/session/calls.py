@@ -53,7 +53,10 @@ class SessionCalls:
         limits: bytes | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`limits` is the result of `append_limits`, computed here if missing; `clock` replaces the server's clock."""
+        """`limits` is the result of `append_limits`, which is computed here if missing.
+
+        `clock` replaces the server's.
+        """
         self.keys = keys
         self.settings = settings
         self.count_tokens = count_tokens
@@ -75,14 +78,14 @@ class SessionCalls:
             InvalidTime: the clock returned an invalid time.
         """
         command, session_id = self._append("append", messages, options), self.keys.session_id
-        decode = partial(replies.receipt, session_id, len(messages))  # no keywords below: they cost time on every turn
+        decode = partial(replies.receipt, session_id, len(messages))  # no keywords below, which cost time on every turn
         call = Call(session_id, (command,), decode, self._script, mark_resent, Op.APPEND)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def append_and_read(
         self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
-        """Build an append followed by the reads of a context, in one transaction. Raises the errors of `append`."""
+        """Build an append and the reads of a context, in one transaction. Raises the errors of `append`."""
         command, session_id = self._append("append_and_read", messages, options), self.keys.session_id
         decode = partial(replies.appended_context, session_id, len(messages), self.settings.recent_limit)
         call = Call(session_id, (command, *self._reads), decode, self._script, mark_resent, Op.APPEND_AND_READ)
@@ -168,7 +171,7 @@ class SessionCalls:
             raise
 
     def _elements(self, messages: Sequence[Message | Shape], pin: bool | None = None) -> tuple[list[bytes], int, str]:
-        """Encode messages: return the elements, the tokens of the unpinned ones, and the argument `pins`.
+        """Encode messages. Return the elements, the tokens of the unpinned ones, and the argument `pins`.
 
         Raises:
             InvalidMessage: a message cannot be stored.
@@ -203,16 +206,18 @@ class SessionCalls:
         return elements, tokens, pins_argument(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
 
     def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:
-        """Build the read of the state, and of the window or its newest `limit` messages. May split tool calls.
+        """Build a call that reads the state, and the window or its newest `limit` messages.
 
-        `by_script` is slower, but works when Redis is out of memory: Redis 7.0 refuses transactions then.
+        A `limit` may separate a tool call from its result.
+
+        `by_script` is slower, but also works when Redis is out of memory, because Redis 7.0 then refuses transactions.
         """
         keys, settings = self.keys, self.settings
 
         def decode(stored: Any, elements: Any) -> Context:
             return replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements, limit)
 
-        # -0 would mean the whole window.
+        # With a limit of 0, -0 would mean the whole window.
         first, last = (1, 0) if limit == 0 else (-min(limit or 0, _MOST), -1)
         if by_script:
             script = scripts.load("read")
@@ -226,7 +231,7 @@ class SessionCalls:
     def page(
         self, limit: int, before_seq: int | None = None, include_originals: bool = False, op: Op = Op.MESSAGES
     ) -> Call[Page | None]:
-        """Build the read of the newest `limit` messages before a seq, as stored."""
+        """Build a call that reads the newest `limit` stored messages before a seq."""
         keys = self.keys
         script = scripts.load("page")
         command = evalsha(
@@ -237,7 +242,7 @@ class SessionCalls:
         return Call(keys.session_id, (command,), lambda reply: page(keys.session_id, reply), script, op=op)
 
     def pinned(self) -> Call[list[Message]]:
-        """Build the read of the pinned messages that have left the window."""
+        """Build a call that reads the pinned messages that have left the window."""
         keys = self.keys
 
         def decode(stored: Any) -> list[Message]:
@@ -249,7 +254,7 @@ class SessionCalls:
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.PINNED)
 
     def state(self) -> Call[State]:
-        """Build the read of the whole state; empty if there is no session."""
+        """Build a call that reads the whole state. It is empty if there is no session."""
         keys = self.keys
 
         def decode(stored: Any) -> State:
@@ -267,7 +272,7 @@ class SessionCalls:
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
 
     def info(self) -> Call[SessionInfo | None]:
-        """Build the read of the session's numbers; None means there is no session."""
+        """Build a call that reads the session's numbers. None means that there is no session."""
         keys = self.keys
 
         def decode(stored: Any) -> SessionInfo | None:
@@ -276,7 +281,7 @@ class SessionCalls:
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.INFO)
 
     def epoch(self) -> Call[str]:
-        """Build the read of the epoch; "" means there is no session."""
+        """Build a call that reads the epoch. "" means that there is no session."""
         return Call(
             self.keys.session_id,
             (("HGET", self.keys.state, layout.EPOCH),),
@@ -285,11 +290,11 @@ class SessionCalls:
         )
 
     def exists(self) -> Call[bool]:
-        """Build the check that the session exists."""
+        """Build a call that checks if the session exists."""
         return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool, op=Op.EXISTS)
 
     def clear(self, epoch: str) -> Call[bool]:
-        """Build the removal of the session, if it is still in this epoch."""
+        """Build a call that removes the session if it is still in this epoch."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("clear")
         names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
@@ -297,7 +302,7 @@ class SessionCalls:
         return Call(keys.session_id, (command,), bool, script, op=Op.CLEAR)
 
     def touch(self) -> Call[bool]:
-        """Build a touch, which makes the session active now; False means there is no session.
+        """Build a touch, which makes the session active now. False means that there is no session.
 
         Raises:
             InvalidTime: the clock returned an invalid time.
@@ -312,7 +317,7 @@ class SessionCalls:
         return Call(keys.session_id, (command,), bool, script, op=Op.TOUCH)
 
     def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
-        """Build the move of an unreadable session to `…:quarantine:<session>:<now_ms>:<key>`."""
+        """Build a call that moves an unreadable session to `…:quarantine:<session>:<now_ms>:<key>`."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("quarantine")
         moved = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))

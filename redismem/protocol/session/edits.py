@@ -31,14 +31,14 @@ from redismem.protocol.session.pages import Block
 
 
 class Replacement(NamedTuple):
-    """The new message, as stored, and its element without the stamp."""
+    """A new message with the seq and stamp of the old one, and its element without the stamp."""
 
     message: Message
     element: bytes
 
 
 class BlockChange(NamedTuple):
-    """The change of the block of originals that holds the message, as arguments of replace.lua; empty by default."""
+    """The change of the block of originals that contains a message, as arguments of replace.lua. Empty by default."""
 
     number: int | str = layout.NONE
     before: bytes = b""
@@ -51,7 +51,7 @@ NO_BLOCK_CHANGE = BlockChange()
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A session as read: its context, and the stored bytes."""
+    """A session as it was read: its context, and the stored bytes."""
 
     context: Context
     fields: Mapping[bytes, bytes]
@@ -75,7 +75,10 @@ class View:
 
 
 def window(calls: SessionCalls) -> Call[View | None]:
-    """Build the read of a whole session by a script, which works when Redis is out of memory; None: no session."""
+    """Build a call that reads the whole window and state through a script.
+
+    A script works even when Redis is out of memory. The call returns None if the session does not exist.
+    """
     keys, script = calls.keys, scripts.load("read")
 
     def decode(reply: Sequence[Any]) -> View | None:
@@ -88,9 +91,9 @@ def window(calls: SessionCalls) -> Call[View | None]:
 
 
 def count_leaving(context: Context, messages: Sequence[Message]) -> tuple[int, list[Message]]:
-    """Count the elements that leave the window's head with `messages`, and list the pinned messages among them.
+    """Count the elements that leave the window's head with `messages`, and list the pinned ones.
 
-    `messages` are the first of `context.messages`, at least one. Every element before the next message leaves.
+    `messages` are the first ones of `context.messages`, at least one. Every element before the next message leaves.
     """
     following = context.messages[len(messages)].seq if len(messages) < len(context.messages) else context.last_seq + 1
     return following - context.first_seq, [
@@ -99,15 +102,18 @@ def count_leaving(context: Context, messages: Sequence[Message]) -> tuple[int, l
 
 
 def move_arguments(context: Context, pinned: Sequence[Message]) -> list[bytes | int]:
-    """Build script arguments: the field that keeps these pinned messages, and their places; empty for no messages."""
+    """Build script arguments for pinned messages: the field that keeps them, and their positions in the window.
+
+    Returns [] if there are no messages.
+    """
     seqs = [message.seq for message in pinned]
     return [layout.pinned_field(seqs), *(seq - context.first_seq for seq in seqs)] if seqs else []
 
 
 def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | None:
-    """Build the prune of the oldest messages; return None if there is nothing to drop.
+    """Build a prune of the oldest messages. Return None if there is nothing to drop.
 
-    The call returns the number of dropped messages; 0 means the session has changed since the read.
+    The call returns the number of dropped messages. 0 means that the session has changed since it was read.
     """
     keys, script, context = calls.keys, scripts.load("prune"), view.context
     messages = context.messages
@@ -134,7 +140,7 @@ def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | Non
 
 
 def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
-    """Build the pop of the newest messages; False means the session has changed since the read."""
+    """Build a pop of the newest messages. False means that the session has changed since it was read."""
     keys, settings, script, context = calls.keys, calls.settings, scripts.load("pop"), view.context
     command = evalsha(
         script,
@@ -159,7 +165,7 @@ def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool
 
 
 def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]) -> Replacement:
-    """Encode the message that replaces `old`; it is pinned if `old` is.
+    """Encode the message that replaces `old`. It is pinned if `old` is pinned.
 
     Raises:
         InvalidMessage: the new message cannot be stored.
@@ -187,10 +193,12 @@ def replace(
     kept: BlockChange = NO_BLOCK_CHANGE,
     last_seq: int | None = None,
 ) -> Call[Message | None]:
-    """Build the replacement of a message; returns the stored message, or None if the session has changed since.
+    """Build the replacement of a message.
 
-    `kept` changes the block of originals that holds the message, once it has left the window. `last_seq` is the last
-    seq that the session must still have; None accepts any.
+    The call returns the new message, or None if the session has changed since it was read.
+
+    `kept` is the change of the block of originals, if the message has left the window. `last_seq` is the last seq that
+    the session must still have; None accepts any last seq.
     """
     keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
     new, before = changed.message, view.element(old)
@@ -241,9 +249,9 @@ def _replace_in_group(
 def encode_block_change(
     view: View, old: Message, changed: Replacement, block: Block, known: Dictionaries
 ) -> BlockChange:
-    """Re-encode a block of originals with the replacement. A large block takes a second to unpack and compress.
+    """Encode a block of originals again, with the replacement. A large block takes a second.
 
-    `known` must hold the block's dictionary. An unreadable block stays unchanged.
+    `known` must contain the block's dictionary. An unreadable block stays unchanged.
     """
     with contextlib.suppress(Undecodable):  # the next read of the block puts it into quarantine
         first_seq, elements = decode_block(*block, known)

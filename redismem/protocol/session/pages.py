@@ -1,4 +1,4 @@
-"""A page of a conversation as it is stored: blocks of originals, then elements of the window. No I/O."""
+"""A page of a stored conversation: blocks of originals, then elements of the window. No I/O."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class Block(NamedTuple):
 
 @dataclass(slots=True)
 class Page:
-    """Consecutive messages of a session, as stored; originals that are gone are missing."""
+    """Consecutive stored messages of a session. Originals that Redis no longer has are missing."""
 
     session_id: str
     epoch: str
     start_seq: int
     originals_stop: int
-    """The seq after the last message that a block may hold; the window begins there."""
+    """The seq after the last message that a block may contain, at which the window begins."""
     blocks: Sequence[Block]
     elements: Sequence[bytes]
     dictionaries: Dictionaries = field(default_factory=dict)
-    """The dictionaries of the blocks; the caller must set them before decoding."""
+    """The dictionaries of the blocks, which the caller must set before decoding."""
     unreadable: list[Block] = field(default_factory=list)
-    """Blocks that could not be decoded; decoding skips them."""
+    """The blocks that decoding has skipped because they are unreadable."""
 
     @property
     def count(self) -> int:
-        """The number of seqs: fewer than requested if the session, or its kept part, begins on this page."""
+        """The number of seqs. It is less than requested if the session or its originals begin on this page."""
         return max(0, self.originals_stop - self.start_seq) + len(self.elements)
 
     @property
@@ -55,7 +55,7 @@ class Page:
         return sum(unpacked_bytes(block.stored) for block in self.blocks) + sum(map(expanded_bytes, self.elements))
 
     def element_groups(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield consecutive groups of elements, each with its first seq. Unreadable blocks go to `unreadable`."""
+        """Yield consecutive groups of elements, each with its first seq. Adds unreadable blocks to `unreadable`."""
         for block in self.blocks:
             try:
                 first_seq, elements = decode_block(*block, self.dictionaries)
@@ -109,7 +109,8 @@ def page(session_id: str, reply: Sequence[Any]) -> Page | None:
 def explain_unreadable(block: Block, known: Dictionaries) -> Undecodable:
     """Return the error that decoding the block raises.
 
-    DictionaryMissing means the block is readable once its dictionary is back; any other error means it is corrupt.
+    DictionaryMissing means that the block is readable once its dictionary is back. Any other error means that the block
+    is corrupt.
     """
     try:
         decode_block(*block, known)
@@ -119,13 +120,13 @@ def explain_unreadable(block: Block, known: Dictionaries) -> Undecodable:
 
 
 def block(keys: SessionKeys, number: int) -> Call[Block | None]:
-    """Build the call that reads a block of originals; None means there is no such block."""
+    """Build a call that reads a block of originals. None means that the block does not exist."""
     commands = (("HGET", keys.originals, number),)
     return Call(keys.session_id, commands, lambda stored: Block(number, stored) if stored else None, op=Op.BLOCK)
 
 
 class Signatures(NamedTuple):
-    """The signatures of a session's originals, with what recall needs before it reads a block."""
+    """The signatures of a session's originals, with the other fields that recall needs before it reads a block."""
 
     epoch: str
     first_seq: int
@@ -133,20 +134,20 @@ class Signatures(NamedTuple):
     has_originals: bool
     signatures: Sequence[bytes | None]
     version: str = ""
-    """The value of `edited`: it changes with a replacement, which may change a block."""
+    """The value of the field `edited`. It changes with each replacement, because a replacement may change a block."""
 
 
 def signature_command(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Command:
-    """Build the command that reads signatures of blocks `numbers`, then the vectors of blocks `vectors`.
+    """Build the command that reads the signatures of blocks `numbers`, then the vectors of blocks `vectors`.
 
-    With vectors, the last field names the model that made the vector set.
+    If `vectors` is not empty, the last field names the model that made the vector set.
     """
     vector_fields = (*(f"v{number}" for number in vectors), "vectors") if vectors else ()
     return ("HMGET", keys.originals, *(f"s{number}" for number in numbers), *vector_fields)
 
 
 def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Call[Signatures]:
-    """Build the call that reads signatures of blocks `numbers`, then the vectors of blocks `vectors`.
+    """Build a call that reads the signatures of blocks `numbers`, then the vectors of blocks `vectors`.
 
     Decoding raises:
         CorruptSession: the counters or the epoch cannot be read.
@@ -171,7 +172,7 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
 
 
 def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
-    """Build the call that reads blocks by number; missing ones are left out."""
+    """Build a call that reads blocks by number. Missing blocks are left out."""
 
     def decode(reply: Sequence[bytes | None]) -> list[Block]:
         return [Block(number, stored) for number, stored in zip(numbers, reply, strict=True) if stored]
@@ -180,9 +181,9 @@ def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
 
 
 def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_ms: int) -> Call[bool]:
-    """Build the call that moves an unreadable block to `…:quarantine:<session>:<now_ms>:originals`.
+    """Build a call that moves an unreadable block to `…:quarantine:<session>:<now_ms>:originals`.
 
-    False means the block has changed since it was read.
+    False means that the block has changed since it was read.
     """
     script = scripts.load("quarantine_block")
     quarantine = b"%s:%d:originals" % (keys.quarantine, now_ms)

@@ -1,6 +1,6 @@
 """Calls about sessions in quarantine: find their keys, read, restore and drop them. No I/O.
 
-An imported session takes the same way: it is staged in quarantine, where no reader looks, and restored in one step.
+An imported session is staged in quarantine too, where no session call reads it, and then restored in one step.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _RECORD = re.compile(rb"rm:\{([^{}:]+)\}:namespace")
 
 
 class Quarantined(NamedTuple):
-    """A session in quarantine: its id, and the time it was put there, in milliseconds since 1970."""
+    """A session in quarantine: its id, and the time of its quarantine, in milliseconds since 1970."""
 
     session_id: str
     put_ms: int
 
 
 class QuarantineKey(NamedTuple):
-    """A key in quarantine. `entry_count` counts messages or fields; -1 means the key has a foreign type."""
+    """A key in quarantine. `entry_count` counts messages or fields; -1 means that the key has a foreign type."""
 
     name: str
     type: str
@@ -73,7 +73,7 @@ def namespaces_of(records: Iterable[bytes]) -> set[str]:
 
 
 def sessions_of(keys: Iterable[bytes]) -> set[Quarantined]:
-    """Return the quarantined sessions of these keys; other keys are ignored."""
+    """Return the quarantined sessions that these keys belong to. Other keys are ignored."""
     matches = filter(None, map(_KEY.fullmatch, keys))
     return {Quarantined(match[1].decode("utf-8", "replace"), int(match[2])) for match in matches}
 
@@ -85,7 +85,7 @@ def quarantine_keys(keys: SessionKeys, put_ms: int) -> tuple[bytes, bytes, bytes
 
 
 def key_types(keys: Keys, sessions: Sequence[Quarantined]) -> Call[list[list[QuarantineKey]]]:
-    """Build the read of type and expiry of each session's existing keys; `entry_count` is 0 until counted."""
+    """Build a call that reads type and expiry of each session's existing keys. Every `entry_count` is 0."""
     names = [key for entry in sessions for key in quarantine_keys(keys.session(entry.session_id), entry.put_ms)]
     commands = tuple(command for key in names for command in (("TYPE", key), ("PEXPIRETIME", key)))
 
@@ -108,7 +108,7 @@ def _present_keys(answers: Sequence[tuple[bytes, int]]) -> list[QuarantineKey]:
 def count_entries(
     keys: Keys, sessions: Sequence[Quarantined], present: Sequence[Sequence[QuarantineKey]]
 ) -> Call[list[list[QuarantineKey]]]:
-    """Build the count of messages or fields in each present key; -1 means the key has a foreign type."""
+    """Build a call that counts messages or fields in each existing key. -1 means that the key has a foreign type."""
     commands: list[Command] = []
     for entry, group in zip(sessions, present, strict=True):
         names = dict(zip(NAMES, quarantine_keys(keys.session(entry.session_id), entry.put_ms), strict=True))
@@ -129,7 +129,7 @@ def is_sound(key: QuarantineKey) -> bool:
 def contents(
     keys: SessionKeys, put_ms: int, present: Sequence[QuarantineKey]
 ) -> Call[tuple[dict[bytes, bytes], list[bytes]]]:
-    """Build the read of a quarantined session: state and elements; a key of a foreign type reads as empty."""
+    """Build a call that reads a quarantined session: state and elements. A key of a foreign type reads as empty."""
     messages, state, _ = quarantine_keys(keys, put_ms)
     sound = {key.name for key in present if is_sound(key)}
     reads: list[Command] = [("HGETALL", state)] if "state" in sound else []
@@ -145,7 +145,7 @@ def contents(
 def restore(
     keys: SessionKeys, put_ms: int, restoration: Restoration, settings: Settings, clock: Clock | None = None
 ) -> Call[bool]:
-    """Build the restoration of a session; False means it is no longer in quarantine."""
+    """Build a call that restores a session. False means that the session is no longer in quarantine."""
     shard, script = keys.shard, scripts.load("restore")
     fields = [part for pair in restoration.fields.items() for part in pair]
     arguments = (
@@ -168,7 +168,7 @@ def restore(
 
 
 def new_epoch(keys: SessionKeys) -> Call[str]:
-    """Build the draw of a new epoch."""
+    """Build a call that draws a new epoch."""
 
     def decode(number: int) -> str:
         return f"{number}-{nonce().decode()}"
@@ -177,7 +177,7 @@ def new_epoch(keys: SessionKeys) -> Call[str]:
 
 
 def stage(keys: SessionKeys, put_ms: int, elements: Sequence[bytes], originals: Mapping[bytes, bytes]) -> Call[Any]:
-    """Build the staging of an imported session in quarantine, where `restore` finds it. Idempotent."""
+    """Build an idempotent call that stages an imported session in quarantine, where `restore` finds it."""
     messages, state, staged_originals = names = quarantine_keys(keys, put_ms)
     fields = [part for pair in originals.items() for part in pair]
     commands: list[Command] = [("DEL", *names), ("HSET", state, "imported", 1)]
@@ -192,5 +192,5 @@ def _split(arguments: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 
 def drop(keys: SessionKeys, put_ms: int) -> Call[int]:
-    """Build the removal of a session from quarantine, for good; returns the number of keys."""
+    """Build a call that removes a session from quarantine for good. It returns the number of keys."""
     return Call(keys.session_id, (("DEL", *quarantine_keys(keys, put_ms)),), int, op=Op.DROP)

@@ -1,6 +1,7 @@
 """Plan the restoration of a quarantined session: its readable parts and its faults. No I/O.
 
-Nothing is guessed: seqs are counted back from the last one, and a summary must be readable and overlap no other.
+Seqs are counted back from the last one, and a summary must be readable and overlap no other summary. Nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from redismem.protocol.layout import PARAM, PINNED, SUMMARY
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
 _VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)
-# Fields of the counters, a claim or a queue: restoring writes new ones.
+# Fields of the counters, of a claim or of a queue. A restoration writes new ones.
 _QUEUE_FIELDS = (
     layout.EPOCH,
     layout.COUNTERS,
@@ -30,7 +31,7 @@ _QUEUE_FIELDS = (
     layout.FAILURE,
     layout.DEATHS,
 )
-# Fields that are only true if the whole session comes back.
+# Fields that are only valid if the whole session is restored.
 _WHOLE_FIELDS = (
     layout.NEWEST_IDS,
     *layout.OLDER_IDS,
@@ -46,16 +47,16 @@ _DROPPED_FIELDS = (*_QUEUE_FIELDS, *_WHOLE_FIELDS, layout.SUMMARIES_COUNT, layou
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """The restorable parts of a session, and its `faults`, described without any of its text."""
+    """The restorable parts of a session, and its `faults`. A fault is described without any text of the session."""
 
     faults: Sequence[str]
     epoch: str
-    """"" means a new epoch is drawn."""
+    """"" means that a new epoch is drawn."""
     first_seq: int
     messages: Sequence[Message]
     seen_count: int
     left_out: Sequence[int]
-    """Places of unreadable messages, from 0."""
+    """The indices of unreadable messages in the list."""
     fields: Mapping[bytes, bytes]
     summaries: Sequence[Summary]
 
@@ -71,7 +72,7 @@ class Restoration:
 
 
 def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds: Mapping[str, str]) -> Restoration:
-    """Plan the restoration; `kinds` holds the actual type of each key with a foreign type.
+    """Plan the restoration. `kinds` contains the actual type of each key with a foreign type.
 
     Raises:
         UnsupportedFormat: another release wrote the session.
@@ -113,8 +114,8 @@ def _split_pinned(field: bytes, value: bytes) -> list[bytes]:
     """Split the value of a field `pinned:` into its elements.
 
     Raises:
-        Undecodable: the value does not hold as many elements as the field names seqs.
-        ValueError: the field names no seqs.
+        Undecodable: the value has another number of elements than the field's name has seqs.
+        ValueError: the field's name contains no seqs.
     """
     return split_elements(value, len(layout.pinned_seqs(field)))
 
@@ -131,7 +132,7 @@ def _split_readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
 
 
 def _summaries(stored: Mapping[bytes, bytes], faults: list[str]) -> list[Summary]:
-    """Return the readable summaries that overlap no other, oldest first."""
+    """Return the readable summaries that overlap no other summary, oldest first."""
     readable = []
     for value in (value for name, value in stored.items() if name.startswith(SUMMARY)):
         try:
@@ -148,7 +149,7 @@ def _summaries(stored: Mapping[bytes, bytes], faults: list[str]) -> list[Summary
 
 
 def _epoch(stored: Mapping[bytes, bytes], summaries: Sequence[Summary], faults: list[str]) -> str:
-    """Return the epoch of the state, or else of the summaries; "" if neither is readable."""
+    """Return the epoch of the state; if it is unreadable, the epoch of the summaries; "" if neither is readable."""
     epoch = stored.get(layout.EPOCH, b"")
     if _EPOCH.fullmatch(epoch) is None:
         faults.append("the epoch cannot be read")

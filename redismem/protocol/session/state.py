@@ -19,7 +19,7 @@ _CHANGE_COUNT = 1_000
 
 
 class StateChanges(TypedDict, total=False):
-    """State changes of an append; the same as by `merge()`, `set_waiting()` and the other setters."""
+    """State changes of an append. They have the effect of `merge()`, `set_waiting()` and the other setters."""
 
     merge: Mapping[str, Any] | None
     waiting: str | Unset | None
@@ -49,7 +49,7 @@ def check_options(called: str, options: Mapping[str, object], known: type) -> No
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Fields of the state to set, with encoded values, and fields to drop."""
+    """The fields of the state to set, with encoded values, and the fields to drop."""
 
     sets: tuple[bytes, ...] = ()
     """field, value, field, value …"""
@@ -112,7 +112,7 @@ def _encode_name(name: Any) -> bytes:
     """Encode the name of a param.
 
     Raises:
-        InvalidState: the name is no non-empty string of at most 256 bytes.
+        InvalidState: the name is not a string of 1 to 256 bytes.
     """
     if name == "":
         raise InvalidState("a param name must not be empty; pass None to wait for no param")

@@ -21,19 +21,22 @@ class BlockVectors(NamedTuple):
 
 
 BLOCK_FIELD = "v"
-"""Field prefix before a block number: vectors beside the block only."""
+"""Field prefix before a block number, for vectors that are beside the block only."""
 SET_FIELD = "w"
-"""Field prefix before a block number: vectors that are in the vector set as well."""
+"""Field prefix before a block number, for vectors that are in the vector set as well."""
 
 
 def lengths(keys: SessionKeys, numbers: Sequence[int], kind: str = BLOCK_FIELD) -> Call[dict[int, int]]:
-    """Build the read of the vectors' length in bytes, by block number; 0 means the block has no vectors."""
+    """Build a call that reads the length of the vectors in bytes, by block number.
+
+    0 means that the block has no vectors.
+    """
     commands = tuple(("HSTRLEN", keys.originals, f"{kind}{number}") for number in numbers)
     return Call(keys.session_id, commands, lambda *sizes: dict(zip(numbers, sizes, strict=True)), op=Op.VECTORS)
 
 
 def read_block(keys: SessionKeys, number: int) -> Call[BlockVectors | None]:
-    """Build the read of a block with its vectors; None means there is no such block."""
+    """Build a call that reads a block with its vectors. None means that the block does not exist."""
 
     def decode(values: Sequence[bytes | None]) -> BlockVectors | None:
         stored, vectors = values
@@ -43,7 +46,7 @@ def read_block(keys: SessionKeys, number: int) -> Call[BlockVectors | None]:
 
 
 def set_vectors(keys: SessionKeys, block: Block, vectors: bytes) -> Call[bool]:
-    """Build the write of a block's vectors; False means the block has changed since it was read."""
+    """Build a call that writes a block's vectors. False means that the block has changed since it was read."""
     script = scripts.load("set_vectors")
     command = evalsha(script, (keys.originals,), (block.number, block.stored, vectors))
     return Call(keys.session_id, (command,), bool, script, op=Op.SET_VECTORS)
@@ -52,10 +55,10 @@ def set_vectors(keys: SessionKeys, block: Block, vectors: bytes) -> Call[bool]:
 def move_vectors(
     keys: SessionKeys, number: int, vectors: bytes, model: bytes, rows: Iterable[tuple[bytes, bytes]]
 ) -> Call[int]:
-    """Build the move of a full block's vectors into the vector set.
+    """Build a call that moves a full block's vectors into the vector set.
 
-    `rows` are pairs of `set_element` and `nearest.floats`. 1 means moved, and 0 that the block's vectors have changed;
-    -1 means the server has no vector sets, or the ACL forbids them.
+    `rows` are pairs of `set_element` and `nearest.floats`. The call returns 1 if it moved the vectors, and 0 if the
+    block's vectors have changed. It returns -1 if the server has no vector sets, or the ACL forbids them.
     """
     script = scripts.load("move_vectors")
     pairs = (part for row in rows for part in row)
@@ -64,14 +67,14 @@ def move_vectors(
 
 
 def set_element(mark: bytes, seq: int) -> bytes:
-    """Return a message's element in the vector set. The model's mark keeps vectors of other models apart."""
+    """Return a message's element in the vector set. Because of the mark, models never share an element."""
     return b"%s%d" % (mark, seq)
 
 
 def find_nearest(keys: SessionKeys, mark: bytes, vector: bytes, limit: int) -> Call[dict[int, float]]:
-    """Build the search for the messages in the vector set nearest to a vector: cosine by seq.
+    """Build a call that finds the messages in the vector set that are nearest to a vector. It returns cosine by seq.
 
-    The server compares the vector with every element, in a thread: about a microsecond per message.
+    The server compares the vector with every element, in a thread, in about a microsecond per message.
     """
 
     def decode(reply: Any) -> dict[int, float]:
@@ -84,6 +87,6 @@ def find_nearest(keys: SessionKeys, mark: bytes, vector: bytes, limit: int) -> C
 
 
 def read_set_vectors(keys: SessionKeys, numbers: Sequence[int]) -> Call[dict[int, bytes | None]]:
-    """Build the read of the vectors that are stored beside blocks and in the vector set, by block number."""
+    """Build a call that reads the vectors beside blocks that are also in the vector set, by block number."""
     command: Command = ("HMGET", keys.originals, *(f"{SET_FIELD}{number}" for number in numbers))
     return Call(keys.session_id, (command,), lambda values: dict(zip(numbers, values, strict=True)), op=Op.RECALL)
