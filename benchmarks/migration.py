@@ -89,7 +89,7 @@ def scene_of(memory: Memory, servers: ClusterServers) -> Scene:
     by_place: dict[str, list[int]] = {}
     for number, shard in enumerate(memory.store.keys.shards()):
         by_place.setdefault(owners[slot_of(shard.active)], []).append(number)
-    source, target, third = (servers.at(place) for place in by_place)
+    source, target, third = (servers.node_at(place) for place in by_place)
     moved, beside = by_place[source.place][:2]
     return Scene(moved, beside, by_place[third.place][0], source, target)
 

@@ -170,7 +170,7 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-async def near(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
+async def direct_memory(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
     """A memory on the shared server, without the proxy."""
     settings = Settings(deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:

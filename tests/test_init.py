@@ -12,18 +12,18 @@ LATE_PACKAGES = ("numpy", "httpx", "redis", "fastapi", "uvicorn", "apscheduler",
 LOADED = f"import sys; print(*[name for name in {(*LATE, *LATE_PACKAGES)} if name in sys.modules])"
 
 
-def loaded_after(program: str) -> str:
+def modules_loaded_by(program: str) -> str:
     ran = subprocess.run([sys.executable, "-c", f"{program}\n{LOADED}"], capture_output=True, text=True, check=True)
     return ran.stdout.strip()
 
 
 def test_the_import_loads_no_project_server_worker_or_model() -> None:
-    assert loaded_after("import redismem") == ""
+    assert modules_loaded_by("import redismem") == ""
 
 
 def test_a_project_handle_loads_the_projects() -> None:
     program = "import redismem; redismem.Memory.connect('redis://127.0.0.1:1/0').project('apollo')"
-    assert "redismem.project" in loaded_after(program).split()
+    assert "redismem.project" in modules_loaded_by(program).split()
 
 
 def test_every_public_name_is_there() -> None:

@@ -15,7 +15,7 @@ from redismem.blocking.loop_thread import LoopThread
 NAME = "loop-under-test"
 
 
-def running() -> int:
+def loop_threads_count() -> int:
     return sum(thread.name == NAME for thread in threading.enumerate())
 
 
@@ -26,12 +26,12 @@ async def thread_name() -> str:
 def test_the_thread_starts_on_first_use_and_again_after_a_stop() -> None:
     thread = LoopThread(NAME)
     thread.stop()
-    assert running() == 0
+    assert loop_threads_count() == 0
     for _ in range(2):
         assert [thread.run(thread_name) for _ in range(3)] == [NAME] * 3
-        assert running() == 1
+        assert loop_threads_count() == 1
         thread.stop()
-        assert running() == 0
+        assert loop_threads_count() == 0
 
 
 def test_the_resource_is_open_while_the_loop_runs() -> None:
@@ -94,7 +94,7 @@ def test_a_thread_without_an_owner_ends() -> None:
     thread.start()
     del thread
     until_s = time.monotonic() + 60
-    while running():
+    while loop_threads_count():
         gc.collect()
         assert time.monotonic() < until_s
 

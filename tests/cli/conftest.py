@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.commands import Between, Ran
+from support.commands import Outcome, TransportLayer
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
@@ -17,7 +17,7 @@ from redismem.transport.connect import connect
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """Return a function that runs a command line in this process, 80 columns wide."""
     monkeypatch.setenv("COLUMNS", "80")
     for name, seconds in PATIENCE.items():
@@ -25,17 +25,17 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
-    def run(*words: object) -> Ran:
+    def run(*words: object) -> Outcome:
         capsys.readouterr()
         code = main([str(word) for word in words])
         printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
+        return Outcome(code, printed.out, printed.err)
 
     return run
 
 
 @pytest.fixture(params=["real", "embedded"])
-def where(request: pytest.FixtureRequest) -> list[str]:
+def store_options(request: pytest.FixtureRequest) -> list[str]:
     """The options that name the store: a real Redis, or none for the embedded one."""
     if request.param == "embedded":
         return []
@@ -43,16 +43,16 @@ def where(request: pytest.FixtureRequest) -> list[str]:
 
 
 @pytest.fixture
-def here(redis_server: RedisServer, namespace: str) -> list[str]:
+def redis_options(redis_server: RedisServer, namespace: str) -> list[str]:
     """The options that name the real Redis and this test's namespace."""
     return ["--url", redis_server.url, "--namespace", namespace]
 
 
 @pytest.fixture
-def intercept(monkeypatch: pytest.MonkeyPatch, namespace: str) -> Callable[[type[Between]], None]:
+def intercept(monkeypatch: pytest.MonkeyPatch, namespace: str) -> Callable[[type[TransportLayer]], None]:
     """Return a function that puts a Between in front of the transport of every memory that a command connects."""
 
-    def install(kind: type[Between]) -> None:
+    def install(kind: type[TransportLayer]) -> None:
         def connected(url: str | None, client: Any, settings: Settings) -> Any:
             inner = connect(url, client, settings)
             return kind(inner, Memory(Store(inner, namespace, settings)))

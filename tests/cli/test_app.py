@@ -112,7 +112,7 @@ def test_an_unusable_url_is_not_repeated(command: Any, url: Any) -> None:
     for words in (["sessions"], ["doctor"], ["demo"]):
         ran = command(*words, "--url", url)
         assert ran.code == 2
-        assert "redis://user:password@host:6379/0" in ran.complaint
+        assert "redis://user:password@host:6379/0" in ran.error_line
         assert "gehe" not in ran.err
 
 
@@ -142,7 +142,7 @@ def test_an_unreachable_redis_is_one_line_and_code_1(command: Any, monkeypatch: 
     port = free_port()
     ran = command(*words, "--url", f"redis://user:geheim@127.0.0.1:{port}/3")
     assert ran.code == 1
-    assert f"redis://127.0.0.1:{port}/3: " in ran.complaint
+    assert f"redis://127.0.0.1:{port}/3: " in ran.error_line
     assert "geheim" not in ran.err
 
 

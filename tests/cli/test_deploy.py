@@ -166,7 +166,7 @@ def test_the_deploy_user_sees_and_runs_nothing(admin: Any, redis_server: Any) ->
 
 
 @asynccontextmanager
-async def opened(make: str, url: str, settings: Settings) -> Any:
+async def open_memory(make: str, url: str, settings: Settings) -> Any:
     if make == "lane":
         async with Memory.connect(url, namespace="shop", settings=settings) as memory:
             yield memory
@@ -189,7 +189,7 @@ async def opened(make: str, url: str, settings: Settings) -> Any:
 
 @pytest.mark.parametrize("make", ["lane", "redis-py", "blocking lane", "blocking redis-py"])
 async def test_without_loaded_scripts_the_error_names_the_remedy(app_url: str, make: str) -> None:
-    async with opened(make, app_url, Settings(deadline_s=1, reply_timeout_s=1)) as memory:
+    async with open_memory(make, app_url, Settings(deadline_s=1, reply_timeout_s=1)) as memory:
         for options in ({}, {"confirm": 1}):
             with pytest.raises(StoreUnavailable, match="redismem deploy") as refused:
                 await memory.session("a").append(user(1), **options)

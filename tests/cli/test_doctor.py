@@ -38,7 +38,7 @@ def raw(server: Any) -> Any:
 
 
 @pytest.fixture
-def examined(command: Any, server: Any, namespace: str) -> Any:
+def examine(command: Any, server: Any, namespace: str) -> Any:
     """Return a function that runs the doctor and returns its findings by question, and the exit code."""
 
     def examine(url: str | None = None) -> Any:
@@ -48,13 +48,13 @@ def examined(command: Any, server: Any, namespace: str) -> Any:
     return examine
 
 
-def test_a_good_server(examined: Any, server: Any, raw: Any, namespace: str) -> None:
-    found, code = examined()
+def test_a_good_server(examine: Any, server: Any, raw: Any, namespace: str) -> None:
+    found, code = examine()
     assert (code, found["shards"]["verdict"]) == (0, "warn")
     assert "redismem namespaces" in found["shards"]["advice"], "the name may be wrong"
     with redismem.blocking.Memory.connect(server.url, namespace=namespace):
         pass
-    found, code = examined()
+    found, code = examine()
     assert code == 0
     good = ("connection", "persistence", "memory", "replication", "clock", "scripts", "shards", "room", "expiry")
     assert {name: found[name]["verdict"] for name in good} == dict.fromkeys(good, "ok")
@@ -92,20 +92,20 @@ def test_the_embedded_store(command: Any) -> None:
         ({"min-replicas-to-write": "0", "min-replicas-max-lag": "60"}, "config", "ok", ""),
     ],
 )
-def test_a_server_with_a_fault(examined: Any, raw: Any, changes: Any, name: Any, verdict: Any, said: Any) -> None:
+def test_a_server_with_a_fault(examine: Any, raw: Any, changes: Any, name: Any, verdict: Any, said: Any) -> None:
     for option, value in changes.items():
         raw.config_set(option, value)
-    found, code = examined()
+    found, code = examine()
     assert found[name]["verdict"] == verdict
     assert said in found[name]["advice"]
     assert code == (1 if verdict == "fail" else 0)
 
 
-def test_nodes_reports_shards_sessions_and_memory(examined: Any, server: Any, namespace: str) -> None:
+def test_nodes_reports_shards_sessions_and_memory(examine: Any, server: Any, namespace: str) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
         for number in range(3):
             memory.session(f"s-{number}").append({"role": "user", "content": "x"})
-    found, _ = examined()
+    found, _ = examine()
     assert found["nodes"]["seen"].startswith(f"127.0.0.1:{server.port}: 64 shards, 3 sessions, ")
     assert found["nodes"]["seen"].endswith(" used")
 
@@ -124,10 +124,10 @@ def test_uneven_nodes_are_reported() -> None:
     assert nodes.config({}).case == "not_told"
 
 
-def test_a_replica(examined: Any, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica(examine: Any, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "2")  # a replica never accepts the write, so a longer wait is useless
     raw.replicaof("127.0.0.1", free_port())
-    found, code = examined()
+    found, code = examine()
     assert (code, found["replication"]["verdict"]) == (1, "fail")
 
 
@@ -139,39 +139,39 @@ def test_an_unreachable_server_fails(command: Any, monkeypatch: pytest.MonkeyPat
     assert "geheim" not in ran.out
 
 
-def test_a_user_without_permissions_sees_the_required_acl(examined: Any, server: Any, raw: Any) -> None:
+def test_a_user_without_permissions_sees_the_required_acl(examine: Any, server: Any, raw: Any) -> None:
     def allow(*commands: Any) -> None:
         categories = ["+@all", "-@admin"]
         raw.acl_setuser("guest", enabled=True, passwords=["+pw"], keys=["*"], categories=categories, commands=commands)
 
     allow("-info")
-    found, code = examined(f"redis://guest:pw@127.0.0.1:{server.port}/0")
+    found, code = examine(f"redis://guest:pw@127.0.0.1:{server.port}/0")
     assert (code, found["server"]["verdict"]) == (0, "warn")
     allow("-info", "-evalsha")
-    found, code = examined(f"redis://guest:pw@127.0.0.1:{server.port}/0")
+    found, code = examine(f"redis://guest:pw@127.0.0.1:{server.port}/0")
     assert (code, found["scripts"]["verdict"]) == (1, "fail")
     assert "run the last line" in found["scripts"]["advice"]
 
 
 def test_another_number_of_shards(
-    examined: Any, monkeypatch: pytest.MonkeyPatch, server: Any, raw: Any, namespace: str
+    examine: Any, monkeypatch: pytest.MonkeyPatch, server: Any, raw: Any, namespace: str
 ) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace):
         pass
     monkeypatch.setenv("REDISMEM_SHARDS", "8")
-    found, code = examined()
+    found, code = examine()
     assert (code, found["shards"]["verdict"]) == (1, "fail")
     assert "REDISMEM_SHARDS=64" in found["shards"]["advice"]
 
 
-def test_expiry_of_real_sessions(examined: Any, server: Any, raw: Any, namespace: str) -> None:
+def test_expiry_of_real_sessions(examine: Any, server: Any, raw: Any, namespace: str) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
         for name in ("whole", "state-only", "gone", "torn", "for-ever", "apart"):
             session = memory.session(name)
             session.merge({"a": 1}) if name == "state-only" else session.append({"role": "user", "content": "x"})
         keys = {name: memory.store.keys.session(name) for name in ("gone", "torn", "for-ever", "apart")}
     raw.delete(keys["gone"].state, keys["gone"].messages)
-    found, code = examined()
+    found, code = examine()
     assert (code, found["expiry"]["verdict"]) == (0, "ok")
     assert "6 sessions checked" in found["expiry"]["seen"]
     assert "1 expired" in found["expiry"]["seen"]
@@ -187,17 +187,17 @@ def test_expiry_of_real_sessions(examined: Any, server: Any, raw: Any, namespace
         (("DEL", keys["torn"].messages), ("PING",), "lost some"),
     ):
         raw.execute_command(*spoil)
-        found, code = examined()
+        found, code = examine()
         assert (code, found["expiry"]["verdict"]) == (1, "fail")
         assert said in found["expiry"]["seen"]
         raw.execute_command(*mend)
 
 
-def test_the_doctor_changes_nothing(examined: Any, server: Any, raw: Any, namespace: str) -> None:
+def test_the_doctor_changes_nothing(examine: Any, server: Any, raw: Any, namespace: str) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
         memory.session("a").append({"role": "user", "content": "x"})
     before = {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(count=1000)}
-    examined()
+    examine()
     assert {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(count=1000)} == before
 
 

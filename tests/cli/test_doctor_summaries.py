@@ -28,19 +28,19 @@ def memory(redis_server: Any, namespace: str) -> Any:
 
 
 @pytest.fixture
-def examined(command: Any, here: Any) -> Any:
+def examine(command: Any, redis_options: Any) -> Any:
     """Return a function that runs the doctor and returns its findings by question."""
 
     def examine() -> Any:
-        return {each["name"]: each for each in command("doctor", "--json", *here).document["findings"]}
+        return {each["name"]: each for each in command("doctor", "--json", *redis_options).document["findings"]}
 
     return examine
 
 
 def test_a_provider_that_refuses_the_key(
-    examined: Any, command: Any, here: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
+    examine: Any, command: Any, redis_options: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert examined()["providers"]["verdict"] == examined()["dead"]["verdict"] == "ok"
+    assert examine()["providers"]["verdict"] == examine()["dead"]["verdict"] == "ok"
     with ProviderServer() as provider:
         for number in range(3):
             memory.session(f"s-{number}").append(*({"role": "user", "content": f"canary {n}"} for n in range(12)))
@@ -53,26 +53,26 @@ def test_a_provider_that_refuses_the_key(
             "MODEL_ALLOW_HTTP": "true",
         }.items():
             monkeypatch.setenv(f"REDISMEM_{name}", value)
-        ran = command("worker", "--once", *here)
+        ran = command("worker", "--once", *redis_options)
         assert ran.code == 1, "a due summary failed"
         assert "openai answered 401 invalid_api_key" in ran.err
         assert "canary" not in ran.out + ran.err
-        found = examined()
+        found = examine()
         assert (found["providers"]["verdict"], found["dead"]["verdict"]) == ("fail", "ok")
-        assert command("doctor", *here).code == 1
+        assert command("doctor", *redis_options).code == 1
         seen = found["providers"]["seen"]
         assert seen.startswith("openai/some-model has been paused for ")
         for said in ("openai answered 401 invalid_api_key", "1 failure", "next try in 10 min", "3 sessions overdue"):
             assert said in seen
         assert "REDISMEM_MODEL_" in found["providers"]["advice"]
-        assert max(map(len, command("doctor", *here).out.splitlines())) <= 80
+        assert max(map(len, command("doctor", *redis_options).out.splitlines())) <= 80
         for number in range(3):
             info = memory.session(f"s-{number}").info()
             assert (info.queued, info.attempts) == ("overdue", 0)
 
 
 def test_dead_sessions_are_reported_with_their_reason(
-    examined: Any, command: Any, here: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
+    examine: Any, command: Any, redis_options: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ProviderServer() as provider:
         memory.session("a").append(*({"role": "user", "content": f"canary {n}"} for n in range(12)))
@@ -85,29 +85,29 @@ def test_dead_sessions_are_reported_with_their_reason(
             "EXTRACTIVE_AFTER_S": "0",
         }.items():
             monkeypatch.setenv(f"REDISMEM_{name}", value)
-        assert command("worker", "--once", *here).code == 1
-    found = examined()
+        assert command("worker", "--once", *redis_options).code == 1
+    found = examine()
     assert found["dead"]["verdict"] == "warn"
     assert "1 session; the oldest dead for " in found["dead"]["seen"]
     assert "after 1 attempt: openai answered 400 context_length_exceeded" in found["dead"]["seen"]
 
 
 def test_overdue_sessions_without_a_worker_are_late(
-    examined: Any, command: Any, here: Any, redis_server: Any, namespace: str
+    examine: Any, command: Any, redis_options: Any, redis_server: Any, namespace: str
 ) -> None:
     long_ago_ms = int(time.time() * 1000) - 14 * 60_000
     place: Any = redismem.blocking.Memory.connect
     with place(redis_server.url, namespace=namespace, clock=lambda: long_ago_ms) as memory:
-        assert examined()["summaries"]["verdict"] == "ok"
+        assert examine()["summaries"]["verdict"] == "ok"
         for number in range(2):
             memory.session(f"s-{number}").append(*({"role": "user", "content": "canary"} for _ in range(12)))
-        found = examined()["summaries"]
+        found = examine()["summaries"]
         assert found["verdict"] == "warn"
         assert found["seen"] == "2 sessions overdue, the oldest for 14 min: is a worker running?"
         assert "redismem worker" in found["advice"]
-        assert command("doctor", *here).code == 0
-        assert command("worker", "--once", *here).code == 0
-        assert examined()["summaries"]["verdict"] == "ok"
+        assert command("doctor", *redis_options).code == 0
+        assert command("worker", "--once", *redis_options).code == 0
+        assert examine()["summaries"]["verdict"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_wait_for_a_tick_or_a_pause_is_not_late(late_ms: int, tick_s: float, i
     assert rules.summaries(Depth(0, None), 1_000_000, Settings(), is_paused=False).verdict == "ok"
 
 
-def test_sessions_with_failing_summaries_are_reported(examined: Any, redis_server: Any, namespace: str) -> None:
+def test_sessions_with_failing_summaries_are_reported(examine: Any, redis_server: Any, namespace: str) -> None:
     async def fail() -> None:
         settings = Settings(extractive_after_s=0)
         async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
@@ -142,7 +142,7 @@ def test_sessions_with_failing_summaries_are_reported(examined: Any, redis_serve
             await memory.session("well").append(*({"role": "user", "content": "canary"} for _ in range(12)))
 
     asyncio.run(fail())
-    found = examined()["summaries"]
+    found = examine()["summaries"]
     assert (found["verdict"], "2 sessions overdue" in found["seen"]) == ("warn", True)
     assert found["seen"].endswith("; at least 1 failing, the first for 10 min: 2 failed attempts, last: ValueError")
 
@@ -191,13 +191,19 @@ def test_long_failures_are_reported_during_the_backoff_too() -> None:
     ],
 )
 def test_invalid_variables_are_named_without_their_values(
-    examined: Any, command: Any, here: Any, monkeypatch: pytest.MonkeyPatch, variables: Any, verdict: str, said: str
+    examine: Any,
+    command: Any,
+    redis_options: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: Any,
+    verdict: str,
+    said: str,
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(f"REDISMEM_{name}", value)
-    found = examined()["settings"]
+    found = examine()["settings"]
     assert (found["verdict"], found["seen"]) == (verdict, said)
-    ran = command("doctor", *here)
+    ran = command("doctor", *redis_options)
     assert ran.code == (verdict == "fail")
     assert "canary" not in ran.out + ran.err
 
@@ -216,15 +222,21 @@ def test_invalid_variables_are_named_without_their_values(
     ],
 )
 def test_a_model_that_stops_a_worker_from_starting_fails(
-    examined: Any, command: Any, here: Any, monkeypatch: pytest.MonkeyPatch, variables: Any, verdict: str, said: str
+    examine: Any,
+    command: Any,
+    redis_options: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: Any,
+    verdict: str,
+    said: str,
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(f"REDISMEM_MODEL_{name}".rstrip("_"), value)
-    found = examined()["model"]
+    found = examine()["model"]
     assert found["verdict"] == verdict
     assert said in found["seen"]
     assert "canary" not in found["seen"] + found["advice"]
-    assert (command("worker", "--once", *here).code == 0) == (verdict != "fail")
+    assert (command("worker", "--once", *redis_options).code == 0) == (verdict != "fail")
 
 
 def test_paused_providers_are_reported() -> None:
@@ -238,18 +250,18 @@ def test_paused_providers_are_reported() -> None:
     assert words_of(unknown)[0] == "4 sessions; the oldest dead for 1.0 s, after 0 attempts: no reason recorded"
 
 
-def test_the_pod_that_polls_for_all_is_shown(examined: Any, redis_server: Any, namespace: str) -> None:
-    assert examined()["ticks"]["seen"] == "no worker runs for this namespace"
+def test_the_pod_that_polls_for_all_is_shown(examine: Any, redis_server: Any, namespace: str) -> None:
+    assert examine()["ticks"]["seen"] == "no worker runs for this namespace"
     settings = Settings(tick_s=60)
     connected = redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=settings, workers=True)
     with connected as memory:
         until_s = time.monotonic() + 60
         while not memory.health().holds and time.monotonic() < until_s:
             memory.ping()
-        seen = examined()["ticks"]["seen"]
+        seen = examine()["ticks"]["seen"]
         assert seen.startswith(f"process {os.getpid()} on ")
         assert seen.endswith(": evictions (1,000 sessions, idle 24 h), summaries (Summarize)")
-    assert examined()["ticks"]["verdict"] == "ok"
+    assert examine()["ticks"]["verdict"] == "ok"
     held = rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5, 1)
     assert words_of(held) == ("process 1 on pod: summaries (x) (all pods help)", "")
     foreign = rules.ticks({"evictions/x/y": Hold("a-pod", 9, False), "z": Hold("b/c", 9, False)}, 5, 1)
@@ -261,8 +273,8 @@ def test_the_pod_that_polls_for_all_is_shown(examined: Any, redis_server: Any, n
     ]
 
 
-def test_waiting_sessions_without_a_polling_pod_are_reported(examined: Any, memory: Any) -> None:
+def test_waiting_sessions_without_a_polling_pod_are_reported(examine: Any, memory: Any) -> None:
     memory.session("a").append(*({"role": "user", "content": f"canary {n}"} for n in range(12)))
-    found = examined()["ticks"]
+    found = examine()["ticks"]
     assert (found["verdict"], found["seen"]) == ("warn", "no worker runs for this namespace, and 1 session overdue")
     assert "redismem worker" in found["advice"]

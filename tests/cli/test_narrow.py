@@ -30,7 +30,7 @@ def raw(redis_server: Any) -> Any:
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
 @pytest.mark.parametrize("words", [("sessions",), ("dead", "list"), ("check",), ("show", IDS[0])], ids=" ".join)
 def test_a_uuid_stays_on_one_line(
-    command: Any, memory: Any, here: Any, raw: Any, monkeypatch: pytest.MonkeyPatch, columns: int, words: Any
+    command: Any, memory: Any, redis_options: Any, raw: Any, monkeypatch: pytest.MonkeyPatch, columns: int, words: Any
 ) -> None:
     for session_id in IDS:
         keys = memory.store.keys.session(session_id)
@@ -39,7 +39,7 @@ def test_a_uuid_stays_on_one_line(
         if words[0] == "check":
             raw.hset(keys.state, layout.QUEUED, "leased")
     monkeypatch.setenv("COLUMNS", str(columns))
-    ran = command(*words, *here)
+    ran = command(*words, *redis_options)
     expected = IDS[:1] if words[0] == "show" else IDS
     for session_id in expected:
         assert any(session_id in line for line in ran.out.splitlines()), ran.out
@@ -50,8 +50,8 @@ def test_a_uuid_stays_on_one_line(
             assert told in ran.out
 
 
-def test_a_wide_terminal_shows_a_table(command: Any, memory: Any, here: Any, monkeypatch: Any) -> None:
+def test_a_wide_terminal_shows_a_table(command: Any, memory: Any, redis_options: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    heading, *rows = command("sessions", *here).out.splitlines()
+    heading, *rows = command("sessions", *redis_options).out.splitlines()
     assert heading.split()[:2] == ["session", "active"]
     assert {row.split()[0] for row in rows[:3]} == set(IDS)

@@ -16,7 +16,7 @@ from redismem.blocking import memory as blocking
 
 @pytest.fixture
 def ids(redis_server: Any, namespace: str) -> dict[str, str]:
-    """Create a project with every kind of item in the namespace of `here`, and return its ids."""
+    """Create a project with every kind of item in the namespace of `redis_options`, and return its ids."""
 
     async def made() -> dict[str, str]:
         async with Memory.connect(redis_server.url, namespace=namespace) as memory:
@@ -27,112 +27,114 @@ def ids(redis_server: Any, namespace: str) -> dict[str, str]:
     return asyncio.run(made())
 
 
-def run(command: Any, here: list[str], *words: object) -> Any:
-    return command("project", *words, *here)
+def run(command: Any, redis_options: list[str], *words: object) -> Any:
+    return command("project", *words, *redis_options)
 
 
-def test_the_tables(command: Any, here: list[str], ids: dict[str, str]) -> None:
-    assert "apollo" in run(command, here, "list").out
-    table = run(command, here, "decisions", "apollo").out
+def test_the_tables(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
+    assert "apollo" in run(command, redis_options, "list").out
+    table = run(command, redis_options, "decisions", "apollo").out
     assert "Use Redis" in table
     assert "Use Postgres" not in table
-    assert "Use Postgres" in run(command, here, "decisions", "apollo", "--status", "superseded").out
-    assert "Use Postgres" in run(command, here, "decisions", "apollo", "--at", "2100-01-01T00:00:01").out
-    assert "Ada" in run(command, here, "tasks", "apollo", "--assignee", "ADA").out
-    assert "1 task" in run(command, here, "tasks", "apollo", "--text", "mov").out
-    assert "2 entities" in run(command, here, "entities", "apollo").out
-    shown = run(command, here, "show", "apollo").out
+    assert "Use Postgres" in run(command, redis_options, "decisions", "apollo", "--status", "superseded").out
+    assert "Use Postgres" in run(command, redis_options, "decisions", "apollo", "--at", "2100-01-01T00:00:01").out
+    assert "Ada" in run(command, redis_options, "tasks", "apollo", "--assignee", "ADA").out
+    assert "1 task" in run(command, redis_options, "tasks", "apollo", "--text", "mov").out
+    assert "2 entities" in run(command, redis_options, "entities", "apollo").out
+    shown = run(command, redis_options, "show", "apollo").out
     assert "1 superseded" in shown
     assert "2, 1 blocked" in shown
 
 
-def test_a_project_named_like_a_total_keeps_its_own_line(command: Any, here: list[str], redis_server: Any) -> None:
-    with blocking.Memory.connect(redis_server.url, namespace=here[-1]) as memory:
+def test_a_project_named_like_a_total_keeps_its_own_line(
+    command: Any, redis_options: list[str], redis_server: Any
+) -> None:
+    with blocking.Memory.connect(redis_server.url, namespace=redis_options[-1]) as memory:
         memory.project("tasks").tasks.create("Move")
-    shown = run(command, here, "show", "tasks").out
+    shown = run(command, redis_options, "show", "tasks").out
     assert " ".join(shown.splitlines()[0].split()) == "tasks 1 task"
-    with blocking.Memory.connect(redis_server.url, namespace=here[-1]) as memory:
+    with blocking.Memory.connect(redis_server.url, namespace=redis_options[-1]) as memory:
         memory.project("tasks").tasks.create("Sweep")
         memory.project("tasks").entities.find_or_create("Ada", "person")
         memory.project("tasks").entities.find_or_create("Redis", "technology")
-    shown = run(command, here, "show", "tasks").out
+    shown = run(command, redis_options, "show", "tasks").out
     assert " ".join(shown.splitlines()[0].split()) == "tasks 2 tasks, 2 entities"
 
 
-def test_the_board_and_the_chain(command: Any, here: list[str], ids: dict[str, str]) -> None:
-    board = run(command, here, "board", "apollo")
+def test_the_board_and_the_chain(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
+    board = run(command, redis_options, "board", "apollo")
     assert board.code == 0
     assert "in progress" in board.out
     assert "M Move" in board.out
-    tree = run(command, here, "chain", "apollo", ids["new"]).out
+    tree = run(command, redis_options, "chain", "apollo", ids["new"]).out
     assert tree.index("Use Postgres") < tree.index("superseded") < tree.index("Use Redis")
     assert "└──" in tree
 
 
-def test_json_is_one_document(command: Any, here: list[str], ids: dict[str, str]) -> None:
-    found = run(command, here, "chain", "apollo", ids["old"], "--json").document
+def test_json_is_one_document(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
+    found = run(command, redis_options, "chain", "apollo", ids["old"], "--json").document
     assert [each["id"] for each in found] == [ids["old"], ids["new"]]
     assert found[0]["history"][-1]["status"] == "superseded"
-    assert run(command, here, "show", "apollo", "--json").document["totals"]["task"] == 2
-    assert [task["title"] for task in run(command, here, "board", "apollo", "--json").document["in_progress"]] == [
-        "Move"
-    ]
-    assert run(command, here, "list", "--json").document["projects"] == ["apollo"]
+    assert run(command, redis_options, "show", "apollo", "--json").document["totals"]["task"] == 2
+    assert [
+        task["title"] for task in run(command, redis_options, "board", "apollo", "--json").document["in_progress"]
+    ] == ["Move"]
+    assert run(command, redis_options, "list", "--json").document["projects"] == ["apollo"]
     for what in ("decisions", "tasks", "entities"):
-        assert run(command, here, what, "apollo", "--json").document
-    assert run(command, here, "consolidate", "apollo", "--json").document["dry_run"] is True
+        assert run(command, redis_options, what, "apollo", "--json").document
+    assert run(command, redis_options, "consolidate", "apollo", "--json").document["dry_run"] is True
 
 
-def test_files_go_out_and_come_in(command: Any, here: list[str], ids: dict[str, str], tmp_path: Path) -> None:
-    assert run(command, here, "export", "apollo", tmp_path / "x").code == 0
+def test_files_go_out_and_come_in(command: Any, redis_options: list[str], ids: dict[str, str], tmp_path: Path) -> None:
+    assert run(command, redis_options, "export", "apollo", tmp_path / "x").code == 0
     names = sorted(path.name for path in (tmp_path / "x").iterdir())
     assert names == ["conversations.json", "decisions.json", "entities.json", "tasks.json"]
-    copied = run(command, here, "import", "other", tmp_path / "x")
+    copied = run(command, redis_options, "import", "other", tmp_path / "x")
     assert copied.out.startswith("8 added, 0 replaced")
     assert "an export of project apollo, not other" in copied.err
-    assert run(command, here, "import", "apollo", tmp_path / "x").err == ""
-    assert "Use Redis" in run(command, here, "decisions", "other").out
-    assert "8 unchanged" in run(command, here, "import", "other", tmp_path / "x", "--replace").out
+    assert run(command, redis_options, "import", "apollo", tmp_path / "x").err == ""
+    assert "Use Redis" in run(command, redis_options, "decisions", "other").out
+    assert "8 unchanged" in run(command, redis_options, "import", "other", tmp_path / "x", "--replace").out
     (tmp_path / "x" / "tasks.json").write_text("{")
-    broken = run(command, here, "import", "third", tmp_path / "x")
+    broken = run(command, redis_options, "import", "third", tmp_path / "x")
     assert broken.code == 2
-    assert "tasks.json is no JSON: line 1, column 2" in broken.complaint
-    assert run(command, here, "import", "third", tmp_path).code == 2
-    assert "dry run" in run(command, here, "consolidate", "apollo", "--days", "0").out
+    assert "tasks.json is no JSON: line 1, column 2" in broken.error_line
+    assert run(command, redis_options, "import", "third", tmp_path).code == 2
+    assert "dry run" in run(command, redis_options, "consolidate", "apollo", "--days", "0").out
 
 
 def test_an_export_of_an_empty_project_keeps_the_existing_files(
-    command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
+    command: Any, redis_options: list[str], ids: dict[str, str], tmp_path: Path
 ) -> None:
-    told = run(command, here, "export", "apollo", tmp_path)
-    assert f"8 items of project apollo, namespace {here[-1]} on redis://" in told.out
+    told = run(command, redis_options, "export", "apollo", tmp_path)
+    assert f"8 items of project apollo, namespace {redis_options[-1]} on redis://" in told.out
     assert "decisions.json 2, tasks.json 3, entities.json 3, conversations.json 0" in told.out
     good = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert len(good) == 4, "and nothing beside them"
-    refused = run(command, here, "export", "apolo", tmp_path).complaint
-    assert f"namespace {here[-1]} on redis://" in refused
+    refused = run(command, redis_options, "export", "apolo", tmp_path).error_line
+    assert f"namespace {redis_options[-1]} on redis://" in refused
     assert "has no project apolo" in refused
-    elsewhere = [*here[:2], "--namespace", f"{here[-1]}2"]
+    elsewhere = [*redis_options[:2], "--namespace", f"{redis_options[-1]}2"]
     assert run(command, elsewhere, "export", "apollo", tmp_path).code == 1
     for file, text in good.items():
         document = json.loads(text)
         (tmp_path / file).write_text(json.dumps(document | {file.removesuffix(".json"): []}))
-    assert "has no item" in run(command, here, "import", "apollo", tmp_path, "--replace").complaint
-    asyncio.run(cleared(here))
-    assert "is empty" in run(command, here, "export", "apollo", tmp_path).complaint
-    assert run(command, here, "show", "apollo").code == 0
+    assert "has no item" in run(command, redis_options, "import", "apollo", tmp_path, "--replace").error_line
+    asyncio.run(clear_project(redis_options))
+    assert "is empty" in run(command, redis_options, "export", "apollo", tmp_path).error_line
+    assert run(command, redis_options, "show", "apollo").code == 0
 
 
-async def cleared(here: list[str]) -> None:
-    async with Memory.connect(here[1], namespace=here[-1]) as memory:
+async def clear_project(redis_options: list[str]) -> None:
+    async with Memory.connect(redis_options[1], namespace=redis_options[-1]) as memory:
         apollo = memory.project("apollo")
         for store in (apollo.decisions, apollo.tasks, apollo.entities):
             await store.clear()
 
 
-def test_an_export_notes_missing_messages(command: Any, here: list[str], tmp_path: Path) -> None:
+def test_an_export_notes_missing_messages(command: Any, redis_options: list[str], tmp_path: Path) -> None:
     async def talked() -> None:
-        async with Memory.connect(here[1], namespace=here[-1]) as memory:
+        async with Memory.connect(redis_options[1], namespace=redis_options[-1]) as memory:
             talks = memory.project("apollo").conversations
             for title in ("gone", "there", "empty", "deleted"):
                 talk = await talks.start(title)
@@ -145,54 +147,56 @@ def test_an_export_notes_missing_messages(command: Any, here: list[str], tmp_pat
                     await talks.delete(talk.id)
 
     asyncio.run(talked())
-    told = run(command, here, "export", "apollo", tmp_path).out
+    told = run(command, redis_options, "export", "apollo", tmp_path).out
     assert "without the messages of 1 conversation: the sessions no longer exist" in told
 
 
-def test_an_export_writes_all_files_or_none(command: Any, here: list[str], ids: dict[str, str], tmp_path: Path) -> None:
+def test_an_export_writes_all_files_or_none(
+    command: Any, redis_options: list[str], ids: dict[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        refused = run(command, here, "export", "apollo", folder)
+        refused = run(command, redis_options, "export", "apollo", folder)
         assert refused.code == 2
-        assert f"cannot write to the folder {folder}" in refused.complaint
+        assert f"cannot write to the folder {folder}" in refused.error_line
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     half = tmp_path / "half"
     (half / ".tasks.json.new").mkdir(parents=True)  # the second of the files fails
     (half / "decisions.json").write_text("before")
-    assert run(command, here, "export", "apollo", half).code == 2
+    assert run(command, redis_options, "export", "apollo", half).code == 2
     assert [path.name for path in half.iterdir() if path.is_file()] == ["decisions.json"]
     assert (half / "decisions.json").read_text() == "before"
 
 
 def test_an_import_into_the_embedded_store_is_refused(
-    command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
+    command: Any, redis_options: list[str], ids: dict[str, str], tmp_path: Path
 ) -> None:
-    assert run(command, here, "export", "apollo", tmp_path).code == 0
+    assert run(command, redis_options, "export", "apollo", tmp_path).code == 0
     refused = command("project", "import", "apollo", tmp_path)
     assert refused.code == 2
-    assert "needs a store that outlives this command" in refused.complaint
+    assert "needs a store that outlives this command" in refused.error_line
 
 
-def test_an_unknown_project_name_is_an_error(command: Any, here: list[str], ids: dict[str, str]) -> None:
+def test_an_unknown_project_name_is_an_error(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
     for words in (("show",), ("decisions", "--json"), ("tasks",), ("entities",), ("board",), ("consolidate", "--do")):
-        refused = run(command, here, words[0], "nobody", *words[1:])
+        refused = run(command, redis_options, words[0], "nobody", *words[1:])
         assert refused.code == 1
-        assert "has no project nobody" in refused.complaint
-    assert run(command, here, "decisions", "apollo", "--text", "nothing").code == 0
-    assert "--days" in run(command, here, "consolidate", "apollo", "--days", "-1").complaint
+        assert "has no project nobody" in refused.error_line
+    assert run(command, redis_options, "decisions", "apollo", "--text", "nothing").code == 0
+    assert "--days" in run(command, redis_options, "consolidate", "apollo", "--days", "-1").error_line
 
 
-def test_an_invalid_query_is_one_line(command: Any, here: list[str], ids: dict[str, str]) -> None:
+def test_an_invalid_query_is_one_line(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
     for words in (("decisions", "a b"), ("decisions", "apollo", "--at", "soon"), ("chain", "apollo", "x")):
-        refused = run(command, here, *words)
+        refused = run(command, redis_options, *words)
         assert refused.code == 2
-        assert refused.complaint
+        assert refused.error_line
 
 
-def test_the_demo_plays_a_week_and_checks_itself(command: Any, where: list[str]) -> None:
-    played = command("demo", "--project", *where)
+def test_the_demo_plays_a_week_and_checks_itself(command: Any, store_options: list[str]) -> None:
+    played = command("demo", "--project", *store_options)
     assert played.code == 0, played.out
     assert "PROJECT CONTEXT" in played.out
     assert "All steps checked." in played.out
-    document = json.loads(command("demo", "--project", "--json", *where).out)
+    document = json.loads(command("demo", "--project", "--json", *store_options).out)
     assert (document["good"], document["failures"], len(document["steps"])) == (True, [], 10)

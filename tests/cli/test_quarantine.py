@@ -33,12 +33,12 @@ def quarantined(memory: redismem.blocking.Memory, redis_server: Any) -> Iterator
             raw.delete(key)
 
 
-def test_a_list_describes_sessions_without_their_text(command: Any, here: list[str], quarantined: Any) -> None:
-    ran = command("quarantine", "list", *here)
+def test_a_list_describes_sessions_without_their_text(command: Any, redis_options: list[str], quarantined: Any) -> None:
+    ran = command("quarantine", "list", *redis_options)
     assert ran.code == 0
     assert re.search(r"2 messages, \d fields? · expires in", " ".join(ran.out.split()))
     assert "1 session in quarantine" in ran.out
-    told = command("quarantine", "list", "--json", *here).document
+    told = command("quarantine", "list", "--json", *redis_options).document
     assert [(each["session_id"], len(each["keys"])) for each in told["sessions"]] == [(ID, 2)]
     assert told["cursor"] is None
     assert "CANARY" not in ran.out + str(told)
@@ -46,116 +46,120 @@ def test_a_list_describes_sessions_without_their_text(command: Any, here: list[s
 
 @pytest.mark.parametrize("columns", [80, 40])
 def test_an_id_stays_on_one_line(
-    command: Any, here: list[str], quarantined: Any, columns: int, monkeypatch: pytest.MonkeyPatch
+    command: Any, redis_options: list[str], quarantined: Any, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for words in (["list"], ["show", ID], ["restore", ID, "--salvage", "--swap"], ["drop", ID, "--at", "5"]):
-        ran = command("quarantine", *words, *here)
+        ran = command("quarantine", *words, *redis_options)
         assert any(ID in line for line in (ran.out + ran.err).splitlines()), words
-    assert any(ID in line for line in command("sessions", *here).out.splitlines())
+    assert any(ID in line for line in command("sessions", *redis_options).out.splitlines())
 
 
-def test_texts_are_shown_on_request(command: Any, here: list[str], quarantined: Any) -> None:
-    shown = command("quarantine", "show", ID, *here)
+def test_texts_are_shown_on_request(command: Any, redis_options: list[str], quarantined: Any) -> None:
+    shown = command("quarantine", "show", ID, *redis_options)
     assert (shown.code, shown.out.count("CANARY")) == (0, 1), "the message, and no value of the state"
     assert "fault: the counters cannot be read" in shown.out
     for words in (["--redact"], ["--redact", "--json"]):
-        assert "CANARY" not in command("quarantine", "show", ID, *words, *here).out
-    told = command("quarantine", "show", ID, "--json", *here).document
+        assert "CANARY" not in command("quarantine", "show", ID, *words, *redis_options).out
+    told = command("quarantine", "show", ID, "--json", *redis_options).document
     assert told["messages"][0]["message"] == {"role": "user", "content": "CANARY"}
     assert told["faults"] == ["the counters cannot be read"]
 
 
-def test_restoring_asks_for_what_it_needs(command: Any, here: list[str], quarantined: Any) -> None:
+def test_restoring_asks_for_what_it_needs(command: Any, redis_options: list[str], quarantined: Any) -> None:
     for words, said in (([], "--salvage"), (["--salvage"], "--swap")):
-        ran = command("quarantine", "restore", ID, *words, *here)
+        ran = command("quarantine", "restore", ID, *words, *redis_options)
         assert (ran.code, ran.out) == (1, "")
-        assert said in ran.complaint
+        assert said in ran.error_line
         assert quarantined.info().total_messages == 1
-    ran = command("quarantine", "restore", ID, "--salvage", "--swap", "--json", *here)
+    ran = command("quarantine", "restore", ID, "--salvage", "--swap", "--json", *redis_options)
     assert (ran.code, ran.document["messages"], ran.document["left_out"]) == (0, 2, 0)
     assert [message.content for message in quarantined.read().messages] == ["CANARY", "b"]
     assert quarantined.params() == {"p": "CANARY"}
-    assert command("check", *here).code == 0
-    ran = command("quarantine", "drop", ID, *here)
-    assert (ran.code, "--at" in ran.complaint) == (2, True), "there are two by now"
-    for each in command("quarantine", "list", "--json", *here).document["sessions"]:
-        assert command("quarantine", "drop", ID, "--at", each["put_ms"], *here).code == 0
-    ran = command("quarantine", "show", ID, *here)
+    assert command("check", *redis_options).code == 0
+    ran = command("quarantine", "drop", ID, *redis_options)
+    assert (ran.code, "--at" in ran.error_line) == (2, True), "there are two by now"
+    for each in command("quarantine", "list", "--json", *redis_options).document["sessions"]:
+        assert command("quarantine", "drop", ID, "--at", each["put_ms"], *redis_options).code == 0
+    ran = command("quarantine", "show", ID, *redis_options)
     assert (ran.code, ran.out) == (1, "")
-    assert "in quarantine" in ran.complaint
+    assert "in quarantine" in ran.error_line
 
 
 def test_a_lone_block_of_originals_suggests_no_swap(
-    command: Any, here: list[str], memory: Any, redis_server: Any
+    command: Any, redis_options: list[str], memory: Any, redis_server: Any
 ) -> None:
     session = memory.session("a")
     session.append({"role": "user", "content": "here"})
     with redis.Redis(port=redis_server.port) as raw:
         raw.hset(memory.store.keys.session("a").quarantine + b":1700000000000:originals", "0", b"junk")
     for words in ([], ["--salvage"], ["--salvage", "--swap"]):
-        ran = command("quarantine", "restore", "a", *words, *here)
+        ran = command("quarantine", "restore", "a", *words, *redis_options)
         assert (ran.code, ran.out) == (1, "")
-        assert "nothing would come back" in ran.complaint
-        assert "--" not in ran.complaint
+        assert "nothing would come back" in ran.error_line
+        assert "--" not in ran.error_line
     assert [message.content for message in session.read().messages] == ["here"]
 
 
-def test_the_doctor_reports_quarantined_sessions(command: Any, here: list[str], memory: Any, quarantined: Any) -> None:
+def test_the_doctor_reports_quarantined_sessions(
+    command: Any, redis_options: list[str], memory: Any, quarantined: Any
+) -> None:
     def line(*words: str) -> Any:
         found = command("doctor", "--json", *words).document["findings"]
         return next(each for each in found if each["name"] == "quarantine")
 
-    assert line(*here)["verdict"] == "warn"
-    assert ID in line(*here)["seen"]
-    assert "redismem quarantine list" in line(*here)["advice"]
-    assert line(*here[:2], "--namespace", "none-of-it")["verdict"] == "ok"
+    assert line(*redis_options)["verdict"] == "warn"
+    assert ID in line(*redis_options)["seen"]
+    assert "redismem quarantine list" in line(*redis_options)["advice"]
+    assert line(*redis_options[:2], "--namespace", "none-of-it")["verdict"] == "ok"
     assert line()["verdict"] == "ok", "the embedded store"
 
 
-def test_namespaces(command: Any, here: list[str], namespace: str, quarantined: Any) -> None:
-    ran = command("namespaces", *here[:2])
+def test_namespaces(command: Any, redis_options: list[str], namespace: str, quarantined: Any) -> None:
+    ran = command("namespaces", *redis_options[:2])
     assert ran.code == 0
     assert re.search(rf"^{namespace} +64 +1$", ran.out, re.MULTILINE)
-    told = command("namespaces", "--json", *here[:2]).document
+    told = command("namespaces", "--json", *redis_options[:2]).document
     assert {"namespace": namespace, "shards": 64, "layout": 1, "sessions": 1, "error": ""} in told["namespaces"]
     assert command("namespaces").code == 0
 
 
 def test_a_namespace_cannot_control_the_terminal(
-    command: Any, here: list[str], redis_server: Any, namespace: str
+    command: Any, redis_options: list[str], redis_server: Any, namespace: str
 ) -> None:
     planted = f"rm:{{{namespace}\x1b[31m\u202e}}:namespace"
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.hset(planted, mapping={"layout": 1, "shards": 64})
-        ran = command("namespaces", *here[:2])
+        ran = command("namespaces", *redis_options[:2])
         raw.delete(planted)
     assert namespace in ran.out
     assert not {"\x1b", "\u202e"} & set(ran.out)
 
 
-def test_an_id_cannot_control_the_terminal(command: Any, here: list[str], memory: redismem.blocking.Memory) -> None:
+def test_an_id_cannot_control_the_terminal(
+    command: Any, redis_options: list[str], memory: redismem.blocking.Memory
+) -> None:
     memory.session("a\u202eb").append({"role": "user", "content": "x"})
-    ran = command("show", "a\u202eb", *here)
+    ran = command("show", "a\u202eb", *redis_options)
     assert (ran.code, "\u202e" in ran.out) == (0, False)
 
 
-def test_a_search_says_that_there_may_be_more(command: Any, here: list[str], redis_server: Any) -> None:
+def test_a_search_says_that_there_may_be_more(command: Any, redis_options: list[str], redis_server: Any) -> None:
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.mset({f"filler:{number}": "x" for number in range(5_000)})
-        for words in (["quarantine", "list", *here], ["namespaces", *here[:2]]):
+        for words in (["quarantine", "list", *redis_options], ["namespaces", *redis_options[:2]]):
             ran = command(*words, "--keys", "1000")
             assert re.search(r"scan incomplete, continue with --cursor \d+", ran.out), words
         raw.delete(*(f"filler:{number}" for number in range(5_000)))
 
 
-def test_a_user_without_scan_gets_a_clear_error(command: Any, here: list[str], redis_server: Any) -> None:
+def test_a_user_without_scan_gets_a_clear_error(command: Any, redis_options: list[str], redis_server: Any) -> None:
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.execute_command("ACL", "SETUSER", "blind", "on", ">pw", "~*", "+@all", "-scan")
         url = str(redis_server.url).replace("redis://", "redis://blind:pw@")
-        for words in (["quarantine", "list", *here[2:]], ["namespaces"]):
+        for words in (["quarantine", "list", *redis_options[2:]], ["namespaces"]):
             ran = command(*words, "--url", url)
-            assert (ran.code, "SCAN" in ran.complaint) == (1, True)
-        found = command("doctor", "--json", "--url", url, *here[2:]).document["findings"]
+            assert (ran.code, "SCAN" in ran.error_line) == (1, True)
+        found = command("doctor", "--json", "--url", url, *redis_options[2:]).document["findings"]
         assert next(each["verdict"] for each in found if each["name"] == "quarantine") == "warn"
         raw.execute_command("ACL", "DELUSER", "blind")

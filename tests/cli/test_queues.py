@@ -57,9 +57,9 @@ def filled(memory: Any, raw: Any) -> Any:
     return now
 
 
-def test_queues_for_people(command: Any, filled: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queues_for_people(command: Any, filled: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "5")
-    ran = command("queues", *here)
+    ran = command("queues", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     for line in (
         r"overdue +3 +oldest waits 3 h",
@@ -71,8 +71,8 @@ def test_queues_for_people(command: Any, filled: Any, here: Any, monkeypatch: py
         assert re.search(line, ran.out), line
 
 
-def test_queues_as_a_document(command: Any, filled: Any, here: Any) -> None:
-    found = command("queues", "--shards", "--json", *here).document
+def test_queues_as_a_document(command: Any, filled: Any, redis_options: Any) -> None:
+    found = command("queues", "--shards", "--json", *redis_options).document
     assert {name: queue["count"] for name, queue in found["queues"].items()} == {
         "overdue": 3,
         "leased": 1,
@@ -83,11 +83,11 @@ def test_queues_as_a_document(command: Any, filled: Any, here: Any) -> None:
     assert (found["sessions"], found["max_sessions"], found["over"]) == (7, 1000, 0)
     assert [shard["overdue"]["count"] for shard in found["shards"]] == [2, 0, 1, 0]
     assert sum(shard["active"]["count"] for shard in found["shards"]) == 7
-    assert "shards" not in command("queues", "--json", *here).document
+    assert "shards" not in command("queues", "--json", *redis_options).document
 
 
-def test_queues_shard_by_shard(command: Any, filled: Any, memory: Any, here: Any) -> None:
-    ran = command("queues", "--shards", *here)
+def test_queues_shard_by_shard(command: Any, filled: Any, memory: Any, redis_options: Any) -> None:
+    ran = command("queues", "--shards", *redis_options)
     assert max(map(len, ran.out.splitlines())) <= 80
     rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if re.match(r" +0\d ", line)}
     assert rows["00"][2] == "2"
@@ -95,23 +95,23 @@ def test_queues_shard_by_shard(command: Any, filled: Any, memory: Any, here: Any
     assert re.search(r"\d shards? of 4 empty", ran.out)
 
 
-def test_an_expired_lease_and_a_session_in_backoff(command: Any, memory: Any, raw: Any, here: Any) -> None:
+def test_an_expired_lease_and_a_session_in_backoff(command: Any, memory: Any, raw: Any, redis_options: Any) -> None:
     memory.session("s").append({"role": "user", "content": "x"})
     now = now_ms(raw)
     raw.zadd(memory.store.keys.shards()[0].leased, {"a": now - 60_000 * 3})
     raw.zadd(memory.store.keys.shards()[0].overdue, {"b": now + HOUR_MS * 4})
-    out = command("queues", *here).out
+    out = command("queues", *redis_options).out
     assert "expired 3 min ago" in out
     assert "next try in 4 h" in out
 
 
 def test_looking_at_a_new_namespace_writes_nothing(
-    command: Any, redis_server: Any, raw: Any, here: Any, namespace: str
+    command: Any, redis_server: Any, raw: Any, redis_options: Any, namespace: str
 ) -> None:
     for words in (["queues"], ["watch", "--count", "1"], ["dead", "list"], ["sessions"]):
-        assert command(*words, *here).code == 0
+        assert command(*words, *redis_options).code == 0
     for words in (["show", "x"], ["recall", "x", "anything"]):
-        ran = command(*words, *here)
+        ran = command(*words, *redis_options)
         assert (ran.code, "there is no such session" in ran.err) == (1, True)
     assert list(raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)) == []
 
@@ -124,8 +124,8 @@ def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
         assert json.loads(ran.out)
 
 
-def test_watch_in_a_pipe_prints_one_line_per_poll(command: Any, filled: Any, here: Any) -> None:
-    ran = command("watch", "--count", 3, "--every-s", 0.01, *here)
+def test_watch_in_a_pipe_prints_one_line_per_poll(command: Any, filled: Any, redis_options: Any) -> None:
+    ran = command("watch", "--count", 3, "--every-s", 0.01, *redis_options)
     assert (ran.code, ran.err) == (0, "")
     lines = [dict(word.split("=") for word in line.split()) for line in ran.out.splitlines()]
     assert len(lines) == 3
@@ -137,8 +137,8 @@ def test_watch_in_a_pipe_prints_one_line_per_poll(command: Any, filled: Any, her
     assert (lines[1]["overdue_per_s"], lines[1]["given_per_s"]) == ("0.0", "0.0")
 
 
-def test_watch_shows_changes_and_ends_on_a_signal(memory: Any, raw: Any, here: Any) -> None:
-    with start_command("watch", "--every-s", "0.05", "--json", *here) as running:
+def test_watch_shows_changes_and_ends_on_a_signal(memory: Any, raw: Any, redis_options: Any) -> None:
+    with start_command("watch", "--every-s", "0.05", "--json", *redis_options) as running:
         assert running.stdout is not None
         first = json.loads(running.stdout.readline())
         assert first["sessions"] == 0
@@ -154,10 +154,10 @@ def test_watch_shows_changes_and_ends_on_a_signal(memory: Any, raw: Any, here: A
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_watch_on_a_terminal_refreshes_in_place(filled: Any, here: Any) -> None:
+def test_watch_on_a_terminal_refreshes_in_place(filled: Any, redis_options: Any) -> None:
     controller, terminal = pty.openpty()
     env = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}
-    command = [sys.executable, "-m", "redismem", "watch", "--count", "3", "--every-s", "0.05", *here]
+    command = [sys.executable, "-m", "redismem", "watch", "--count", "3", "--every-s", "0.05", *redis_options]
     with subprocess.Popen(command, env=env, stdout=terminal, stderr=terminal) as running:
         os.close(terminal)
         printed = b""

@@ -39,12 +39,12 @@ def archive(redis_server: RedisServer, namespace: str, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_question_to_a_session(archive: Path, command: Any, here: Any) -> None:
-    ran = command("recall", "first", "Where did my dogs come from?", "--limit", 1, *here)
+def test_a_question_to_a_session(archive: Path, command: Any, redis_options: Any) -> None:
+    ran = command("recall", "first", "Where did my dogs come from?", "--limit", 1, *redis_options)
     assert (ran.code, ran.err) == (0, "")
     assert "recalled from first: 2 to 4" in ran.out
     assert DOG in ran.out
-    document = command("recall", "first", "dogs", "--limit", 1, "--json", *here).document
+    document = command("recall", "first", "dogs", "--limit", 1, "--json", *redis_options).document
     (found,) = document["sessions"]
     assert (found["session_id"], [each["seq"] for each in found["messages"]]) == ("first", [2, 3, 4])
     assert found["messages"][1]["message"] == {"role": "user", "content": DOG}
@@ -57,10 +57,12 @@ def test_a_question_to_an_archive(archive: Path, command: Any) -> None:
     assert "recalled from second: 2 to 4" in command("recall", archive, "the dog", "--limit", 1).out
 
 
-def test_missing_sessions_and_originals_are_reported(archive: Path, command: Any, here: Any, tmp_path: Path) -> None:
-    ran = command("recall", "first", "zebra", *here)
+def test_missing_sessions_and_originals_are_reported(
+    archive: Path, command: Any, redis_options: Any, tmp_path: Path
+) -> None:
+    ran = command("recall", "first", "zebra", *redis_options)
     assert (ran.code, ran.out) == (1, "no matching messages\n")
-    ran = command("recall", "nobody", "dog", *here)
+    ran = command("recall", "nobody", "dog", *redis_options)
     assert ran.code == 1
     assert "there is no such session" in ran.err
     assert "no such file" in ran.err
@@ -70,14 +72,14 @@ def test_missing_sessions_and_originals_are_reported(archive: Path, command: Any
     assert "no line of an archive" in ran.err
 
 
-def test_show_prints_the_originals_on_request(archive: Path, command: Any, here: Any) -> None:
-    assert "originals:" not in command("show", "first", *here).out
-    ran = command("show", "first", "--originals", *here)
+def test_show_prints_the_originals_on_request(archive: Path, command: Any, redis_options: Any) -> None:
+    assert "originals:" not in command("show", "first", *redis_options).out
+    ran = command("show", "first", "--originals", *redis_options)
     assert "originals: 1 to 34" in ran.out
     assert DOG in ran.out
-    document = command("show", "first", "--originals", "--json", *here).document
+    document = command("show", "first", "--originals", "--json", *redis_options).document
     assert [each["seq"] for each in document["originals"]] == list(range(1, 35))
-    assert "originals" not in command("show", "first", "--json", *here).document
-    redacted = command("show", "first", "--originals", "--redact", *here).out
+    assert "originals" not in command("show", "first", "--json", *redis_options).document
+    redacted = command("show", "first", "--originals", "--redact", *redis_options).out
     assert "originals: 1 to 34" in redacted
     assert DOG not in redacted

@@ -31,9 +31,9 @@ def address(running: Any) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_a_signal(here: Any, redis_server: Any, namespace: str, number: Any) -> None:
+def test_it_serves_until_a_signal(redis_options: Any, redis_server: Any, namespace: str, number: Any) -> None:
     with (
-        start_command("serve", "--port", "0", *here) as running,
+        start_command("serve", "--port", "0", *redis_options) as running,
         httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client,
     ):
         posted = client.post("/v1/sessions/s/messages", json={"role": "user", "content": "canary-text"})
@@ -49,23 +49,27 @@ def test_it_serves_until_a_signal(here: Any, redis_server: Any, namespace: str, 
 
 
 @pytest.mark.parametrize("by", ["itself", "another"])
-def test_a_server_with_workers_advises_no_worker(here: Any, redis_server: Any, namespace: str, by: str) -> None:
+def test_a_server_with_workers_advises_no_worker(
+    redis_options: Any, redis_server: Any, namespace: str, by: str
+) -> None:
     connect: Any = redismem.blocking.Memory.connect
     settings = Settings(tick_s=60)
     with connect(redis_server.url, namespace=namespace, settings=settings, workers=by == "another") as memory:
         if by == "another":
             wait_until(lambda: memory.health().holds, "somebody ticks")
-        with start_command("serve", "--port", "0", *(["--workers"] if by == "itself" else []), *here) as running:
+        with start_command(
+            "serve", "--port", "0", *(["--workers"] if by == "itself" else []), *redis_options
+        ) as running:
             address(running)
             running.send_signal(signal.SIGTERM)
             ran = wait_for_exit(running)
     assert (ran.code, "no worker" in ran.err) == (0, False)
 
 
-def test_every_answered_turn_is_stored_after_a_stop(here: Any, redis_server: Any, namespace: str) -> None:
+def test_every_answered_turn_is_stored_after_a_stop(redis_options: Any, redis_server: Any, namespace: str) -> None:
     """A server that is stopped during turns still answers the turns it has accepted."""
     answered = 0
-    with start_command("serve", "--port", "0", *here) as running:
+    with start_command("serve", "--port", "0", *redis_options) as running:
         with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
             for number in range(10_000):
                 if number == 20:
@@ -118,7 +122,7 @@ def test_a_setting_makes_the_chat_send_alternating_turns(tmp_path: Path) -> None
 def test_without_keys_it_listens_on_loopback_alone(command: Any, host: str) -> None:
     ran = command("serve", "--host", host)
     assert ran.code == 2
-    assert "without keys a server listens only on loopback" in ran.complaint
+    assert "without keys a server listens only on loopback" in ran.error_line
 
 
 def test_an_impossible_start_is_one_line(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +170,7 @@ def test_an_empty_variable_is_refused(command: Any, monkeypatch: pytest.MonkeyPa
 def test_invalid_keys_are_refused(command: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("REDISMEM_SERVER_KEYS", value)
     ran = command("serve", "--host", "0.0.0.0")
-    assert (ran.code, "REDISMEM_SERVER_KEYS or --keys contains no key" in ran.complaint) == (2, True)
+    assert (ran.code, "REDISMEM_SERVER_KEYS or --keys contains no key" in ran.error_line) == (2, True)
 
 
 @pytest.mark.parametrize("namespace", ["other", "default", "shop"])
@@ -198,7 +202,7 @@ def test_an_origin_must_have_the_form_that_browsers_send(command: Any, origin: s
         port = taken.getsockname()[1]
         ran = command("serve", "--cors-origin", origin, "--url", "memory://", "--port", port)
     assert ran.code == 2
-    assert ("--cors-origin takes http:// or https://" in ran.complaint) is not is_one
+    assert ("--cors-origin takes http:// or https://" in ran.error_line) is not is_one
 
 
 async def test_the_error_of_a_stopped_command_mentions_no_later_calls() -> None:

@@ -60,7 +60,9 @@ def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
         assert "there is no such session" in ran.err.splitlines()[-1]
 
 
-def test_sessions_are_listed_page_by_page_last_active_first(command: Any, memory: Any, here: Any, raw: Any) -> None:
+def test_sessions_are_listed_page_by_page_last_active_first(
+    command: Any, memory: Any, redis_options: Any, raw: Any
+) -> None:
     clock = Clock(int(raw.time()[0]) * 1000 - 60_000)
     memory.store.clock = clock
     for number in range(25):
@@ -71,7 +73,7 @@ def test_sessions_are_listed_page_by_page_last_active_first(command: Any, memory
     cursor = None
     while not found or cursor:
         more = ("--cursor", cursor) if cursor else ()
-        page = command("sessions", "--json", "--limit", 10, *more, *here).document
+        page = command("sessions", "--json", "--limit", 10, *more, *redis_options).document
         found += page["sessions"]
         cursor = page["cursor"]
         assert page["count"] == 25
@@ -79,13 +81,13 @@ def test_sessions_are_listed_page_by_page_last_active_first(command: Any, memory
     assert {row["total_messages"] for row in found} == {1}
 
 
-def test_sessions_for_people(command: Any, talk: Any, memory: Any, here: Any, raw: Any) -> None:
+def test_sessions_for_people(command: Any, talk: Any, memory: Any, redis_options: Any, raw: Any) -> None:
     memory.session("empty").merge({"a": 1})
     raw.delete(memory.store.keys.session("empty").state)
     broken = memory.session("broken")
     broken.append({"role": "user", "content": "x"})
     raw.hset(memory.store.keys.session("broken").state, "counters", "many")
-    ran = command("sessions", *here)
+    ran = command("sessions", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     lines = {line.split()[0]: line for line in ran.out.splitlines()}
     assert "overdue, order_id" in lines["talk"]
@@ -93,23 +95,25 @@ def test_sessions_for_people(command: Any, talk: Any, memory: Any, here: Any, ra
     assert lines["broken"].rstrip().endswith("unreadable")
     assert SECRET not in ran.out
     assert "hidden" not in ran.out
-    rows = {row["session_id"]: row["state"] for row in command("sessions", "--json", *here).document["sessions"]}
+    rows = {
+        row["session_id"]: row["state"] for row in command("sessions", "--json", *redis_options).document["sessions"]
+    }
     assert rows == {"talk": "live", "empty": "gone", "broken": "unreadable"}
 
 
-def test_a_page_says_how_to_get_the_next(command: Any, memory: Any, here: Any) -> None:
+def test_a_page_says_how_to_get_the_next(command: Any, memory: Any, redis_options: Any) -> None:
     for number in range(3):
         memory.session(f"s-{number}").append({"role": "user", "content": "x"})
-    first = command("sessions", "--limit", 2, *here)
+    first = command("sessions", "--limit", 2, *redis_options)
     cursor = first.out.partition("more: --cursor ")[2].strip()
-    second = command("sessions", "--limit", 2, "--cursor", cursor, *here)
+    second = command("sessions", "--limit", 2, "--cursor", cursor, *redis_options)
     assert "more:" not in second.out
     shown = {line.split()[0] for ran in (first, second) for line in ran.out.splitlines()}
     assert {"s-0", "s-1", "s-2"} <= shown
 
 
-def test_show_for_people(command: Any, talk: Any, here: Any) -> None:
-    ran = command("show", "talk", *here)
+def test_show_for_people(command: Any, talk: Any, redis_options: Any) -> None:
+    ran = command("show", "talk", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
     for words in (
@@ -125,8 +129,8 @@ def test_show_for_people(command: Any, talk: Any, here: Any) -> None:
     assert "hidden" not in ran.out
 
 
-def test_show_as_a_document(command: Any, memory: Any, talk: Any, here: Any) -> None:
-    document = command("show", "talk", "--json", *here).document
+def test_show_as_a_document(command: Any, memory: Any, talk: Any, redis_options: Any) -> None:
+    document = command("show", "talk", "--json", *redis_options).document
     assert [row["seq"] for row in document["pinned"] + document["pending"]] == [1, 2, 3, 4, 5, 6]
     shown = [row["message"] for row in document["pinned"] + document["pending"] + document["recent"]]
     assert shown == [message.to_openai() for message in talk.messages()]
@@ -136,29 +140,31 @@ def test_show_as_a_document(command: Any, memory: Any, talk: Any, here: Any) -> 
     assert document["hash"] == session_hash("talk")
     key = memory.store.keys.session("talk").state.decode()
     assert document["key"] == key
-    shown = command("show", "talk", *here).out
+    shown = command("show", "talk", *redis_options).out
     assert f"in logs: {session_hash('talk')}" in shown
     assert f"in Redis: {key}" in shown
-    (row,) = command("sessions", "--json", *here).document["sessions"]
+    (row,) = command("sessions", "--json", *redis_options).document["sessions"]
     assert (row["session_id"], row["hash"]) == ("talk", session_hash("talk"))
-    newest = command("show", "talk", "--json", "--limit", 2, *here).document
+    newest = command("show", "talk", "--json", "--limit", 2, *redis_options).document
     assert [row["seq"] for row in newest["recent"]] == [11, 12]
 
 
-def test_show_has_the_summaries_with_their_ranges(command: Any, talk: Any, here: Any) -> None:
-    assert command("worker", "--once", *here).code == 0
-    ran = command("show", "talk", *here)
+def test_show_has_the_summaries_with_their_ranges(command: Any, talk: Any, redis_options: Any) -> None:
+    assert command("worker", "--once", *redis_options).code == 0
+    ran = command("show", "talk", *redis_options)
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "summary: 2 to 6 ─" in ran.out
     assert re.search(r"of 5 messages, \d{4}-\d\d-\d\d \S+ to .*UTC · \d+ tokens · by extractive", ran.out)
     assert "pending" not in ran.out
     assert "recent: 7 to 12" in ran.out
-    (summary,) = command("show", "talk", "--json", *here).document["summaries"]
+    (summary,) = command("show", "talk", "--json", *redis_options).document["summaries"]
     assert (summary["first_seq"], summary["last_seq"]) == (2, 6)
     assert SECRET in summary["text"]
 
 
-def test_a_session_whose_summaries_fail_says_so(command: Any, here: Any, redis_server: Any, namespace: str) -> None:
+def test_a_session_whose_summaries_fail_says_so(
+    command: Any, redis_options: Any, redis_server: Any, namespace: str
+) -> None:
     async def fail() -> None:
         settings = Settings(extractive_after_s=0, max_attempts=9)
         strategy = Echo()
@@ -173,90 +179,90 @@ def test_a_session_whose_summaries_fail_says_so(command: Any, here: Any, redis_s
                 clock.now_ms += 1_000
 
     asyncio.run(fail())
-    ran = command("show", "talk", *here)
+    ran = command("show", "talk", *redis_options)
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "queue: overdue\n  failing for 10 min: 3 failed attempts, last: ValueError\n" in ran.out
-    assert "overdue, failing for 10 min, order_id" in command("sessions", *here).out
-    assert command("worker", "--once", *here).code == 0
-    assert "fail" not in command("show", "talk", *here).out + command("sessions", *here).out
+    assert "overdue, failing for 10 min, order_id" in command("sessions", *redis_options).out
+    assert command("worker", "--once", *redis_options).code == 0
+    assert "fail" not in command("show", "talk", *redis_options).out + command("sessions", *redis_options).out
 
 
 def test_redacted_output_shows_no_text_of_the_conversation(
-    command: Any, talk: Any, memory: Any, raw: Any, here: Any
+    command: Any, talk: Any, memory: Any, raw: Any, redis_options: Any
 ) -> None:
     summary = Summary("m1", f"summary of {SECRET}", 0, 0, 0, 0, "model", 9, 0, ())
     raw.hset(memory.store.keys.session("talk").state, b"summary:m1", summary.encode())
     for options in ([], ["--json"]):
-        assert SECRET in command("show", "talk", *options, *here).out
-        ran = command("show", "talk", "--redact", *options, *here)
+        assert SECRET in command("show", "talk", *options, *redis_options).out
+        ran = command("show", "talk", "--redact", *options, *redis_options)
         assert ran.code == 0
         assert SECRET not in ran.out
         assert "find" not in ran.out
 
 
-def test_long_messages_are_cut_unless_full(command: Any, memory: Any, here: Any) -> None:
+def test_long_messages_are_cut_unless_full(command: Any, memory: Any, redis_options: Any) -> None:
     memory.session("long").append({"role": "user", "content": "word " * 200 + "end"})
-    assert "(+763 characters)" in " ".join(command("show", "long", *here).out.split())
-    assert "end" in command("show", "long", "--full", *here).out
+    assert "(+763 characters)" in " ".join(command("show", "long", *redis_options).out.split())
+    assert "end" in command("show", "long", "--full", *redis_options).out
 
 
-def test_a_message_cannot_control_the_terminal_or_the_markup(command: Any, memory: Any, here: Any) -> None:
+def test_a_message_cannot_control_the_terminal_or_the_markup(command: Any, memory: Any, redis_options: Any) -> None:
     text = "a\x1b[2Jb\x9b1mc\rd [bold]e[/bold] [/] \u202ef \ud800 :smile:"
     memory.session("odd").append({"role": "user\x1b[0m", "content": text})
-    ran = command("show", "odd", *here)
+    ran = command("show", "odd", *redis_options)
     assert ran.code == 0
     assert not set("\x1b\x9b\r\u202e") & set(ran.out)
     assert r"a\x1b[2Jb\x9b1mc\rd [bold]e[/bold] [/] \u202ef \ud800 :smile:" in " ".join(ran.out.split())
-    assert command("show", "odd", "--json", *here).document["recent"][0]["message"]["content"] == text
+    assert command("show", "odd", "--json", *redis_options).document["recent"][0]["message"]["content"] == text
 
 
 def test_reading_an_unreadable_session_changes_nothing(
-    command: Any, memory: Any, raw: Any, here: Any, namespace: str
+    command: Any, memory: Any, raw: Any, redis_options: Any, namespace: str
 ) -> None:
     memory.session("broken").append({"role": "user", "content": "x"})
     raw.rpush(memory.store.keys.session("broken").messages, b"garbage")
     before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
-    ran = command("show", "broken", *here)
+    ran = command("show", "broken", *redis_options)
     assert ran.code == 1
-    assert "session broken" in ran.complaint
-    assert command("sessions", *here).code == 0
+    assert "session broken" in ran.error_line
+    assert command("sessions", *redis_options).code == 0
     assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
 
 
-def test_clear(command: Any, talk: Any, memory: Any, here: Any) -> None:
+def test_clear(command: Any, talk: Any, memory: Any, redis_options: Any) -> None:
     memory.session("other").append({"role": "user", "content": "stays"})
-    ran = command("clear", "talk", "--yes", "--json", *here)
+    ran = command("clear", "talk", "--yes", "--json", *redis_options)
     assert (ran.code, ran.document["cleared"]) == (0, True)
     assert not talk.exists()
     assert memory.session("other").exists()
-    again = command("clear", "talk", "--yes", *here)
+    again = command("clear", "talk", "--yes", *redis_options)
     assert again.code == 1
-    assert "no such session" in again.complaint
+    assert "no such session" in again.error_line
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "there"), [("n\n", 1, True), ("\n", 1, True), ("", 1, True), ("y\n", 0, False)]
 )
 def test_clear_asks_on_a_terminal(
-    command: Any, monkeypatch: pytest.MonkeyPatch, talk: Any, here: Any, answer: Any, code: Any, there: Any
+    command: Any, monkeypatch: pytest.MonkeyPatch, talk: Any, redis_options: Any, answer: Any, code: Any, there: Any
 ) -> None:
     keyboard = io.StringIO(answer)
     monkeypatch.setattr(keyboard, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", keyboard)
-    ran = command("clear", "talk", *here)
+    ran = command("clear", "talk", *redis_options)
     assert ran.code == code
     assert "Clear talk in " in ran.err
     assert talk.exists() == there
 
 
-def test_clear_does_not_ask_without_a_terminal(command: Any, talk: Any, here: Any) -> None:
-    assert command("clear", "talk", *here).code == 0
+def test_clear_does_not_ask_without_a_terminal(command: Any, talk: Any, redis_options: Any) -> None:
+    assert command("clear", "talk", *redis_options).code == 0
     assert not talk.exists()
 
 
-def test_the_list_says_how_much_room_is_left(command: Any, memory: Any, here: Any, monkeypatch: Any) -> None:
+def test_the_list_says_how_much_room_is_left(command: Any, memory: Any, redis_options: Any, monkeypatch: Any) -> None:
     memory.session("a").append({"role": "user", "content": "x"})
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
-    assert "1 live session in" in (shown := command("sessions", *here).out)
+    assert "1 live session in" in (shown := command("sessions", *redis_options).out)
     assert "room for 2 more, the limit is 3" in shown
-    assert command("sessions", "--json", *here).document["room"] == 2
+    assert command("sessions", "--json", *redis_options).document["room"] == 2

@@ -11,7 +11,7 @@ from redismem import Settings
 
 
 @pytest.fixture
-def listed(command: Any) -> Any:
+def list_settings(command: Any) -> Any:
     """Return a function that lists the rows by the setting's name."""
 
     def settings() -> dict[str, Any]:
@@ -23,10 +23,10 @@ def listed(command: Any) -> Any:
 
 
 def test_every_setting_is_there_with_variable_value_source_and_meaning(
-    listed: Any, command: Any, monkeypatch: pytest.MonkeyPatch
+    list_settings: Any, command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDISMEM_SHARDS", "16")
-    rows, out = listed(), command("settings").out
+    rows, out = list_settings(), command("settings").out
     assert list(rows) == list(Settings.model_fields)
     for name, row in rows.items():
         assert row["variable"] == f"REDISMEM_{name.upper()}"
@@ -38,11 +38,11 @@ def test_every_setting_is_there_with_variable_value_source_and_meaning(
     assert "seconds without activity" in rows["idle_timeout_s"]["meaning"]
 
 
-def test_the_source_of_an_invalid_value_is_named(listed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_an_invalid_value_is_named(list_settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
     monkeypatch.setenv("REDISMEM_TICK_S", "often")
-    rows = listed()
+    rows = list_settings()
     assert (rows["threshold"]["value"], rows["threshold"]["source"]) == (54, "derived from another setting")
     assert rows["max_sessions"]["value"] == 1_000_000_000
     assert rows["max_sessions"]["source"] == "the variable is invalid: nothing is evicted"
@@ -57,12 +57,14 @@ def test_the_source_of_an_invalid_value_is_named(listed: Any, monkeypatch: pytes
         ("canary", "the given URL"),
     ],
 )
-def test_no_secret_is_shown(listed: Any, command: Any, monkeypatch: pytest.MonkeyPatch, url: str, shown: str) -> None:
-    assert listed()["model_api_key"]["value"] == "not set"
+def test_no_secret_is_shown(
+    list_settings: Any, command: Any, monkeypatch: pytest.MonkeyPatch, url: str, shown: str
+) -> None:
+    assert list_settings()["model_api_key"]["value"] == "not set"
     monkeypatch.setenv("REDISMEM_URL", url)
     monkeypatch.setenv("REDISMEM_MODEL_API_KEY", "canary")
     monkeypatch.setenv("REDISMEM_MODEL_BASE_URL", "https://canary:canary@model.example/v1?key=canary")
-    rows = listed()
+    rows = list_settings()
     assert (rows["url"]["value"], rows["model_api_key"]["value"]) == (shown, "set")
     assert rows["model_base_url"]["value"] == "https://model.example/v1"
     ran = command("settings")

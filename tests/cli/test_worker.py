@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from support.commands import Between, start_command, wait_for_exit, wait_for_line
+from support.commands import TransportLayer, start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
 
 import redismem.blocking
@@ -52,7 +52,7 @@ def by_model(model: Any) -> Any:
     }
 
 
-def covered(memory: Any, name: str) -> list[tuple[int, int]]:
+def covered_ranges(memory: Any, name: str) -> list[tuple[int, int]]:
     """Return the ranges of the summaries, after checking that the window has no gap."""
     context = memory.session(name).read()
     assert [each.seq for each in context.messages] == list(range(context.first_seq, context.total_messages + 1))
@@ -67,48 +67,48 @@ def until(true: Any, deadline_s: float = 60) -> None:
         time.sleep(0.005)  # between two polls of a condition with a deadline
 
 
-def test_once_summarises_all_that_is_due(command: Any, overdue: Any, memory: Any, here: Any) -> None:
+def test_once_summarises_all_that_is_due(command: Any, overdue: Any, memory: Any, redis_options: Any) -> None:
     memory.session("short").append({"role": "user", "content": "x"})
-    ran = command("worker", "--once", *here)
+    ran = command("worker", "--once", *redis_options)
     assert ran.code == 0
     assert "5 summaries written, 0 sessions evicted" in ran.out
     assert "left: 0 overdue, 0 leased, 0 dead, 0 evictions; 6 sessions" in ran.out
-    assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
+    assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
     assert all(session_hash(name) in ran.err for name in overdue)
     assert SECRET not in ran.err + ran.out
-    assert command("check", *here).code == 0
-    again = command("worker", "--once", "--json", *here)
+    assert command("check", *redis_options).code == 0
+    again = command("worker", "--once", "--json", *redis_options)
     assert (again.code, again.document["summaries_count"], again.err) == (0, 0, "")
 
 
-def test_once_from_a_shell_evicts_nothing_that_pods_keep(command: Any, redis_server: Any, here: Any) -> None:
+def test_once_from_a_shell_evicts_nothing_that_pods_keep(command: Any, redis_server: Any, redis_options: Any) -> None:
     month, two_days_ago = redismem.Settings(idle_timeout_s=30 * 86_400), int(time.time() - 2 * 86_400) * 1_000
     pod = redismem.blocking.Memory.connect(
-        redis_server.url, namespace=here[-1], settings=month, clock=lambda: two_days_ago
+        redis_server.url, namespace=redis_options[-1], settings=month, clock=lambda: two_days_ago
     )
     with pod:
         pod.session("a").append({"role": "user", "content": "x"})
-    ran = command("worker", "--once", *here)
+    ran = command("worker", "--once", *redis_options)
     assert "0 sessions evicted" in ran.out, "the default is 24 h"
     assert "1 sessions past the default timeout stay" in ran.err
 
 
 @pytest.mark.parametrize(("strategy", "left"), [("trim", 6), ("none", 12)])
 def test_once_with_another_strategy(
-    command: Any, overdue: Any, memory: Any, here: Any, strategy: Any, left: Any
+    command: Any, overdue: Any, memory: Any, redis_options: Any, strategy: Any, left: Any
 ) -> None:
-    assert command("worker", "--once", "--strategy", strategy, *here).code == 0
+    assert command("worker", "--once", "--strategy", strategy, *redis_options).code == 0
     context = memory.session("s-1").read()
     assert (context.summaries, len(context.messages)) == ([], left)
     assert len(memory.session("s-1").messages(include_originals=True)) == 12, "what is trimmed is kept"
 
 
 def test_once_enforces_the_limit_and_hands_over_the_transcripts(
-    command: Any, overdue: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    command: Any, overdue: Any, memory: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
     file = tmp_path / "evicted.jsonl"
-    ran = command("worker", "--once", "--json", "--on-evict-file", file, *here)
+    ran = command("worker", "--once", "--json", "--on-evict-file", file, *redis_options)
     assert (ran.code, ran.document["evicted_count"], ran.document["left"]["sessions"]) == (0, 2, 3)
     evicted = {row["session_id"]: row for row in map(json.loads, file.read_text().splitlines())}
     assert set(evicted) == {"s-0", "s-1"}
@@ -118,15 +118,17 @@ def test_once_enforces_the_limit_and_hands_over_the_transcripts(
 
 
 @pytest.mark.parametrize("kind", ["folder", "device", "link to a device"])
-def test_a_file_that_cannot_hold_transcripts_is_refused(command: Any, here: Any, tmp_path: Any, kind: Any) -> None:
+def test_a_file_that_cannot_hold_transcripts_is_refused(
+    command: Any, redis_options: Any, tmp_path: Any, kind: Any
+) -> None:
     (tmp_path / "link to a device").symlink_to("/dev/full")
     path = {"folder": tmp_path, "device": "/dev/full"}.get(kind, tmp_path / kind)
-    ran = command("worker", "--once", "--on-evict-file", path, *here)
+    ran = command("worker", "--once", "--on-evict-file", path, *redis_options)
     assert ran.code == 2
-    assert "cannot write to the file" in ran.complaint
+    assert "cannot write to the file" in ran.error_line
 
 
-class EvictsNothing(Between):
+class EvictsNothing(TransportLayer):
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("evict").sha:
             raise ConnectionResetError
@@ -134,11 +136,11 @@ class EvictsNothing(Between):
 
 
 def test_a_limit_that_cannot_be_enforced_fails_the_command(
-    command: Any, intercept: Any, overdue: Any, here: Any, monkeypatch: pytest.MonkeyPatch
+    command: Any, intercept: Any, overdue: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
     intercept(EvictsNothing)
-    ran = command("worker", "--once", *here)
+    ran = command("worker", "--once", *redis_options)
     assert ran.code == 1
     assert "5 summaries written, 0 sessions evicted" in ran.out
     assert "2 evictions; 5 sessions, 2 over the limit of 3" in ran.out
@@ -148,18 +150,20 @@ def test_an_embedded_store_has_nothing_for_a_worker(command: Any) -> None:
     for words in (["worker"], ["worker", "--once"]):
         ran = command(*words)
         assert ran.code == 2
-        assert "a worker needs a store shared with the pods" in ran.complaint
+        assert "a worker needs a store shared with the pods" in ran.error_line
 
 
-def test_settings_without_a_model_are_one_line(command: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_without_a_model_are_one_line(
+    command: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
     for words in (["worker"], ["worker", "--once"]):
-        ran = command(*words, *here)
+        ran = command(*words, *redis_options)
         assert (ran.code, ran.out) == (2, "")
         assert "REDISMEM_MODEL" in ran.err.splitlines()[-1]
 
 
-class RunsFull(Between):
+class RunsFull(TransportLayer):
     """A store that refuses every commit."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
@@ -170,35 +174,37 @@ class RunsFull(Between):
 
 @pytest.mark.parametrize("options", [("--once",), ()])
 def test_an_invalid_strategy_stops_the_worker_at_its_start(
-    command: Any, overdue: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch, options: Any
+    command: Any, overdue: Any, memory: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch, options: Any
 ) -> None:
     monkeypatch.setenv("REDISMEM_STRATEGY", "canary")
-    ran = command("worker", *options, *here)
+    ran = command("worker", *options, *redis_options)
     assert (ran.code, ran.out) == (2, "")
     assert "REDISMEM_STRATEGY is invalid" in ran.err
     assert "canary" not in ran.err
     assert memory.session(overdue[0]).info().queued == "overdue"
-    assert command("worker", "--once", "--strategy", "summarize", *here).code == 0
+    assert command("worker", "--once", "--strategy", "summarize", *redis_options).code == 0
     assert memory.session(overdue[0]).info().queued is None
 
 
-def test_an_error_of_one_session_is_logged_by_its_kind(command: Any, intercept: Any, overdue: Any, here: Any) -> None:
+def test_an_error_of_one_session_is_logged_by_its_kind(
+    command: Any, intercept: Any, overdue: Any, redis_options: Any
+) -> None:
     intercept(RunsFull)
-    ran = command("worker", "--once", *here)
+    ran = command("worker", "--once", *redis_options)
     assert ran.code == 1
     assert "ConnectionResetError" in ran.err
     assert SECRET not in ran.err + ran.out
     assert "(5 unavailable)" in ran.out
 
 
-def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: Any, here: Any) -> None:
-    with start_command("worker", "--json", *here, REDISMEM_TICK_S="0.05") as running:
+def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: Any, redis_options: Any) -> None:
+    with start_command("worker", "--json", *redis_options, REDISMEM_TICK_S="0.05") as running:
         assert running.stderr is not None
         first = json.loads(running.stderr.readline())
         assert "started on redis://" in first["message"]
         for name in ("a", "b"):
             memory.session(name).append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
-        until(lambda: covered(memory, "a") == covered(memory, "b") == [(1, 6)])
+        until(lambda: covered_ranges(memory, "a") == covered_ranges(memory, "b") == [(1, 6)])
         running.send_signal(signal.SIGTERM)
         ran = wait_for_exit(running)
     assert (ran.code, ran.out) == (0, "")
@@ -212,9 +218,9 @@ def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: A
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_work_that_takes_too_long_is_released_at_a_stop(
-    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any, number: Any
+    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any, number: Any
 ) -> None:
-    with start_command("worker", "--stop-s", "0.2", *here, **by_model) as running:
+    with start_command("worker", "--stop-s", "0.2", *redis_options, **by_model) as running:
         model.wait_for_asked(len(overdue))
         assert memory.session("s-0").info().queued == "leased"
         running.send_signal(number)
@@ -224,17 +230,17 @@ def test_work_that_takes_too_long_is_released_at_a_stop(
     assert "stopped in" in ran.err
     assert SECRET not in ran.err
     assert {memory.session(name).info().queued for name in overdue} == {"overdue"}  # the leases are released
-    assert [covered(memory, name) for name in overdue] == [[]] * 5
-    done = command("worker", "--once", "--json", *here)
+    assert [covered_ranges(memory, name) for name in overdue] == [[]] * 5
+    done = command("worker", "--once", "--json", *redis_options)
     assert (done.code, done.document["summaries_count"]) == (0, 5)
-    assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
-    assert command("check", *here).code == 0
+    assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
+    assert command("check", *redis_options).code == 0
 
 
 def test_work_is_finished_at_a_stop_if_there_is_time(
-    overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
+    overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any
 ) -> None:
-    with start_command("worker", "--stop-s", "60", "--concurrency", "3", *here, **by_model) as running:
+    with start_command("worker", "--stop-s", "60", "--concurrency", "3", *redis_options, **by_model) as running:
         model.wait_for_asked(3)
         running.send_signal(signal.SIGTERM)
         wait_for_line(running.stderr, "stopping: taking no new work")
@@ -242,15 +248,15 @@ def test_work_is_finished_at_a_stop_if_there_is_time(
         ran = wait_for_exit(running)
     assert ran.code == 0
     assert len(model.asked) == 3  # the worker claims no further session
-    assert sorted(len(covered(memory, name)) for name in overdue) == [0, 0, 1, 1, 1]
+    assert sorted(len(covered_ranges(memory, name)) for name in overdue) == [0, 0, 1, 1, 1]
     assert "3 ok" in ran.err
 
 
 def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
-    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
+    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any
 ) -> None:
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
-    with start_command("worker", "--stop-s", "60", *here, **environment) as running:
+    with start_command("worker", "--stop-s", "60", *redis_options, **environment) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
         wait_for_line(running.stderr, "stopping: taking no new work")
@@ -259,15 +265,15 @@ def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
     written: list[int] = []
 
     def all_written() -> bool:
-        written.append(command("worker", "--once", "--json", *here).document["summaries_count"])
+        written.append(command("worker", "--once", "--json", *redis_options).document["summaries_count"])
         return sum(written) == 5
 
     until(all_written)
-    assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
+    assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
 
 
-def test_once_stops_on_a_signal_too(overdue: Any, memory: Any, model: Any, by_model: Any, here: Any) -> None:
-    with start_command("worker", "--once", "--json", "--stop-s", "0.2", *here, **by_model) as running:
+def test_once_stops_on_a_signal_too(overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any) -> None:
+    with start_command("worker", "--once", "--json", "--stop-s", "0.2", *redis_options, **by_model) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
         ran = wait_for_exit(running)
@@ -276,17 +282,17 @@ def test_once_stops_on_a_signal_too(overdue: Any, memory: Any, model: Any, by_mo
 
 
 def test_a_frozen_worker_delays_no_session_beyond_its_lease(
-    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
+    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any
 ) -> None:
     """Its lease expires and another worker takes over; when it resumes, its commit is refused."""
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
-    with start_command("worker", *here, **environment) as frozen:
+    with start_command("worker", *redis_options, **environment) as frozen:
         model.wait_for_asked(len(overdue))
         frozen.send_signal(signal.SIGSTOP)
         written: list[int] = []
 
         def all_written() -> bool:
-            written.append(command("worker", "--once", "--json", *here).document["summaries_count"])
+            written.append(command("worker", "--once", "--json", *redis_options).document["summaries_count"])
             return sum(written) == 5
 
         until(all_written)
@@ -295,5 +301,5 @@ def test_a_frozen_worker_delays_no_session_beyond_its_lease(
         wait_for_line(frozen.stderr, "fenced")
         frozen.send_signal(signal.SIGTERM)
         assert wait_for_exit(frozen).code == 0
-    assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
-    assert command("check", *here).code == 0
+    assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
+    assert command("check", *redis_options).code == 0

@@ -53,7 +53,7 @@ def dimensions_of(memory: redismem.blocking.Memory, redis_server: Any) -> list[i
 def test_once_makes_vectors_of_the_originals(
     command: Any,
     memory: Any,
-    here: Any,
+    redis_options: Any,
     redis_server: Any,
     provider: ProviderServer,
     by_meaning: dict[str, str],
@@ -61,16 +61,16 @@ def test_once_makes_vectors_of_the_originals(
 ) -> None:
     for name, value in by_meaning.items():
         monkeypatch.setenv(name, value)
-    assert command("worker", "--once", *here).code == 0
+    assert command("worker", "--once", *redis_options).code == 0
     assert dimensions_of(memory, redis_server) == [32]
     assert [text for asked in provider.asked for text in asked.texts or ()] == [f"{DOG} {n}" for n in range(6)]
-    assert command("check", *here).code == 0
+    assert command("check", *redis_options).code == 0
 
 
 def test_a_running_worker_makes_vectors_and_logs_its_embedder(
-    memory: Any, here: Any, redis_server: Any, provider: ProviderServer, by_meaning: dict[str, str]
+    memory: Any, redis_options: Any, redis_server: Any, provider: ProviderServer, by_meaning: dict[str, str]
 ) -> None:
-    with start_command("worker", *here, **by_meaning) as running:
+    with start_command("worker", *redis_options, **by_meaning) as running:
         line = wait_for_line(running.stderr, "started on")
         assert "summarize by extractive, vectors by openai" in line
         provider.wait_for_asked(1)
@@ -84,9 +84,9 @@ def test_a_running_worker_makes_vectors_and_logs_its_embedder(
 
 @pytest.mark.parametrize("variables", [{"REDISMEM_STRATEGY": "none"}, {"REDISMEM_KEEP_ORIGINALS": "false"}])
 def test_without_originals_the_worker_says_that_it_makes_no_vectors(
-    here: Any, by_meaning: dict[str, str], variables: dict[str, str]
+    redis_options: Any, by_meaning: dict[str, str], variables: dict[str, str]
 ) -> None:
-    with start_command("worker", *here, **by_meaning, **variables) as running:
+    with start_command("worker", *redis_options, **by_meaning, **variables) as running:
         assert "no vectors: no messages are kept" in wait_for_line(running.stderr, "started on")
         running.send_signal(signal.SIGTERM)
         assert wait_for_exit(running).code == 0
@@ -98,7 +98,7 @@ def test_without_originals_the_worker_says_that_it_makes_no_vectors(
 def test_an_invalid_embedder_stops_the_worker_and_fails_the_doctor(
     command: Any,
     memory: Any,
-    here: Any,
+    redis_options: Any,
     provider: ProviderServer,
     monkeypatch: pytest.MonkeyPatch,
     embed: str,
@@ -106,11 +106,11 @@ def test_an_invalid_embedder_stops_the_worker_and_fails_the_doctor(
 ) -> None:
     monkeypatch.setenv("REDISMEM_EMBED", embed)
     monkeypatch.setenv("REDISMEM_EMBED_BASE_URL", provider.base_url)
-    ran = command("worker", "--once", *here)
+    ran = command("worker", "--once", *redis_options)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err.splitlines()[-1]
     assert memory.session("a").info().queued == "overdue"
-    examined = command("doctor", "--json", *here)
+    examined = command("doctor", "--json", *redis_options)
     (found,) = [each for each in examined.document["findings"] if each["name"] == "model"]
     assert (examined.code, found["verdict"]) == (1, "fail")
     assert said in found["seen"]

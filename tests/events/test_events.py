@@ -28,43 +28,43 @@ PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 async def test_each_operation_sends_an_event_with_its_outcome(place: Place, events: Events) -> None:
     async with place.memory(events.append) as memory:
-        assert events.ended() == [("recorded", "nothing"), ("record", "ok")]
+        assert events.drain() == [("recorded", "nothing"), ("record", "ok")]
         session = memory.session(NAME)
-        assert events.ended() == [], "a handle is no call"
+        assert events.drain() == [], "a handle is no call"
         await session.read()
         await session.exists()
         await session.touch()
-        assert events.ended() == [("read", "nothing"), ("exists", "nothing"), ("touch", "nothing")]
+        assert events.drain() == [("read", "nothing"), ("exists", "nothing"), ("touch", "nothing")]
         with pytest.raises(SessionNotFound):
             await session.info()
         with pytest.raises(SessionNotFound):
             await session.messages()
         with pytest.raises(SessionNotFound):
             await session.prune(1)
-        assert events.ended() == [("info", "nothing"), ("messages", "nothing"), ("read_window", "nothing")]
+        assert events.drain() == [("info", "nothing"), ("messages", "nothing"), ("read_window", "nothing")]
         await session.clear()
-        assert events.ended() == [("read_epoch", "ok"), ("clear", "nothing")]
+        assert events.drain() == [("read_epoch", "ok"), ("clear", "nothing")]
         await session.append(user(1))
         await session.append_and_read(user(2), merge={CANARY: CANARY})
-        assert events.ended() == [("append", "ok"), ("append_and_read", "ok")]
+        assert events.drain() == [("append", "ok"), ("append_and_read", "ok")]
         await session.read(limit=1)
         await session.messages()
         await session.exists()
         await session.touch()
         await session.info()
-        assert events.ended() == [(op, "ok") for op in ("read", "messages", "exists", "touch", "info")]
+        assert events.drain() == [(op, "ok") for op in ("read", "messages", "exists", "touch", "info")]
         await session.set_plan([CANARY])
         await session.params()
         await session.state()
         await session.telemetry()
-        assert events.ended() == [(op, "ok") for op in ("update", "state", "state", "info")]
+        assert events.drain() == [(op, "ok") for op in ("update", "state", "state", "info")]
         await session.prune(1)
         await session.clear()
-        assert events.ended() == [(op, "ok") for op in ("read_window", "prune", "read_epoch", "clear")]
+        assert events.drain() == [(op, "ok") for op in ("read_window", "prune", "read_epoch", "clear")]
         await memory.ping()
         await memory.count()
         await memory.sessions()
-        assert events.ended() == [(op, "ok") for op in ("ping", "server_time", "count", "server_time", "sessions")]
+        assert events.drain() == [(op, "ok") for op in ("ping", "server_time", "count", "server_time", "sessions")]
         await session.append(user(3))
 
 
@@ -96,7 +96,7 @@ async def test_a_duplicate_and_a_conflict_are_no_errors_of_the_store(place: Plac
         with pytest.raises(Conflict):
             await session.append(user(2), expect=7)
     outcomes = [("append", "ok"), ("append", "duplicate"), ("append_and_read", "duplicate"), ("append", "conflict")]
-    assert events.ended()[2:] == outcomes
+    assert events.drain()[2:] == outcomes
 
 
 async def test_a_refusal_is_named_by_its_class(place: Place, events: Events) -> None:
@@ -130,7 +130,7 @@ async def test_a_quarantine_sends_an_event_of_its_own(place: Place, events: Even
     async with place.memory(events.append) as memory:
         place.raw.set(place.keys(NAME).state, "x")
         assert (await memory.session(NAME).append(user(1))).created
-    assert events.ended()[2:] == [("quarantine", "ok"), ("append", "ok")]
+    assert events.drain()[2:] == [("quarantine", "ok"), ("append", "ok")]
 
 
 async def test_a_hook_that_fails_disturbs_no_call(place: Place, caplog: pytest.LogCaptureFixture) -> None:

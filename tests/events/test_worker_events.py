@@ -103,11 +103,11 @@ async def test_a_cancelled_call_sends_an_event(proxy: Proxy, namespace: str, eve
 async def test_a_worker_sends_an_event_per_call_and_summary(async_place: Place, events: Events, clock: Clock) -> None:
     async with async_place.memory(events.append, clock=clock) as memory:
         await fill(memory.session(NAME), 11, CANARY)
-        events.ended()
+        events.drain()
         echo = Echo()
         assert await drain_at(Worker(memory.store, echo), T0) == 1
         first = ["provider", "due", "claim", "dictionaries", "commit", "summary"]
-        assert [op for op, _ in events.ended()] == [*first, "provider", "due", "drain"]
+        assert [op for op, _ in events.drain()] == [*first, "provider", "due", "drain"]
         claim, _, commit, summary = events[-7:-3]
         info = await memory.session(NAME).info()
         assert (commit.outcome, commit.message_count, commit.session) == ("ok", 5, session_hash(NAME))
@@ -121,19 +121,19 @@ async def test_a_worker_sends_an_event_per_call_and_summary(async_place: Place, 
 async def test_a_worker_sends_an_event_per_missing_summary(async_place: Place, events: Events, clock: Clock) -> None:
     async with async_place.memory(events.append, clock=clock) as memory:
         worker, echo = Worker(memory.store, Echo()), Echo()
-        await clock.at(T0, worker.attend(NAME))
-        assert events.ended()[2:] == [("claim", "gone"), ("summary", "gone")]
+        await clock.run_at(T0, worker.attend(NAME))
+        assert events.drain()[2:] == [("claim", "gone"), ("summary", "gone")]
         await fill(memory.session(NAME), 11, CANARY)
         echo.failures += [ModelFailed("no"), ValueError(CANARY)]
-        events.ended()
-        await clock.at(T0, Worker(memory.store, echo).attend(NAME))
-        await clock.at(T0 + 60_000, Worker(memory.store, echo).attend(NAME))
+        events.drain()
+        await clock.run_at(T0, Worker(memory.store, echo).attend(NAME))
+        await clock.run_at(T0 + 60_000, Worker(memory.store, echo).attend(NAME))
         tried = [("claim", "job"), ("release", "ok"), ("summary", "failed")]
-        assert events.ended() == tried * 2
-        await clock.at(T0, memory.session("calls").append(*(call_message(f"c{number}") for number in range(11))))
-        events.ended()
-        assert await clock.at(T0, worker.attend("calls")) == "waiting"
-        assert events.ended() == [("claim", "job"), ("release", "ok"), ("summary", "waiting")]
+        assert events.drain() == tried * 2
+        await clock.run_at(T0, memory.session("calls").append(*(call_message(f"c{number}") for number in range(11))))
+        events.drain()
+        assert await clock.run_at(T0, worker.attend("calls")) == "waiting"
+        assert events.drain() == [("claim", "job"), ("release", "ok"), ("summary", "waiting")]
 
 
 async def test_evictions_and_failed_evictions_send_events(async_place: Place, events: Events, clock: Clock) -> None:
@@ -142,16 +142,16 @@ async def test_evictions_and_failed_evictions_send_events(async_place: Place, ev
 
     async with async_place.memory(events.append, Settings(max_sessions=1, shards=1), clock=clock) as memory:
         await fill(memory.session(NAME), 1, CANARY)
-        await clock.at(T0 + 1_000, fill(memory.session("newer"), 1, CANARY))
-        events.ended()
-        assert await clock.at(T0 + 1_000, Eviction(memory.store, full).enforce()) == 0
-        found = Counter(events.ended())
+        await clock.run_at(T0 + 1_000, fill(memory.session("newer"), 1, CANARY))
+        events.drain()
+        assert await clock.run_at(T0 + 1_000, Eviction(memory.store, full).enforce()) == 0
+        found = Counter(events.drain())
         assert found["eviction", "OSError"] == found["claim_eviction", "ok"] == found["enforce", "ok"] == 1
         assert found["queue_eviction", "ok"] >= 1
-        assert await clock.at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
-        assert {("eviction", "ok"), ("evict", "ok"), ("enforce", "ok")} <= set(events.ended())
-        await clock.at(T0, Eviction(memory.store).sweep())
-        assert events.ended() == [("scan", "ok"), ("sweep", "ok"), ("sweep_round", "ok")]
+        assert await clock.run_at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
+        assert {("eviction", "ok"), ("evict", "ok"), ("enforce", "ok")} <= set(events.drain())
+        await clock.run_at(T0, Eviction(memory.store).sweep())
+        assert events.drain() == [("scan", "ok"), ("sweep", "ok"), ("sweep_round", "ok")]
         await memory.session("newer").append(Message("user", CANARY))
 
 

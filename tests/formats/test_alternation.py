@@ -25,7 +25,7 @@ class Refused(Exception):
     """A template's `raise_exception`."""
 
 
-def _opening(messages: Sequence[Payload]) -> Sequence[Payload]:
+def _without_system(messages: Sequence[Payload]) -> Sequence[Payload]:
     """Return the messages behind the optional system message, as templates do."""
     if messages and messages[0]["role"] == "system":
         if not isinstance(messages[0]["content"], str):
@@ -42,7 +42,7 @@ def _check_turns(messages: Sequence[Payload]) -> None:
 
 def mistral(messages: Sequence[Payload]) -> None:
     """Mistral 7B Instruct v0.3, Nemo and later: results, and messages with a field of calls, are not counted."""
-    turns = _opening(messages)
+    turns = _without_system(messages)
     _check_turns([each for each in turns if each["role"] != "tool" and each.get("tool_calls") is None])
     for message in turns:
         if message["role"] not in ("user", "assistant", "tool"):
@@ -55,7 +55,7 @@ def mistral(messages: Sequence[Payload]) -> None:
 
 def gemma(messages: Sequence[Payload]) -> None:
     """Gemma 3: knows no tools; contents are strings or lists of texts and images."""
-    turns = _opening(messages)
+    turns = _without_system(messages)
     _check_turns(turns)
     for message in turns:
         if message["role"] not in ("user", "assistant"):
@@ -66,7 +66,7 @@ def gemma(messages: Sequence[Payload]) -> None:
 
 def llama(messages: Sequence[Payload]) -> None:
     """Llama 2: strips each content, so lists are flattened by the server first."""
-    turns = _opening(messages)
+    turns = _without_system(messages)
     _check_turns(turns)
     for message in turns:
         if message["content"] is None:

@@ -23,27 +23,29 @@ from redismem import InvalidMessage, Memory
 
 
 @pytest.mark.parametrize("name", [*ODD_URLS, *(f"data: {name}" for name in ODD_DATA), *ODD_VALUES])
-async def test_an_odd_url_breaks_no_session(near: Memory, name: str) -> None:
+async def test_an_odd_url_breaks_no_session(direct_memory: Memory, name: str) -> None:
     url = (ODD_URLS | {f"data: {name}": url for name, url in ODD_DATA.items()} | ODD_VALUES)[name]
     for part in parts_at(url):
         call, answer = calls_with("{}")[2]
         in_answer = user([answer["content"][0] | {"content": [part]}])
         for told in (user([part, text("words")]), assistant([part]), {"role": "system", "content": [part]}):
-            await check_views(near, [told])
-        await check_views(near, [call, in_answer])
+            await check_views(direct_memory, [told])
+        await check_views(direct_memory, [call, in_answer])
 
 
 @pytest.mark.parametrize("name", ODD_ARGUMENTS)
-async def test_odd_arguments_break_no_session(near: Memory, name: str) -> None:
+async def test_odd_arguments_break_no_session(direct_memory: Memory, name: str) -> None:
     for told in calls_with(ODD_ARGUMENTS[name]):
-        await check_views(near, told)
+        await check_views(direct_memory, told)
 
 
 @pytest.mark.parametrize("arguments", [b"{}", {"n": float("nan")}, {"n": float("inf")}, {1: 2}, {"n": 10**5_000}])
-async def test_arguments_that_are_no_json_are_refused_when_they_are_appended(near: Memory, arguments: Any) -> None:
+async def test_arguments_that_are_no_json_are_refused_when_they_are_appended(
+    direct_memory: Memory, arguments: Any
+) -> None:
     for told in calls_with(arguments):
         with pytest.raises(InvalidMessage):
-            await near.session("s").append(*told)
+            await direct_memory.session("s").append(*told)
 
 
 @pytest.mark.parametrize("name", ODD_URLS)
@@ -126,8 +128,8 @@ def test_what_becomes_of_odd_arguments(arguments: str, expected: Payload | None)
 
 
 @pytest.mark.parametrize("part", ODD_PARTS, ids=str)
-async def test_an_odd_part_breaks_no_session(near: Memory, part: Payload) -> None:
+async def test_an_odd_part_breaks_no_session(direct_memory: Memory, part: Payload) -> None:
     for role in ROLES:
-        await check_views(near, [{"role": role, "content": [part]}, {"role": role, "parts": [part, part]}])
-    await check_views(near, [{"type": "function_call", "call_id": part, "name": part, "arguments": part}])
-    await check_views(near, [chat_call("c"), chat_result("c", [part, "word", 5, None])])
+        await check_views(direct_memory, [{"role": role, "content": [part]}, {"role": role, "parts": [part, part]}])
+    await check_views(direct_memory, [{"type": "function_call", "call_id": part, "name": part, "arguments": part}])
+    await check_views(direct_memory, [chat_call("c"), chat_result("c", [part, "word", 5, None])])

@@ -39,10 +39,10 @@ def test_a_text_is_an_object_or_stays_a_text(text: str) -> None:
     if found is not None:
         assert to_object(text) == found == json.loads(text)
     elif isinstance(to_object(text).get("arguments"), str) and text.strip():
-        assert to_object(text)["arguments"] in (text, _read(text))
+        assert to_object(text)["arguments"] in (text, _parse(text))
 
 
-def _read(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

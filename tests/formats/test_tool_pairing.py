@@ -170,9 +170,9 @@ async def test_an_approval_after_the_summary_of_its_call(store: Store, namespace
     t0 = 4_000_000_000_000
     async with store.memory(namespace, Settings(shards=1, recent_limit=2, threshold=3, open_call_s=60)) as memory:
         session = memory.session("s")
-        await clock.at(t0, session.append(USER, call("chat", "a"), *[USER] * 4))
-        assert await clock.at(t0 + 61_000, Worker(memory.store, Trim()).drain()) == 1
-        await clock.at(t0 + 62_000, session.append(result("chat", "a")))
+        await clock.run_at(t0, session.append(USER, call("chat", "a"), *[USER] * 4))
+        assert await clock.run_at(t0 + 61_000, Worker(memory.store, Trim()).drain()) == 1
+        await clock.run_at(t0 + 62_000, session.append(result("chat", "a")))
         for context in (await session.read(), await session.read(limit=2), await session.read(limit=1)):
             assert complaints(context.to_openai(), False) == []
             assert "answer a" in context.to_openai()[-1]["content"]

@@ -24,7 +24,7 @@ async def find_violations(memory: Memory) -> list[tuple[str, str]]:
 async def create_project(memory: Memory) -> Project:
     """Create a project with every kind of item, link and change."""
     clock = ProjectClock()
-    apollo = clock.of(memory).project("apollo")
+    apollo = clock.set_in(memory).project("apollo")
     old = await apollo.decisions.create("Use Postgres", tags=["db"])
     late = clock.tick()
     clock.tick()
@@ -144,8 +144,8 @@ async def test_a_cycle_of_decisions_is_reported(memory: Memory) -> None:
     assert await find_violations(memory) == [("P3", f"{first} is superseded by itself, over {second}: a circle")]
 
 
-async def test_the_command_covers_projects(near: Memory, redis_server: Any, namespace: str) -> None:
-    apollo = await create_project(near)
+async def test_the_command_covers_projects(direct_memory: Memory, redis_server: Any, namespace: str) -> None:
+    apollo = await create_project(direct_memory)
     words = ("check", "--json", "--url", redis_server.url, "--namespace", namespace)
     good = run_command(*words)
     assert (good.code, json.loads(good.out)["good"]) == (0, True)

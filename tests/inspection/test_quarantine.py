@@ -219,23 +219,23 @@ async def test_the_namespaces_of_a_redis(memory: Memory, raw: Any, namespace: st
 
 @pytest.mark.parametrize("kind", ["reset", "freeze"])
 async def test_a_restore_whose_reply_is_lost_is_made_once(
-    proxy: Proxy, near: Memory, kind: Literal["reset", "freeze"]
+    proxy: Proxy, direct_memory: Memory, kind: Literal["reset", "freeze"]
 ) -> None:
-    await near.session(ID).append(user("a"), user("b"))
-    await put_into_quarantine(near)
+    await direct_memory.session(ID).append(user("a"), user("b"))
+    await put_into_quarantine(direct_memory)
     patient = Settings(deadline_s=60, reply_timeout_s=1)
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=patient) as memory:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=patient) as memory:
         for name in ("restore", "append"):
             await memory.store.run(Call(None, (("SCRIPT", "LOAD", load(name).source),), bool))
         found = await quarantine.find(memory.store, ID, None)
         proxy.break_next(kind, 2, to=load("restore").sha)
         assert list((await quarantine.restore(memory.store, found)).faults) == []
         assert proxy.broken_count == 2
-    assert [message.content for message in (await near.session(ID).read()).messages] == [
+    assert [message.content for message in (await direct_memory.session(ID).read()).messages] == [
         user("a")["content"],
         user("b")["content"],
     ]
-    assert await check_session(near.store, ID) == []
+    assert await check_session(direct_memory.store, ID) == []
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

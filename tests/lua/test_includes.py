@@ -15,7 +15,7 @@ _LANGUAGE = "and break do else elseif end false for function if in local nil not
 _GIVEN = "redis string table math tonumber ipairs pairs unpack KEYS ARGV"
 
 
-def made(code: str) -> set[str]:
+def declared_locals(code: str) -> set[str]:
     """Return the locals that a piece of Lua declares, at any depth."""
     found = re.findall(r"\blocal (?:function )?([\w,\s]+)", code)
     found += re.findall(r"\bfor ([\w, ]+?) (?:=|in\b)", code) + re.findall(r"\bfunction ?\w*\(([\w, ]*)\)", code)
@@ -29,7 +29,7 @@ def reads_and_sets(code: str) -> tuple[set[str], set[str]]:
     changed = {name for names in target.findall(code) for name in names.split(", ")}
     left = set(re.findall(r"\w+", " ".join(re.findall(r"^local (?!function)([\w, ]+)", code, re.MULTILINE))))
     used = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", target.sub("", code))) - set(f"{_LANGUAGE} {_GIVEN} _".split())
-    return used - made(code), left | (changed - made(code))
+    return used - declared_locals(code), left | (changed - declared_locals(code))
 
 
 def head(part: Path) -> tuple[set[str], set[str]]:
@@ -57,7 +57,7 @@ def test_the_locals_that_a_part_reads_are_declared_before_it(name: str) -> None:
     before, *rest = re.split(r"^ *--- @include (\w+)\n", path.read_text(), flags=re.MULTILINE)
     for part, after in zip(rest[::2], rest[1::2], strict=True):
         file = LUA / "include" / f"{part}.lua"
-        assert head(file)[0] <= made(before), part
+        assert head(file)[0] <= declared_locals(before), part
         before += scripts.resolve_includes(file.read_text(), LUA / "include") + after
 
 

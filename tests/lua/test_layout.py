@@ -147,7 +147,7 @@ def version(said: Said) -> Iterator[str]:
             yield f"README says layout version {told}, layout.py {said.version}"
 
 
-def decoding(said: Said) -> Iterator[str]:
+def decoder_faults(said: Said) -> Iterator[str]:
     """Decoders take every field name from the layout."""
     for module, source in said.modules.items():
         for node in ast.walk(ast.parse(source)):
@@ -161,7 +161,17 @@ def decoding(said: Said) -> Iterator[str]:
                 yield f"{module}.py uses {field.decode()}, which is not in layout.py"
 
 
-RULES = (heads, fields, fields_in_readme, indexes_in_readme, states, words_in_readme, keys_in_readme, version, decoding)
+RULES = (
+    heads,
+    fields,
+    fields_in_readme,
+    indexes_in_readme,
+    states,
+    words_in_readme,
+    keys_in_readme,
+    version,
+    decoder_faults,
+)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -234,9 +244,9 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (version, script("touch", "format('v1 ", "format('v2 "), "touch.lua knows layout versions {1, 2}"),
     (version, script("page", "version ~= '1'", "version ~= '3'"), "page.lua knows layout versions {1, 3}"),
     (version, lambda said: replace(said, version=2), "README says layout version 1, layout.py 2"),
-    (decoding, module("replies", 'x = b"committed"'), "has a field name of its own, committed"),
-    (decoding, module("invariants", 'x = "dropped_seq"'), "has a field name of its own, dropped_seq"),
-    (decoding, field("fence", None), "invariants.py uses fence, which is not in layout.py"),
+    (decoder_faults, module("replies", 'x = b"committed"'), "has a field name of its own, committed"),
+    (decoder_faults, module("invariants", 'x = "dropped_seq"'), "has a field name of its own, dropped_seq"),
+    (decoder_faults, field("fence", None), "invariants.py uses fence, which is not in layout.py"),
 ]
 
 

@@ -15,14 +15,14 @@ README = (Path(__file__).parents[2] / "lua" / "README.md").read_text()
 KEY = "key of a project"
 
 
-def told(first: str) -> list[list[str]]:
+def table_rows(first: str) -> list[list[str]]:
     (found,) = re.findall(rf"^\| {first} \|.*\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
     return [[cell.strip().strip("`") for cell in row.strip("|").split(" | ")] for row in found.splitlines()]
 
 
-async def everything_at_work(memory: Memory, clock: ProjectClock) -> None:
+async def create_every_kind(memory: Memory, clock: ProjectClock) -> None:
     """Create items of every kind, so that every index has an entry."""
-    apollo = clock.of(memory).project("apollo")
+    apollo = clock.set_in(memory).project("apollo")
     decision = await apollo.decisions.create(title="a", tags=["x"])
     await apollo.decisions.accept(decision.id)
     due = clock.now
@@ -34,7 +34,7 @@ async def everything_at_work(memory: Memory, clock: ProjectClock) -> None:
 
 
 async def test_the_readme_lists_exactly_the_stored_keys_and_indexes(raw: Any, memory: Memory, namespace: str) -> None:
-    await everything_at_work(memory, ProjectClock())
+    await create_every_kind(memory, ProjectClock())
     tag = f"rm:{{{namespace}:@apollo}}:"
     names = {key.decode().removeprefix(tag) async for key in raw.scan_iter(f"{tag}*")}
     indexes: dict[str, set[str]] = {}
@@ -45,7 +45,7 @@ async def test_the_readme_lists_exactly_the_stored_keys_and_indexes(raw: Any, me
             indexes.setdefault(found[2] + (":" if found[3] else ""), set()).add(found[1])
         else:
             others.add(re.sub(":.*", ":<item>", name))
-    rows = {re.sub("<.*", "", name): set(letters) for name, letters, _ in told("index of a project")}
+    rows = {re.sub("<.*", "", name): set(letters) for name, letters, _ in table_rows("index of a project")}
     assert indexes.keys() <= rows.keys()
     for name, letters in indexes.items():
         assert letters <= rows[name], name
@@ -53,14 +53,16 @@ async def test_the_readme_lists_exactly_the_stored_keys_and_indexes(raw: Any, me
     unseen = {name for name in rows if name not in indexes}
     others |= {"staged:<nonce>", "journal"}  # exist only during an import
     assert unseen <= {"archived"}
-    keys = {row[0].replace("ns:@apollo", f"{namespace}:@apollo").removeprefix(tag) for row in told(KEY)}
+    keys = {row[0].replace("ns:@apollo", f"{namespace}:@apollo").removeprefix(tag) for row in table_rows(KEY)}
     assert others | {"<letter>:<index>", "rm:{ns}:projects"} == keys
 
 
 async def test_the_readme_has_the_type_of_each_key(raw: Any, memory: Memory, namespace: str) -> None:
-    await everything_at_work(memory, ProjectClock())
+    await create_every_kind(memory, ProjectClock())
     tag = f"rm:{{{namespace}:@apollo}}:"
-    types = {key.replace("ns:@apollo", f"{namespace}:@apollo").removeprefix(tag): kind for key, kind, _ in told(KEY)}
+    types = {
+        key.replace("ns:@apollo", f"{namespace}:@apollo").removeprefix(tag): kind for key, kind, _ in table_rows(KEY)
+    }
     async for key in raw.scan_iter(f"{tag}*"):
         name = key.decode().removeprefix(tag)
         told_as = name if name in types else "versions:<item>" if name.startswith("versions:") else "<letter>:<index>"

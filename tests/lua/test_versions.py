@@ -31,24 +31,24 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 OTHERS = ["v2 1 6 10 4000000000000 4000001700000 idle", "v2", "v17 {}", "v0 1 6 10 4000000000000 4000001700000"]
 
 
-async def of_another_layout(lua: Scripts, counters: str, what: str = "") -> dict[bytes, tuple[Any, int]]:
+async def create_with_layout(lua: Scripts, counters: str, what: str = "") -> dict[bytes, tuple[Any, int]]:
     """Create a session on which the script would act, if not for its layout version."""
     await (create_overdue if what in ("claim", "append") else create_claimed)(lua)
     if what.startswith("requeue"):
         await lua.run("release", **RELEASE | {"max_attempts": 1})
     await lua.raw.zadd(lua.key("evictions"), {"s": NOW_MS})
     await lua.raw.hset(lua.key("state"), "counters", counters)
-    return await lua.everything()
+    return await lua.read_namespace()
 
 
 @pytest.mark.parametrize(("what", "counters"), [*product(RUNS, OTHERS[:1]), *product(["claim"], OTHERS[1:])])
 async def test_another_version_is_refused_and_left_unchanged(lua: Scripts, what: str, counters: str) -> None:
-    before = await of_another_layout(lua, counters, what)
+    before = await create_with_layout(lua, counters, what)
     name, arguments = RUNS[what]
     version = counters.split(maxsplit=1)[0].removeprefix("v")
     with pytest.raises(ResponseError, match=rf"^LAYOUT {version}$"):
         await lua.run(name, **arguments)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize(
@@ -58,53 +58,53 @@ async def test_another_version_is_refused_and_left_unchanged(lua: Scripts, what:
 async def test_unreadable_counters_are_corrupt_and_not_of_another_version(
     lua: Scripts, what: str, counters: str
 ) -> None:
-    before = await of_another_layout(lua, counters, what)
+    before = await create_with_layout(lua, counters, what)
     name, arguments = RUNS[what]
     with pytest.raises(ResponseError, match=r"^CORRUPT counters$"):
         await lua.run(name, **arguments)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("contents", [["7"], []])
 @pytest.mark.parametrize("counters", OTHERS)
 async def test_an_append_is_refused_too(lua: Scripts, contents: list[str], counters: str) -> None:
-    before = await of_another_layout(lua, counters, "append")
+    before = await create_with_layout(lua, counters, "append")
     for fresh in (0, 1):
         with pytest.raises(ResponseError, match=r"^LAYOUT \d+$"):
             await lua.append(*contents, fresh=fresh, token=b"token..7", sets={"plan": "p"}, now_ms=LATER_MS)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("key", ["messages", "originals"])
 async def test_it_is_not_quarantined_though_another_key_has_a_foreign_type(lua: Scripts, key: str) -> None:
-    await of_another_layout(lua, OTHERS[0])
+    await create_with_layout(lua, OTHERS[0])
     await lua.raw.delete(lua.key(key))
     await lua.raw.set(lua.key(key), "x")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^LAYOUT 2$"):
         await lua.run("quarantine", epoch="-", idle_timeout_ms=60_000)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_it_does_not_stop_the_sweep_of_other_sessions(lua: Scripts) -> None:
     """Scripts about many sessions skip it without an error."""
-    await of_another_layout(lua, OTHERS[0])
+    await create_with_layout(lua, OTHERS[0])
     await lua.raw.zrem(lua.key("leased"), "s")
     await lua.append("1", session_id="b")
     await lua.raw.zrem(lua.key("active"), "b")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await run_many(lua, "sweep", ["s", "b"], LATER_MS, *SWEEP, "s", "b") == [0, 1]
     assert await run_many(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", 0, "s", NOW_MS, "b", NOW_MS) == [1, 0]
-    after = await lua.everything()
+    after = await lua.read_namespace()
     for key in (lua.key(name) for name in ("state", "messages", "overdue", "leased", "dead")):
         assert after.get(key) == before.get(key)
     assert await lua.queue("evictions") == {b"s": NOW_MS, b"b": LATER_MS}
 
 
 async def test_clear_checks_only_the_epoch(lua: Scripts) -> None:
-    await of_another_layout(lua, OTHERS[0])
+    await create_with_layout(lua, OTHERS[0])
     assert await lua.run("clear", epoch="1-ab") == 1
-    assert set(await lua.everything()) == {lua.key("fences")}
+    assert set(await lua.read_namespace()) == {lua.key("fences")}
     assert [await lua.queue(index) for index in INDEXES] == [{}] * 5
 
 

@@ -109,7 +109,7 @@ def test_what_is_no_compressed_message_is_none(frame: bytes) -> None:
         plain_of(b"\x95\x02\x04" + frame + NIL)
 
 
-async def stored(raw: Any, keys: SessionKeys) -> list[bytes]:
+async def stored_heads(raw: Any, keys: SessionKeys) -> list[bytes]:
     found: list[bytes] = await raw.lrange(keys.messages, 0, -1)
     return [element[:2] for element in found]
 
@@ -126,7 +126,7 @@ async def test_only_what_is_large_is_compressed_and_all_read_it(
     given = [user("short"), user(LONG), {"role": "tool", "tool_call_id": "c", "content": LONG}]
     session = compressing.session("user-42")
     await session.append(*given)
-    assert await stored(raw, keys) == [b"\x95\x01", b"\x95\x02", b"\x95\x02"]
+    assert await stored_heads(raw, keys) == [b"\x95\x01", b"\x95\x02", b"\x95\x02"]
     assert sum(map(len, await raw.lrange(keys.messages, 0, -1))) < len(LONG)
     for reader in (session, memory.session("user-42")):
         context = await reader.read()
@@ -143,7 +143,7 @@ async def test_it_can_be_edited(compressing: Memory, raw: Any, keys: SessionKeys
     await session.append(user(LONG + "pinned"), pin=True)
     await session.replace(1, user(LONG + "replaced"))
     await session.unpin(3)
-    assert await stored(raw, keys) == [b"\x95\x02"] * 3
+    assert await stored_heads(raw, keys) == [b"\x95\x02"] * 3
     assert [message.content for message in await session.pop()] == [LONG + "pinned"]
     assert [message.content for message in await session.messages()] == [LONG + "replaced", LONG]
 

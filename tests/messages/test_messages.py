@@ -62,14 +62,14 @@ UNSTORABLE: list[Any] = [
 ]
 
 
-def nested(depth: int) -> list[Any]:
+def nested_list(depth: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(depth - 1):
         value = [value]
     return value
 
 
-def stored(message: Any, **options: Any) -> Message:
+def store_and_load(message: Any, **options: Any) -> Message:
     """Return the message after a round trip through its encoding."""
     element, _ = encode_message(message, **options)
     return decode_messages([element + STAMP], 7, "1-ab")[0]
@@ -79,7 +79,7 @@ def stored(message: Any, **options: Any) -> Message:
 @example(payload={})
 @example(payload={"content": None})
 def test_a_dict_comes_back_as_it_was_put_in(payload: dict[str, Any]) -> None:
-    message = stored(payload)
+    message = store_and_load(payload)
     assert is_identical(message.to_openai(), payload)
     assert (message.seq, message.epoch, message.stored_ms) == (7, "1-ab", 1_700_000_000_123)
 
@@ -96,7 +96,7 @@ def test_what_is_known_beside_a_message_comes_back_and_goes_to_no_model(payload:
     reserved = {"role", "content", "name", "tool_calls", "tool_call_id", "metadata", "timestamp", "id", "self"}
     payload = {key: value for key, value in payload.items() if key not in reserved or key in {"role", "content"}}
     message = Message(**payload, metadata={"kept": metadata}, timestamp=at, id=id)
-    back = stored(message)
+    back = store_and_load(message)
     assert is_identical({"kept": back.to_openai()}, {"kept": message.to_openai()})
     assert is_identical(dict(sorted(back.to_openai().items())), dict(sorted(payload.items())))
     assert is_identical(back.metadata, {"kept": metadata})
@@ -122,7 +122,7 @@ def test_what_is_no_dict_with_string_keys_is_refused(message: Any) -> None:
 
 
 def test_an_enum_of_strings_is_stored_as_its_string() -> None:
-    assert stored({"role": Colour.RED}).role == "red"
+    assert store_and_load({"role": Colour.RED}).role == "red"
 
 
 def test_an_integer_too_long_for_text_is_refused() -> None:
@@ -138,21 +138,21 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 
 
 def test_depth_is_limited_so_that_what_is_stored_can_be_read_from_deep_inside_a_program() -> None:
-    element, _ = encode_message({"content": nested(99)})
-    for value in (nested(100), ["\ud800", nested(99)]):
+    element, _ = encode_message({"content": nested_list(99)})
+    for value in (nested_list(100), ["\ud800", nested_list(99)]):
         with pytest.raises(InvalidMessage, match="100 deep"):
             encode_message({"content": value})
 
     def read(frames: int) -> list[Message]:
         return read(frames - 1) if frames else decode_messages([element + STAMP], 1, "e")
 
-    assert read(600)[0].content == nested(99)
+    assert read(600)[0].content == nested_list(99)
 
 
 def test_absent_null_empty_text_and_empty_list_are_four_things() -> None:
     rests: list[dict[str, Any]] = [{}, {"content": None}, {"content": ""}, {"content": []}]
     four = [{"role": "user"} | rest for rest in rests]
-    back = [stored(payload) for payload in four]
+    back = [store_and_load(payload) for payload in four]
     assert [message.to_openai() for message in back] == four
     assert ["content" in message for message in back] == [False, True, True, True]
     assert [Message("user").to_openai(), Message("user", None).to_openai()] == four[:2]
@@ -177,9 +177,9 @@ def test_the_bytes_are_what_the_module_says() -> None:
 def test_tokens_are_a_quarter_of_the_bytes_and_four_or_what_the_counter_says() -> None:
     payload = {"role": "user", "content": "x" * 400}
     size = len(msgspec.msgpack.encode(payload))
-    assert stored(payload).tokens == encode_message(payload)[1] == size // 4 + 4
-    assert stored(payload, count_tokens=lambda given: len(given["content"])).tokens == 400
-    assert stored(Message("user", "ab"), count_tokens=lambda given: len(given["content"])).tokens == 2
+    assert store_and_load(payload).tokens == encode_message(payload)[1] == size // 4 + 4
+    assert store_and_load(payload, count_tokens=lambda given: len(given["content"])).tokens == 400
+    assert store_and_load(Message("user", "ab"), count_tokens=lambda given: len(given["content"])).tokens == 2
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "3", None, True, 1 << 32])
@@ -242,12 +242,12 @@ def test_no_messages_are_no_messages() -> None:
 def test_an_id_and_a_time_are_there_once_a_message_is_stored() -> None:
     message = Message("user", "hello")
     assert (message.id, message.timestamp, message.seq) == (None, None, 0)
-    back = stored(message)
+    back = store_and_load(message)
     assert back.id == "1-ab:7"
     assert back.timestamp == datetime.fromtimestamp(1_700_000_000.123, UTC)
     assert back.time_ms == 1_700_000_000_123
-    assert stored({"role": "user", "id": "mine", "timestamp": "noon"}).id == "mine"
-    assert stored({"role": "user", "id": "mine", "timestamp": "noon"}).timestamp == "noon"
+    assert store_and_load({"role": "user", "id": "mine", "timestamp": "noon"}).id == "mine"
+    assert store_and_load({"role": "user", "id": "mine", "timestamp": "noon"}).timestamp == "noon"
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
@@ -268,7 +268,7 @@ def test_a_message_shows_its_parts() -> None:
 
 def test_a_message_does_not_show_its_text() -> None:
     message = Message("user", "CANARY", name="CANARY", metadata={"CANARY": "CANARY"}, id="CANARY", other="CANARY")
-    assert "CANARY" not in repr(message) + repr(stored(message)) + str(message)
+    assert "CANARY" not in repr(message) + repr(store_and_load(message)) + str(message)
 
 
 @pytest.mark.parametrize(

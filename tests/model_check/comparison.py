@@ -48,7 +48,7 @@ class Seen:
     pauses_left_ms: int
 
 
-def reading(keys: Keys) -> Call[Seen]:
+def read_shard(keys: Keys) -> Call[Seen]:
     """The call that reads the shard in one transaction."""
     (shard,) = keys.shards()
     sessions = check.join([check.read_stored(keys.session(name)) for name in NAMES])
@@ -99,7 +99,7 @@ def _compare_session(name: str, seen: Stored, session: SessionModel) -> None:
     assert given == expected, f"session {name}: {set(given.items()) ^ set(expected.items())}"
     assert _contents(seen.elements) == [entry.content for entry in session.elements]
     pinned = {seq: entry.content for seq, entry in session.pinned.items() if seq < session.first_seq}
-    stored = {seq: content for field, joined in moved.items() for seq, content in _moved(field, joined)}
+    stored = {seq: content for field, joined in moved.items() for seq, content in _moved_messages(field, joined)}
     assert stored == pinned
     covered = [seq for summary in session.summaries for seq in range(summary.first_seq, summary.last_seq + 1)]
     assert sorted([*covered, *session.unsummarised]) == list(range(1, session.first_seq))
@@ -146,7 +146,7 @@ def _originals(stored: Mapping[bytes, bytes]) -> Iterator[tuple[int, Any]]:
             yield from enumerate(_contents(elements), first_seq)
 
 
-def _moved(field: bytes, joined: bytes) -> Iterator[tuple[int, Any]]:
+def _moved_messages(field: bytes, joined: bytes) -> Iterator[tuple[int, Any]]:
     seqs = pinned_seqs(field)
     return zip(seqs, _contents(split_elements(joined, len(seqs))), strict=True)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from model_check.kept import changed_in
+from model_check.kept import block_change
 from model_check.machine import Machine, entry_at, names, newest, places
 from model_check.model import Entry
 from model_check.steps import SETTINGS, Seen, entry_of
@@ -84,7 +84,7 @@ class EditMachine(Machine):
 
     def _replace(self, what: str, seen: Seen, old: Message, new: Entry, changed: Replacement, again: bool) -> None:
         calls = self.calls[seen.name]
-        kept = changed_in(self.run_call, calls.keys, seen.view, old, changed)
+        kept = block_change(self.run_call, calls.keys, seen.view, old, changed)
         call = edit_calls.replace(calls, seen.view, old, changed, kept)
         number = next(self.numbers)
         context = seen.view.context

@@ -24,7 +24,7 @@ KNOWN: Dictionaries = {1: make_dictionary(1)}
 Run = Callable[[Call[Any]], Any]
 
 
-def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> dict[bytes, bytes]:
+def original_fields(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> dict[bytes, bytes]:
     """Return the original fields of a commit. A partial block that this worker cannot read is not its own."""
     begun = run(pages.block(keys, block_number(job.context.first_seq - 1))) if has_partial_block(job) else None
     dictionary = KNOWN[1] if job.attempts % 2 == job.context.first_seq % 2 else None
@@ -34,7 +34,7 @@ def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> di
         return encode_original_fields(job, covered, None, KNOWN, dictionary)
 
 
-def changed_in(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange:
+def block_change(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange:
     """Return the change of a message in its block of originals, if the message has left the window."""
     if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
         return NO_BLOCK_CHANGE

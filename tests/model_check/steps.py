@@ -12,8 +12,8 @@ import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from support.redis_server import RedisServer
 
-from model_check.comparison import NAMES, compare, reading
-from model_check.kept import KNOWN, kept_of
+from model_check.comparison import NAMES, compare, read_shard
+from model_check.kept import KNOWN, original_fields
 from model_check.model import Entry, SessionModel
 from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
@@ -129,7 +129,7 @@ class Steps(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         volume["steps"] += 1
-        seen = run_without_loop(self.store.run(reading(self.store.keys)))
+        seen = run_without_loop(self.store.run(read_shard(self.store.keys)))
         for name in self.model.sessions:
             assert seen.sessions[name].fields, f"session {name} is gone"
             self.lives_in(name, seen.sessions[name].fields[b"epoch"].decode())
@@ -259,7 +259,7 @@ class Steps(RuleBasedStateMachine):
         self, claim: Claim, covered: list[Message], folded: list[Summary], summary: Summary | None, keep: bool
     ) -> str:
         calls = self.queue_calls[claim.name]
-        originals = kept_of(self.run_call, calls.keys, claim.job, covered) if keep and covered else {}
+        originals = original_fields(self.run_call, calls.keys, claim.job, covered) if keep and covered else {}
         sketch = b"words %d" % next(self.numbers) if covered else None
         outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, originals, sketch))
         count = count_leaving(claim.job.context, covered)[0] if covered else 0

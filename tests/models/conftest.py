@@ -29,9 +29,9 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def opened(server: ProviderServer, provider: str) -> OpenModel:
+def open_chat_model(server: ProviderServer, provider: str) -> OpenModel:
     @contextlib.asynccontextmanager
-    async def open_it(**options: Any) -> AsyncIterator[ChatModel]:
+    async def open_chat(**options: Any) -> AsyncIterator[ChatModel]:
         where = {"base_url": server.base_url, "allow_http": True}
         model = open_model(provider, "some-model-1.5", KEY, **where | options)  # type: ignore[arg-type]
         try:
@@ -39,7 +39,7 @@ def opened(server: ProviderServer, provider: str) -> OpenModel:
         finally:
             await model.aclose()
 
-    return open_it
+    return open_chat
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def tls() -> ssl.SSLContext:
 
 
 @pytest.fixture
-async def model(opened: OpenModel, tls: ssl.SSLContext) -> AsyncIterator[ChatModel]:
-    """A model over the tests' client; `opened()` returns one over its own client."""
-    async with httpx.AsyncClient(verify=tls, trust_env=False) as client, opened(client=client) as model:
+async def model(open_chat_model: OpenModel, tls: ssl.SSLContext) -> AsyncIterator[ChatModel]:
+    """A model over the tests' client; `open_chat_model()` returns one over its own client."""
+    async with httpx.AsyncClient(verify=tls, trust_env=False) as client, open_chat_model(client=client) as model:
         yield model

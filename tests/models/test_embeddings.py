@@ -25,7 +25,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @contextlib.asynccontextmanager
-async def asking(provider: str, server: ProviderServer, **changed: Any) -> AsyncIterator[Embedder]:
+async def connect_embedder(provider: str, server: ProviderServer, **changed: Any) -> AsyncIterator[Embedder]:
     given: dict[str, Any] = {
         "embed_base_url": server.base_url,
         "model_allow_http": True,
@@ -41,7 +41,7 @@ async def asking(provider: str, server: ProviderServer, **changed: Any) -> Async
 
 async def test_a_vector_for_each_text(server: ProviderServer, provider: str) -> None:
     texts = [f"text {number} \ud83d" for number in range(TEXTS_LIMIT + 3)]
-    async with asking(provider, server) as embedder:
+    async with connect_embedder(provider, server) as embedder:
         assert embedder.name == f"{provider}/{MODELS[provider]}"
         dimensions, rows = await embedder.rows([*texts, "x" * 2 * TEXT_CHARS])
     said = [text.replace("\ud83d", "?") for text in texts]
@@ -56,7 +56,7 @@ async def test_a_vector_for_each_text(server: ProviderServer, provider: str) -> 
 
 
 async def test_fewer_dimensions_are_asked_for_and_named(server: ProviderServer, provider: str) -> None:
-    async with asking(provider, server, embed_dimensions=32) as embedder:
+    async with connect_embedder(provider, server, embed_dimensions=32) as embedder:
         assert await embedder.question("text")
         assert embedder.name.endswith("/32")
     (asked,) = server.asked
@@ -67,7 +67,7 @@ async def test_fewer_dimensions_are_asked_for_and_named(server: ProviderServer, 
 @pytest.mark.parametrize("mode", ["few", "many", "ragged", "nan", "words", "empty", "raw", "400"])
 async def test_what_is_no_vector_each_is_refused(server: ProviderServer, provider: str, mode: str) -> None:
     server.mode, server.raw = mode, b'{"data": [7], "embeddings": 7}'
-    async with asking(provider, server) as embedder:
+    async with connect_embedder(provider, server) as embedder:
         with pytest.raises(ModelFailed) as refused:
             await embedder.rows(["canary-text", "another"])
         assert not isinstance(refused.value, ProviderUnavailable)

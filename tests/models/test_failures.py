@@ -91,9 +91,9 @@ async def test_what_no_transcript_causes_is_the_providers(
 
 
 @pytest.mark.parametrize("mode", ["hang", "drip"])
-async def test_the_whole_request_has_a_deadline(server: Any, opened: Any, mode: Any) -> None:
+async def test_the_whole_request_has_a_deadline(server: Any, open_chat_model: Any, mode: Any) -> None:
     server.mode = mode
-    async with opened(timeout_s=1.5) as model:
+    async with open_chat_model(timeout_s=1.5) as model:
         failed = await catch_failure(model)
         assert "did not answer within 1.5 s" in str(failed)
         assert isinstance(failed, ProviderUnavailable)
@@ -127,8 +127,8 @@ async def test_a_cancelled_attempt_leaves_the_model_usable(server: Any, model: A
     assert (await model.summarize(MESSAGES, None, 300)).text == server.text
 
 
-async def test_nobody_listens(provider: Any, opened: Any) -> None:
-    async with opened(base_url="http://127.0.0.1:1/v1") as model:
+async def test_nobody_listens(provider: Any, open_chat_model: Any) -> None:
+    async with open_chat_model(base_url="http://127.0.0.1:1/v1") as model:
         failed = await catch_failure(model)
         assert isinstance(failed, ProviderUnavailable)
         assert failed.reason == f"{provider} did not answer (ConnectError)"
@@ -159,24 +159,24 @@ async def test_control_characters_are_removed(server: Any, model: Any) -> None:
     assert (await model.summarize(MESSAGES, None, 300)).text == "ab[31mcd\ne"
 
 
-async def test_a_summary_over_its_cap_is_refused_but_a_reply_is_not(server: Any, opened: Any) -> None:
+async def test_a_summary_over_its_cap_is_refused_but_a_reply_is_not(server: Any, open_chat_model: Any) -> None:
     server.text = "é" * 200
-    async with opened(max_summary_bytes=399) as model:
+    async with open_chat_model(max_summary_bytes=399) as model:
         assert "400 bytes, 399 are allowed" in str(await catch_failure(model))
         assert await model.reply([{"role": "user", "content": "hi"}], max_tokens=9) == server.text
-    async with opened(max_summary_bytes=400) as model:
+    async with open_chat_model(max_summary_bytes=400) as model:
         assert (await model.summarize(MESSAGES, None, 300)).text == server.text
 
 
 async def test_nothing_of_the_environment_is_used(
-    server: Any, opened: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    server: Any, open_chat_model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     with ProviderServer() as proxy:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password else\n")
         monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-        async with opened() as model:
+        async with open_chat_model() as model:
             await model.summarize(MESSAGES, None, 300)
         assert len(server.asked) == 1
         assert proxy.asked == []
@@ -184,11 +184,11 @@ async def test_nothing_of_the_environment_is_used(
 
 
 async def test_a_client_of_the_callers_own_neither_follows_redirects_nor_changes_the_key(
-    server: Any, opened: Any
+    server: Any, open_chat_model: Any
 ) -> None:
     server.mode = "redirect"
     own = httpx.AsyncClient(follow_redirects=True, trust_env=False, auth=("someone", "else"))
-    async with own as client, opened(client=client) as model:
+    async with own as client, open_chat_model(client=client) as model:
         assert "307" in str(await catch_failure(model))
         assert len(server.asked) == 1
         await model.aclose()

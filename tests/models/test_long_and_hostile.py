@@ -38,9 +38,11 @@ async def test_without_messages_the_previous_summary_is_condensed(server: Any, m
         await model.summarize([], " \x00\n", 300)
 
 
-async def test_a_long_transcript_takes_several_requests_each_with_the_summary_so_far(server: Any, opened: Any) -> None:
+async def test_a_long_transcript_takes_several_requests_each_with_the_summary_so_far(
+    server: Any, open_chat_model: Any
+) -> None:
     messages = [Message("user", f"number {at}: {'word ' * 100}") for at in range(40)]
-    async with opened(input_tokens=1_500) as model:
+    async with open_chat_model(input_tokens=1_500) as model:
         draft = await model.summarize(messages, "the first summary", 300)
     texts = [text for asked in server.asked for _, text in request_turns(asked)]
     assert len(texts) > 3
@@ -54,11 +56,11 @@ async def test_a_long_transcript_takes_several_requests_each_with_the_summary_so
 
 
 async def test_a_summary_that_is_too_long_does_not_push_the_transcript_over_the_budget(
-    server: Any, opened: Any
+    server: Any, open_chat_model: Any
 ) -> None:
     server.text = "begin " + "s" * 4_000 + " end"
     messages = [Message("user", "word " * 100) for _ in range(40)]
-    async with opened(input_tokens=1_500) as model:
+    async with open_chat_model(input_tokens=1_500) as model:
         draft = await model.summarize(messages, None, 300)
     texts = [text for asked in server.asked for _, text in request_turns(asked)]
     assert all(len(INSTRUCTION.encode()) + len(text.encode()) <= 1_500 * 4 for text in texts)
@@ -67,8 +69,8 @@ async def test_a_summary_that_is_too_long_does_not_push_the_transcript_over_the_
     assert draft.text == server.text
 
 
-async def test_one_message_over_the_budget_says_what_is_left_out(server: Any, opened: Any) -> None:
-    async with opened(input_tokens=1_500) as model:
+async def test_one_message_over_the_budget_says_what_is_left_out(server: Any, open_chat_model: Any) -> None:
+    async with open_chat_model(input_tokens=1_500) as model:
         await model.summarize([Message("user", "begin " + "x " * 25_000 + "end")], None, 300)
     ((_, text),) = request_turns(server.asked[0])
     assert "begin" in text
@@ -76,9 +78,9 @@ async def test_one_message_over_the_budget_says_what_is_left_out(server: Any, op
     assert " end\n" in text
 
 
-async def test_a_step_that_fails_fails_the_attempt(server: Any, opened: Any) -> None:
+async def test_a_step_that_fails_fails_the_attempt(server: Any, open_chat_model: Any) -> None:
     server.modes.extend(["ok", "ok", "500"])
-    async with opened(input_tokens=1_500) as model:
+    async with open_chat_model(input_tokens=1_500) as model:
         with pytest.raises(ModelFailed):
             await model.summarize([Message("user", "word " * 500) for _ in range(9)], None, 300)
     assert len(server.asked) == 3

@@ -31,7 +31,7 @@ async def model(request: pytest.FixtureRequest, provider: ProviderServer) -> Asy
     await found.aclose()
 
 
-async def heard(model: StreamingModel, said: list[str] | None = None) -> list[str]:
+async def read_stream(model: StreamingModel, said: list[str] | None = None) -> list[str]:
     """Read the whole stream; `said` holds the pieces received before a failure."""
     found = [] if said is None else said
     async for text in model.stream(ASKED, max_tokens=100):
@@ -40,7 +40,7 @@ async def heard(model: StreamingModel, said: list[str] | None = None) -> list[st
 
 
 async def test_it_is_heard_piece_by_piece(model: StreamingModel, provider: ProviderServer) -> None:
-    assert "".join(await heard(model)) == TEXT
+    assert "".join(await read_stream(model)) == TEXT
     asked = str(provider.bodies[0])
     assert "Where is it?" in asked
     assert "Be brief." in asked
@@ -62,7 +62,7 @@ async def test_one_that_breaks_off_says_so_after_what_it_said(
     provider.mode = mode
     said: list[str] = []
     with pytest.raises(ModelFailed, match="broke off") as failed:
-        await heard(model, said)
+        await read_stream(model, said)
     assert said == (PIECES if mode == "cut" else PIECES[:2])
     assert "canary" not in str(failed.value)
 
@@ -73,11 +73,11 @@ async def test_one_that_reaches_the_limit_says_so_after_what_it_said(
     provider.mode = "limit"
     said: list[str] = []
     with pytest.raises(ModelFailed, match=r"stopped at the limit of 100 tokens$"):
-        await heard(model, said)
+        await read_stream(model, said)
     assert said == PIECES
     provider.pieces = []  # all of them were spent on reasoning
     with pytest.raises(ModelFailed, match="limit of 100 tokens"):
-        await heard(model)
+        await read_stream(model)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_one_that_gives_nothing_fails(
 ) -> None:
     provider.mode = mode
     with pytest.raises(ModelFailed, match=why) as failed:
-        await heard(model)
+        await read_stream(model)
     assert "canary" not in str(failed.value)
 
 
@@ -104,14 +104,14 @@ async def test_one_that_is_silent_is_given_up(provider: ProviderServer, limits: 
     provider.mode = "silent"
     model = open_streaming("openai", "m", base_url=provider.base_url, allow_http=True, **limits)
     with pytest.raises(ModelFailed):
-        await heard(model)
+        await read_stream(model)
     await model.aclose()
 
 
 async def test_one_that_is_not_there_fails() -> None:
     model = open_streaming("openai", "m", base_url="http://127.0.0.1:1", allow_http=True)
     with pytest.raises(ProviderUnavailable, match="did not answer"):
-        await heard(model)
+        await read_stream(model)
     await model.aclose()
 
 
@@ -125,7 +125,7 @@ async def test_one_that_is_not_there_fails() -> None:
 )
 async def test_the_query_of_an_address_is_kept(provider: ProviderServer, name: Any, query: str, path: str) -> None:
     model = open_streaming(name, "m", "canary-key", base_url=provider.base_url + query, allow_http=True)
-    assert "".join(await heard(model)) == TEXT
+    assert "".join(await read_stream(model)) == TEXT
     (asked,) = provider.asked
     assert asked.path == f"/v1{path}"
     azure = "api-version" in query

@@ -33,7 +33,7 @@ class OnCluster:
         """Return a primary and its slots."""
         topology = self._servers.topology()
         place = random.choice(topology.primaries[:3])
-        return self._servers.at(place), {slot for slot, owner in enumerate(topology.owners) if owner == place}
+        return self._servers.node_at(place), {slot for slot, owner in enumerate(topology.owners) if owner == place}
 
     async def kill(self) -> set[int]:
         node, slots = self._some()

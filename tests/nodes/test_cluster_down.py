@@ -47,7 +47,7 @@ async def test_a_cluster_that_is_down(kind: str, servers: ClusterServers, namesp
         record = owners[caller.slot_of_record()]
         for (name,) in names.values():
             await caller.append(name, "a")
-        gone = servers.at(next(place for place in names if place != record))
+        gone = servers.node_at(next(place for place in names if place != record))
         (name,) = names[record]
         gone.kill()
         there = [node for node in servers.nodes if node is not gone]

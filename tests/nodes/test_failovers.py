@@ -46,7 +46,7 @@ def split_sessions(caller: Caller, servers: ClusterServers, count: int = 1) -> t
     record = servers.topology().owners[caller.slot_of_record()]
     place = next(place for place in names if place != record)
     affected = names.pop(place)
-    return [name for each in names.values() for name in each], affected, servers.at(place)
+    return [name for each in names.values() for name in each], affected, servers.node_at(place)
 
 
 async def pester(caller: Caller, names: list[str], count: int) -> None:
@@ -67,12 +67,12 @@ async def test_a_stalled_primary_delays_no_call_to_other_nodes(
         caller.events.clear()
         await pester(caller, healthy, 200)
         assert not any(append.done() for append in waiting)
-        assert caller.sends() == [1] * 200
+        assert caller.sent_counts() == [1] * 200
         await asyncio.to_thread(servers.fail_over, node)
         receipts = await asyncio.gather(*waiting)
         assert sorted(receipt.last_seq for receipt in receipts) == [2, 3]
         assert sorted(await caller.texts(name)) == ["a", "b", "c"]
-        assert sum(sends == 1 for sends in caller.sends()) == 200
+        assert sum(sends == 1 for sends in caller.sent_counts()) == 200
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,7 +109,7 @@ async def test_calls_to_a_node_that_is_down_name_it_and_others_are_served(
         assert [event.sent_count for event in caller.events if event.op == "append"] == [0]
         caller.events.clear()
         await pester(caller, healthy, 50)
-        assert caller.sends() == [1] * 50
+        assert caller.sent_counts() == [1] * 50
         health = caller.memory.health()
         assert (health.state, health.is_away, health.away_nodes) == ("closed", False, (node.place,))
         node.go_on()
@@ -225,14 +225,14 @@ async def test_a_primary_that_is_killed_under_three_writers(servers: ClusterServ
         await pester(healthy, well, 4)
         tasks = writers.begin()
         try:
-            await until(partial(_is, lambda: writers.least() >= 5))
+            await until(partial(_is, lambda: writers.least_count() >= 5))
             node.kill()
             healthy.events.clear()
             await pester(healthy, well, 100)
-            assert healthy.sends() == [1] * 100
+            assert healthy.sent_counts() == [1] * 100
             most = max(own[name] for own in writers.acked for name in well + hit)
             await asyncio.to_thread(servers.fail_over, node)
-            await until(partial(_is, lambda: writers.least() >= most + 3))
+            await until(partial(_is, lambda: writers.least_count() >= most + 3))
         finally:
             await writers.stop()
             await asyncio.gather(*tasks)
@@ -254,7 +254,7 @@ async def test_calls_that_any_node_can_take_go_to_one_that_answers(
     async with open_caller(kind, servers.url, namespace, HASTY) as caller:
         healthy, _, _ = split_sessions(caller, servers)
         await pester(caller, healthy, 2)
-        first = servers.at(servers.topology().primaries[0])
+        first = servers.node_at(servers.topology().primaries[0])
         hit = session_ids_by_place(caller, servers.topology().owners)[first.place][0]
         first.stop_process()
         await catch_unavailable(caller.append(hit, "a"))

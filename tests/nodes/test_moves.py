@@ -53,7 +53,7 @@ async def test_calls_about_a_namespace_go_to_all_nodes(caller: Caller, cluster_s
     for (name,) in names.values():
         assert [message.content for message in (await caller.turn(name, "a")).messages] == ["a"]
     assert await caller.count() == 3
-    assert caller.sends() + caller.sends("append_and_read") + caller.sends("count") == [1] * 4
+    assert caller.sent_counts() + caller.sent_counts("append_and_read") + caller.sent_counts("count") == [1] * 4
 
 
 async def test_a_slot_that_has_moved_is_followed(caller: Caller, cluster_servers: ClusterServers) -> None:
@@ -66,7 +66,7 @@ async def test_a_slot_that_has_moved_is_followed(caller: Caller, cluster_servers
         await caller.append("user-42", "b")
         await caller.append("user-42", "c")
         assert await caller.texts("user-42") == ["a", "b", "c"]
-        assert caller.sends() == [1, 1, 1]
+        assert caller.sent_counts() == [1, 1, 1]
         assert refusals(source, "MOVED") == before + 1
     finally:
         cluster_servers.move(caller.slot("user-42"), source)
@@ -83,7 +83,7 @@ async def test_calls_about_a_namespace_work_while_a_slot_has_moved(
     cluster_servers.move(caller.slot(names[0]), other_nodes(cluster_servers, source)[0])
     try:
         assert await caller.count() == 8
-        assert caller.sends("count") == [1]
+        assert caller.sent_counts("count") == [1]
     finally:
         cluster_servers.move(caller.slot(names[0]), source)
 
@@ -130,7 +130,7 @@ async def test_a_turn_in_the_middle_of_a_move_waits_for_its_end(
     before = refusals(source, "TRYAGAIN")
     cluster_servers.begin_move(slot, source, target)
     cluster_servers.move_keys(slot, source, target, 1)
-    turns = asyncio.ensure_future(_in_order(caller, "user-42"))
+    turns = asyncio.ensure_future(_take_two_turns(caller, "user-42"))
 
     async def has_tried() -> bool:
         return await asyncio.to_thread(refusals, source, "TRYAGAIN") >= before + 3
@@ -146,7 +146,7 @@ async def test_a_turn_in_the_middle_of_a_move_waits_for_its_end(
     assert await caller.texts("user-42") == ["0", "1", "2"]
 
 
-async def _in_order(caller: Caller, session_id: str) -> list[list[object]]:
+async def _take_two_turns(caller: Caller, session_id: str) -> list[list[object]]:
     contexts = [await caller.turn(session_id, text) for text in "12"]
     return [[message.content for message in context.messages] for context in contexts]
 
@@ -193,7 +193,7 @@ async def test_flushed_scripts_are_loaded_into_the_nodes_that_lack_them(
             await caller.turn(name, text)
         for node in cluster_servers.primaries():
             node.say("SCRIPT", "FLUSH")
-    assert caller.sends("append_and_read") == [1] * 6
+    assert caller.sent_counts("append_and_read") == [1] * 6
     for (name,) in names.values():
         assert await caller.texts(name) == ["a", "b"]
 

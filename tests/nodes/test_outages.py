@@ -42,7 +42,9 @@ class OnCluster:
         self.pods = Pods(folder, servers.url, fallback_after_s=PATIENT_S)
         owners = servers.topology().owners
         places = [owners[slot_of(shard.active)] for shard in KEYS.shards()]
-        self.lost: ClusterNode = servers.at(next(place for place in places if place != owners[slot_of(KEYS.record)]))
+        self.lost: ClusterNode = servers.node_at(
+            next(place for place in places if place != owners[slot_of(KEYS.record)])
+        )
         self._places = places
 
     def is_hit(self, session_id: str) -> bool:
@@ -125,7 +127,7 @@ async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_i
         caller.events.clear()
         for _ in range(3):
             assert (await catch_unavailable(caller.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
-        assert caller.sends() == [0] * 3
+        assert caller.sent_counts() == [0] * 3
         assert caller.memory.health().away_nodes == (owners[caller.slot(name)],)
         await on_cluster.end()
 

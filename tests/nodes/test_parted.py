@@ -90,7 +90,7 @@ class Deposed:
 
 
 @contextlib.asynccontextmanager
-async def deposed(servers: SentinelServers, namespace: str) -> AsyncIterator[Deposed]:
+async def depose_primary(servers: SentinelServers, namespace: str) -> AsyncIterator[Deposed]:
     near = next(sentinel for sentinel in servers.sentinels if sentinel.host == servers.primary.host)
     url = f"redis+sentinel://{near.place}/{SERVICE}/0"
     unconfirmed = HASTY.model_copy(update={"confirm": 0})
@@ -120,7 +120,7 @@ def until_promoted(servers: SentinelServers, lost: RedisServer) -> None:
     others = [sentinel for sentinel in servers.sentinels if sentinel.host != lost.host]
 
     def is_over() -> bool:
-        ports = {int(servers.seen_by(sentinel)[b"port"]) for sentinel in others}
+        ports = {int(servers.describe_primary(sentinel)[b"port"]) for sentinel in others}
         return any(node.is_primary for node in servers.nodes if node is not lost and ports == {node.port})
 
     wait_until(is_over, "the promotion", 180)
@@ -144,7 +144,7 @@ async def test_sentinels_depose_a_primary_that_is_cut_off(tmp_path: Path, namesp
                     lost = servers.primary
                     others = [host for host in network.hosts if host != lost.host]
                     async with contextlib.AsyncExitStack() as stack:
-                        pods = await stack.enter_async_context(deposed(servers, namespace)) if reaches else None
+                        pods = await stack.enter_async_context(depose_primary(servers, namespace)) if reaches else None
                         begun_s = time.monotonic()
                         network.part(lost.host, others if reaches else [*others, network.here])
                         if pods is not None:
@@ -185,7 +185,7 @@ async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, name
                     await asyncio.to_thread(servers.until_failed_over, lost)
                     await ledger.until_more(names - hit)
                     # Neither the isolated primary nor its successor has a replica now.
-                    assert ledger.since(parted_s, hit) == []
+                    assert ledger.appends_since(parted_s, hit) == []
                     network.heal()
                     await asyncio.to_thread(servers.bring_back, lost)
                     await ledger.until_more(names)

@@ -135,7 +135,7 @@ async def test_some_sentinels_may_be_down(kind: str, servers: SentinelServers, n
     async with open_caller(kind, servers.url, namespace) as caller:
         await caller.append("user-42", "a")
         assert await caller.texts("user-42") == ["a"]
-        assert caller.sends() == [1]
+        assert caller.sent_counts() == [1]
 
 
 async def test_an_unknown_service_is_refused(servers: SentinelServers, namespace: str) -> None:

@@ -159,7 +159,7 @@ async def follow(servers: ClusterServers, url: str, namespace: str) -> None:
             servers.move(slot, next(node for node in servers.nodes if node is not source))
             await caller.append(name, "b")
             assert await caller.texts(name) == ["a", "b"]
-            assert caller.sends() == [1, 1]
+            assert caller.sent_counts() == [1, 1]
 
 
 def test_sentinels_and_replicas_over_tls(

@@ -23,7 +23,7 @@ lists = st.integers(1, 40).flatmap(
 )
 
 
-def decoded(encoded: bytes) -> Vectors:
+def decode(encoded: bytes) -> Vectors:
     found = decode_vectors(encoded, MARK)
     assert found is not None
     return found
@@ -35,7 +35,7 @@ def test_what_is_stored_points_where_it_pointed(vectors: list[list[float]], data
     place = data.draw(st.integers(0, 16 - len(rows)))
     without = data.draw(st.sets(st.integers(place, place + len(rows) - 1)))
     kept = {at: row for at, row in enumerate(rows, place) if at not in without}
-    found = decoded(encode_vectors(MARK, dimensions, kept, place, place + len(rows)))
+    found = decode(encode_vectors(MARK, dimensions, kept, place, place + len(rows)))
     assert (found.dimensions, found.place, found.stop) == (dimensions, place, place + len(rows))
     for at, row in enumerate(rows, place):
         assert found.row(at) == (bytes(len(row)) if at in without else row)
@@ -105,8 +105,8 @@ def test_what_is_not_a_vector_for_each_text_is_refused(given: Any) -> None:
 
 def test_the_nearest_come_first_and_those_that_point_away_not_at_all() -> None:
     _, rows = quantize([[1, 0, 0], [0.9, 0.1, 0], [0.5, 0.5, 0], [-1, 0, 0], [0, 0, 0], [0, 1, 0]], 6)
-    block = decoded(encode_vectors(MARK, 3, dict(enumerate(rows, 2)), 2, 8))
-    other = decoded(encode_vectors(MARK, 1, {0: quantize([[1]], 1)[1][0]}, 0, 1))
+    block = decode(encode_vectors(MARK, 3, dict(enumerate(rows, 2)), 2, 8))
+    other = decode(encode_vectors(MARK, 1, {0: quantize([[1]], 1)[1][0]}, 0, 1))
     blocks = {2: block, 7: other}
     assert find_nearest(rows[0], blocks, 10**9, 64) == [35, 36, 37]
     assert find_nearest(rows[0], blocks, 36, 64) == [35]

@@ -20,7 +20,7 @@ from redismem.text.plain import pieces
 SAID = {"role": "user", "content": "What did we decide about REDIS, and who is on it?"}
 
 
-async def filled(apollo: Project) -> None:
+async def create_items(apollo: Project) -> None:
     made = await apollo.decisions.create("Use Redis", status="accepted")
     await apollo.tasks.create("Move the data", priority="high")
     await apollo.entities.create("Redis", "technology")
@@ -29,7 +29,7 @@ async def filled(apollo: Project) -> None:
 
 
 async def test_a_turn_is_given_what_it_speaks_of_before_the_summaries(apollo: Project, memory: Memory) -> None:
-    await filled(apollo)
+    await create_items(apollo)
     context = await memory.session("s").append_and_read(SAID, project=apollo, project_tokens=200)
     assert context.receipt is not None
     assert (context.receipt.last_seq, len(context.messages)) == (1, 1)
@@ -52,7 +52,7 @@ async def test_of_very_many_messages_only_the_first_are_looked_at(
     apollo: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand long messages in one append would block all other turns for a quarter of a second."""
-    await filled(apollo)
+    await create_items(apollo)
     looked_at = list[Message]()
 
     def seen(message: Message, limit_bytes: int) -> Any:
@@ -66,7 +66,7 @@ async def test_of_very_many_messages_only_the_first_are_looked_at(
 
 
 async def test_the_system_still_speaks_first(apollo: Project, memory: Memory) -> None:
-    await filled(apollo)
+    await create_items(apollo)
     system = {"role": "system", "content": "Be kind."}
     context = await memory.session("s").append_and_read(system, SAID, project=apollo)
     assert [each["role"] for each in context.to_openai()] == ["system", "user", "user"]
@@ -97,7 +97,7 @@ async def test_it_costs_two_more_calls_with_words_one_without_and_none_where_it_
     ops: list[str] = []
     async with store.memory(namespace, on_event=lambda event: ops.append(event.op)) as memory:
         apollo = memory.project("apollo")
-        await filled(apollo)
+        await create_items(apollo)
         session = memory.session("s")
         await session.append(SAID)
         counts = []
@@ -134,7 +134,7 @@ async def test_a_project_in_which_nothing_stands_takes_no_room(apollo: Project, 
 async def test_a_project_that_cannot_be_read_is_in_no_turns_way(
     apollo: Project, memory: Memory, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await filled(apollo)
+    await create_items(apollo)
     await raw.delete(apollo._items.keys.items)
     await raw.set(apollo._items.keys.items, "x")
     with caplog.at_level(logging.WARNING, "redismem"):

@@ -19,7 +19,7 @@ from redismem.project.project import Project
 SECTIONS = ("PROJECT CONTEXT", "RECENT DECISIONS", "ACTIVE TASKS", "KNOWN ENTITIES")
 
 
-async def filled(apollo: Project, clock: ProjectClock, count: int = 12) -> None:
+async def create_items(apollo: Project, clock: ProjectClock, count: int = 12) -> None:
     for number in range(count):
         clock.tick()
         made = await apollo.decisions.create(title=f"decision {number}", rationale="why")
@@ -34,7 +34,7 @@ async def filled(apollo: Project, clock: ProjectClock, count: int = 12) -> None:
 
 
 async def test_it_holds_what_is_newest_and_what_the_terms_begin(apollo: Project, clock: ProjectClock) -> None:
-    await filled(apollo, clock)
+    await create_items(apollo, clock)
     context = await apollo.context(["ENTITY1", "entity7 nothing"])
     assert [each.title for each in context.decisions] == [f"decision {number}" for number in (11, 10, 9, 7, 6)]
     assert [each.title for each in context.tasks] == [f"task {number}" for number in (11, 10, 9, 8, 7, 6, 5, 4, 2, 1)]
@@ -48,7 +48,7 @@ async def test_it_holds_what_is_newest_and_what_the_terms_begin(apollo: Project,
 
 async def test_it_takes_two_round_trips_at_most(memory: Memory, clock: ProjectClock) -> None:
     apollo = memory.project("apollo")
-    await filled(apollo, clock, 3)
+    await create_items(apollo, clock, 3)
     trips: list[int] = []
     inner = memory.store.transport
 
@@ -70,7 +70,7 @@ async def test_it_takes_two_round_trips_at_most(memory: Memory, clock: ProjectCl
 
 
 async def test_text_has_the_four_sections(apollo: Project, clock: ProjectClock) -> None:
-    await filled(apollo, clock)
+    await create_items(apollo, clock)
     ada = await apollo.entities.create("Ada", "person", "leads", properties={"team": "red"})
     text = (await apollo.context(["ada"])).format(max_tokens=1500)
     assert [line for line in text.splitlines() if line.isupper()] == list(SECTIONS)

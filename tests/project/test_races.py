@@ -84,42 +84,42 @@ def winners(said: list[Any]) -> list[Any]:
     return [made for outcome, made in said if outcome == "ok"]
 
 
-async def test_one_supersedes(racing: Racers, near: Memory) -> None:
-    apollo = near.project("apollo")
+async def test_one_supersedes(racing: Racers, direct_memory: Memory) -> None:
+    apollo = direct_memory.project("apollo")
     for number in range(ROUNDS):
         old = await apollo.decisions.create(f"old {number}")
         orders = [("decisions", "supersede", old.id)] * COUNT
         (winner,) = winners(racing.race(*orders, title=f"new {number}"))
         assert (await apollo.decisions.get(old.id)).superseded_by == winner
         assert len(await apollo.decisions.list(text=f"new {number}", include_superseded=True)) == 1
-    await agrees(near)
+    await agrees(direct_memory)
 
 
-async def test_one_is_created_and_all_find_it(racing: Racers, near: Memory) -> None:
-    apollo = near.project("apollo")
+async def test_one_is_created_and_all_find_it(racing: Racers, direct_memory: Memory) -> None:
+    apollo = direct_memory.project("apollo")
     for number in range(ROUNDS):
         names = [f"Entity {number}", f"ENTITY {number}", f"entity {number}"]
         said = racing.race(*(("entities", "find_or_create", name) for name in names))
         assert {outcome for outcome, _ in said} == {"ok"}
         assert len({made for _, made in said}) == 1
     assert await apollo.entities.count() == ROUNDS
-    await agrees(near)
+    await agrees(direct_memory)
 
 
-async def test_one_unblocks(racing: Racers, near: Memory) -> None:
-    apollo = near.project("apollo")
+async def test_one_unblocks(racing: Racers, direct_memory: Memory) -> None:
+    apollo = direct_memory.project("apollo")
     for number in range(ROUNDS):
         task = await apollo.tasks.create(f"task {number}", status="planned")
         await apollo.tasks.block(task.id, "a review")
         assert len(winners(racing.race(*[("tasks", "unblock", task.id)] * COUNT))) == 1
         after = await apollo.tasks.get(task.id)
         assert ([entry.status for entry in after.history], after.version) == (["planned", "blocked", "planned"], 3)
-    await agrees(near)
+    await agrees(direct_memory)
 
 
-async def test_one_merges(racing: Racers, near: Memory) -> None:
+async def test_one_merges(racing: Racers, direct_memory: Memory) -> None:
     """Three duplicates, each merged into the next: no cycle, and no mention is lost or doubled."""
-    apollo = near.project("apollo")
+    apollo = direct_memory.project("apollo")
     for number in range(ROUNDS):
         ids = [(await apollo.entities.create(f"e{number} {place}")).id for place in range(COUNT)]
         for place, entity_id in enumerate(ids):
@@ -130,22 +130,24 @@ async def test_one_merges(racing: Racers, near: Memory) -> None:
         assert sum(each.mention_count for each in left) == COUNT
         assert sorted(each.context for entity in left for each in entity.mentions) == ["0", "1", "2"]
         assert len(left) >= 1
-    await agrees(near)
+    await agrees(direct_memory)
 
 
-async def test_links_are_whole(racing: Racers, near: Memory) -> None:
-    apollo = near.project("apollo")
+async def test_links_are_whole(racing: Racers, direct_memory: Memory) -> None:
+    apollo = direct_memory.project("apollo")
     decisions = [(await apollo.decisions.create(f"d{number}")).id for number in range(2)]
     task = await apollo.tasks.create("t")
     for number in range(ROUNDS):
         verb = "link_task" if number % 2 == 0 else "unlink_task"
         orders = [("decisions", verb, decisions[place % 2], task.id) for place in range(COUNT)]
         assert len(winners(racing.race(*orders))) >= 1
-    await agrees(near)
+    await agrees(direct_memory)
 
 
-async def test_one_of_those_who_import_wins_or_all_find_the_same(racing: Racers, near: Memory, tmp_path: Path) -> None:
-    other = near.project("source")
+async def test_one_of_those_who_import_wins_or_all_find_the_same(
+    racing: Racers, direct_memory: Memory, tmp_path: Path
+) -> None:
+    other = direct_memory.project("source")
     for number in range(20):
         await other.decisions.create(f"imported {number}", tags=["x"])
     files = await other.export_files()
@@ -153,12 +155,12 @@ async def test_one_of_those_who_import_wins_or_all_find_the_same(racing: Racers,
         said = racing.race(*[("project", "import_files", files)] * COUNT, replace=True)
         assert {outcome for outcome, _ in said} <= {"ok", "Conflict"}
         assert "ok" in {outcome for outcome, _ in said}
-        assert await near.project("apollo").decisions.count() == 20
-    await agrees(near)
+        assert await direct_memory.project("apollo").decisions.count() == 20
+    await agrees(direct_memory)
 
 
-async def test_two_make_no_cycle(racing: Racers, near: Memory) -> None:
-    apollo = near.project("apollo")
+async def test_two_make_no_cycle(racing: Racers, direct_memory: Memory) -> None:
+    apollo = direct_memory.project("apollo")
     for number in range(ROUNDS):
         ids = [(await apollo.tasks.create(f"t{number}")).id for _ in range(COUNT)]
         pairs = itertools.pairwise([*ids, ids[0]])
@@ -166,7 +168,7 @@ async def test_two_make_no_cycle(racing: Racers, near: Memory) -> None:
         graph = await apollo.tasks.dependency_graph()
         for one in ids:
             assert one not in graph[one]
-    await agrees(near)
+    await agrees(direct_memory)
 
 
 async def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, namespace: str) -> None:

@@ -101,7 +101,7 @@ async def play_scene(scene: Scene, port: int) -> None:
     namespace = f"mutant-{next(_numbers)}"
     async with redis.asyncio.Redis(port=port) as raw, Memory.connect(client=raw, namespace=namespace) as memory:
         clock = ProjectClock()
-        await scene(clock.of(memory).project("apollo"), clock, raw)
+        await scene(clock.set_in(memory).project("apollo"), clock, raw)
 
 
 def play_machine(machine: type[ProjectMachine], port: int) -> None:

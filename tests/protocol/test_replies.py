@@ -18,7 +18,7 @@ STAMP = b"\xcf" + bytes(8)
 ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP for number in range(1, 6)]
 
 
-def stored(**changes: bytes | None) -> dict[bytes, bytes]:
+def state_fields(**changes: bytes | None) -> dict[bytes, bytes]:
     """Return the state of a session of five messages. `None` leaves a field out; `param__x` stands for `param:x`."""
     fields: dict[str, bytes | None] = {"epoch": b"1-ab", "counters": b"v1 1 5 50 1000 2000", "ids_a": b"b" + bytes(10)}
     fields |= changes
@@ -84,8 +84,8 @@ def test_counters_of_another_layout_are_not_corrupt(field: bytes) -> None:
         with pytest.raises(UnsupportedFormat, match=r"layout version \d+, this release knows 1$"):
             read(field)
     for decode in (
-        lambda: replies.context("s", 6, stored(counters=field), ELEMENTS),
-        lambda: replies.info("s", stored(counters=field)),
+        lambda: replies.context("s", 6, state_fields(counters=field), ELEMENTS),
+        lambda: replies.info("s", state_fields(counters=field)),
     ):
         with pytest.raises(UnsupportedFormat, match=r"^session s: the session has layout version \d+, this"):
             decode()
@@ -134,7 +134,7 @@ def test_fields_are_decoded_from_a_list_or_a_mapping() -> None:
 
 
 def test_a_context_is_the_state_and_the_window() -> None:
-    state = stored(param__order=encode_value("O-1"), waiting=encode_value("size"), plan=encode_value([1.0]))
+    state = state_fields(param__order=encode_value("O-1"), waiting=encode_value("size"), plan=encode_value([1.0]))
     context = replies.context("s", 2, state, ELEMENTS)
     assert [message.seq for message in context.messages] == [1, 2, 3, 4, 5]
     assert [message.seq for message in context.recent] == [4, 5]
@@ -157,24 +157,24 @@ def test_without_state_and_window_there_is_no_session() -> None:
 @pytest.mark.parametrize(
     ("state", "elements"),
     [
-        (stored(), []),
-        (stored(), ELEMENTS[:4]),
-        (stored(), [*ELEMENTS, ELEMENTS[0]]),
+        (state_fields(), []),
+        (state_fields(), ELEMENTS[:4]),
+        (state_fields(), [*ELEMENTS, ELEMENTS[0]]),
         ({}, ELEMENTS),
         ({b"foreign": b"1"}, []),
-        (stored(epoch=None), ELEMENTS),
-        (stored(epoch=b"\xff"), ELEMENTS),
-        (stored(counters=None), ELEMENTS),
-        (stored(counters=b""), ELEMENTS),
-        (stored(counters=b"one 5 50 1000 2000"), ELEMENTS),
-        (stored(counters=b"v1 1 5.5 50 1000 2000"), ELEMENTS),
-        (stored(counters=b"v1 1 5 50 1000"), ELEMENTS),
-        (stored(param__x=b"\xc1"), ELEMENTS),
-        (stored() | {b"param:\xff": b"\x01"}, ELEMENTS),
-        (stored(plan=b""), ELEMENTS),
-        (stored(summary__1=b"\x01"), ELEMENTS),
-        (stored(summary__1=encode_value([1, 2])), ELEMENTS),
-        (stored(), [*ELEMENTS[:4], b"foreign"]),
+        (state_fields(epoch=None), ELEMENTS),
+        (state_fields(epoch=b"\xff"), ELEMENTS),
+        (state_fields(counters=None), ELEMENTS),
+        (state_fields(counters=b""), ELEMENTS),
+        (state_fields(counters=b"one 5 50 1000 2000"), ELEMENTS),
+        (state_fields(counters=b"v1 1 5.5 50 1000 2000"), ELEMENTS),
+        (state_fields(counters=b"v1 1 5 50 1000"), ELEMENTS),
+        (state_fields(param__x=b"\xc1"), ELEMENTS),
+        (state_fields() | {b"param:\xff": b"\x01"}, ELEMENTS),
+        (state_fields(plan=b""), ELEMENTS),
+        (state_fields(summary__1=b"\x01"), ELEMENTS),
+        (state_fields(summary__1=encode_value([1, 2])), ELEMENTS),
+        (state_fields(), [*ELEMENTS[:4], b"foreign"]),
     ],
 )
 def test_a_state_and_a_window_that_contradict_each_other_are_corrupt(
@@ -190,13 +190,13 @@ def test_a_state_and_a_window_that_contradict_each_other_are_corrupt(
 def test_a_message_of_a_newer_release_is_not_corrupt() -> None:
     newer = b"\x95\x03" + ELEMENTS[0][2:]
     with pytest.raises(UnsupportedFormat):
-        replies.context("s", 6, stored(), [*ELEMENTS[:4], newer])
+        replies.context("s", 6, state_fields(), [*ELEMENTS[:4], newer])
 
 
 def test_info_has_the_numbers_of_a_session() -> None:
     known = replies.info(
         "s",
-        stored(
+        state_fields(
             counters=b"v1 3 5 50 1000 2000 idle",
             queued=b"overdue",
             waiting=encode_value("size"),
@@ -223,7 +223,7 @@ def test_without_a_session_there_is_no_info() -> None:
 )
 def test_unreadable_numbers_are_corrupt(change: dict[str, Any]) -> None:
     with pytest.raises(CorruptSession):
-        replies.info("s", stored(**change))
+        replies.info("s", state_fields(**change))
 
 
 def test_a_word_of_the_server_is_either_transient_or_lasting() -> None:

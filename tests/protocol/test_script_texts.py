@@ -18,7 +18,7 @@ CODE = {name: re.sub(r"--[^\n]*", "", source) for name, source in SOURCES.items(
 _UNPACK = re.compile(r"^local ([\w,\s]+?) = unpack\((KEYS|ARGV)(?:, 1, (\d+))?\)$", re.MULTILINE)
 
 
-def unpacked(name: str, table: str) -> list[str]:
+def unpacked_names(name: str, table: str) -> list[str]:
     """Return the names that a script gives to its keys or arguments."""
     for names, source, last in _UNPACK.findall(SOURCES[name]):
         if source == table:
@@ -34,9 +34,12 @@ def test_a_header_has_the_names_of_unpack_in_order(name: str) -> None:
     head = header(SOURCES[name])
     assert len(head.purpose) > 20
     assert head.reply
-    assert head.keys == unpacked(name, "KEYS") != []
+    assert head.keys == unpacked_names(name, "KEYS") != []
     # A single argument may become a number at once.
-    assert head.arguments in (unpacked(name, "ARGV"), [f"{argument}_ms" for argument in unpacked(name, "ARGV")])
+    assert head.arguments in (
+        unpacked_names(name, "ARGV"),
+        [f"{argument}_ms" for argument in unpacked_names(name, "ARGV")],
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

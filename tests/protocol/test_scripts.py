@@ -61,7 +61,7 @@ def inside(name: str) -> list[str]:
     return line.split()
 
 
-def listed(**values: object) -> Callable[[object], bool]:
+def has_values(**values: object) -> Callable[[object], bool]:
     """Return a check that an argument holds these values, in the order of the header."""
 
     def check(given: object) -> bool:
@@ -95,7 +95,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         lambda: CALLS.append(MESSAGES, OPTIONS),
         {
             "session": b"user-42",
-            "limits": listed(
+            "limits": has_values(
                 kept_ms=156_789,
                 threshold=1234,
                 token_limit=98_765,
@@ -103,7 +103,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
                 window_limit=4321,
                 params_limit=777,
             ),
-            "request": listed(fresh=0, message_count=3, set_count=2, tokens=0, expect=17, now_ms=NOW_MS, pins=PINS),
+            "request": has_values(fresh=0, message_count=3, set_count=2, tokens=0, expect=17, now_ms=NOW_MS, pins=PINS),
             "token": lambda token: len(token) == 18 and token[:7] == append_token("my-id")[:7],
         },
     ),

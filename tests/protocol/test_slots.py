@@ -32,7 +32,7 @@ def masters(count: int) -> list[range]:
     return [range(start, end) for start, end in itertools.pairwise(ends)]
 
 
-def on_each(slots: list[int], owners: list[range]) -> list[int]:
+def slot_counts(slots: list[int], owners: list[range]) -> list[int]:
     return [sum(slot in owned for slot in slots) for owned in owners]
 
 
@@ -40,7 +40,7 @@ def on_each(slots: list[int], owners: list[range]) -> list[int]:
 @given(namespace=namespaces, shard_count=st.integers(1, 1024), master_count=st.integers(1, 64))
 def test_no_master_has_more_than_its_share(namespace: str, shard_count: int, master_count: int) -> None:
     slots = slots_of(namespace, shard_count)
-    counts = on_each(slots, masters(master_count))
+    counts = slot_counts(slots, masters(master_count))
     assert sum(counts) == shard_count
     assert max(counts) <= ceil(Fraction(shard_count, master_count) + Fraction(shard_count, SLOT_COUNT))
     assert len(set(slots)) == shard_count
@@ -65,17 +65,17 @@ def test_consecutive_slots_hold_their_share_of_shards(
 @pytest.mark.parametrize("master_count", [1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 64])
 def test_the_default_shards_are_spread_evenly_over_masters(master_count: int) -> None:
     for namespace in ("default", "shop", "shop.eu", "a-b_c"):
-        assert max(on_each(slots_of(namespace, 64), masters(master_count))) == ceil(64 / master_count)
+        assert max(slot_counts(slots_of(namespace, 64), masters(master_count))) == ceil(64 / master_count)
 
 
 def test_tags_without_letters_would_be_uneven() -> None:
     """The test above detects an uneven placement."""
     plain = [key_slot(f"rm:{{shop:{shard:02d}}}:active".encode()) for shard in range(64)]
-    assert max(on_each(plain, masters(12))) >= 8 > max(on_each(slots_of("shop", 64), masters(12))) == 6
+    assert max(slot_counts(plain, masters(12))) >= 8 > max(slot_counts(slots_of("shop", 64), masters(12))) == 6
 
 
 def test_small_namespaces_do_not_crowd_on_one_master() -> None:
-    counts = on_each([slot for number in range(300) for slot in slots_of(f"tenant-{number}", 1)], masters(3))
+    counts = slot_counts([slot for number in range(300) for slot in slots_of(f"tenant-{number}", 1)], masters(3))
     assert min(counts) > 60
 
 

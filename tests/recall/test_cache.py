@@ -11,7 +11,7 @@ import pytest
 import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
-from recall.test_recall import remembered, seqs, trips_of
+from recall.test_recall import create_summarised_session, seqs, trips_of
 from support.dictionaries import append_messages
 from support.redis_server import RedisServer
 from support.stores import Store
@@ -28,7 +28,7 @@ from redismem.workers.summaries import Worker
 
 async def test_what_came_since_is_found_without_reading_the_rest_again(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session, worker = await remembered(memory), Worker(memory.store, Echo())
+        session, worker = await create_summarised_session(memory), Worker(memory.store, Echo())
         assert 3 in seqs(await session.recall("dog Biscuit"))
         for step in range(6):
             seq = (await session.append({"role": "user", "content": f"The parrot Zora{step} ate a fig."})).last_seq
@@ -44,7 +44,7 @@ async def test_what_came_since_is_found_without_reading_the_rest_again(store: St
 
 async def test_of_a_session_that_grew_by_much_the_rest_is_read(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session, worker = await remembered(memory), Worker(memory.store, Echo())
+        session, worker = await create_summarised_session(memory), Worker(memory.store, Echo())
         assert 3 in seqs(await session.recall("dog Biscuit"))
         await fill(session, 200)
         await session.append({"role": "user", "content": "The parrot Zora ate a fig."})
@@ -56,7 +56,7 @@ async def test_of_a_session_that_grew_by_much_the_rest_is_read(store: Store, nam
 
 async def test_a_clear_leaves_nothing_in_its_process(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         await session.recall("dog Biscuit")
         assert len(memory.recall_cache) == 1
         await session.clear()
@@ -65,20 +65,20 @@ async def test_a_clear_leaves_nothing_in_its_process(store: Store, namespace: st
 
 async def test_what_another_process_did_is_known(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
-        session, there = await remembered(memory), other.session("a")
+        session, there = await create_summarised_session(memory), other.session("a")
         assert 3 in seqs(await session.recall("dog Biscuit"))
         await there.prune(3)
         assert await session.recall("dog Biscuit") == []
         await there.clear()
         assert await session.recall("dog Biscuit") == []
-        await remembered(other, {5: "My dog Biscuit came home."})
+        await create_summarised_session(other, {5: "My dog Biscuit came home."})
         (found,) = [each for each in await session.recall("dog Biscuit", limit=1) if each.seq == 5]
         assert found.content == "My dog Biscuit came home."
 
 
 async def test_after_a_prune_and_new_messages_the_old_ones_are_not_recalled(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
-        session, there = await remembered(memory), other.session("a")
+        session, there = await create_summarised_session(memory), other.session("a")
         assert 3 in seqs(await session.recall("dog Biscuit"))
         await there.prune(3)
         await fill(there, 40)
@@ -88,7 +88,7 @@ async def test_after_a_prune_and_new_messages_the_old_ones_are_not_recalled(stor
 
 async def test_originals_that_were_not_kept_for_a_while_are_gone(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory, open_with(store, namespace, keep_originals=False) as other:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         assert 3 in seqs(await session.recall("dog Biscuit"))
         for kept_by in (other, memory):
             await fill(session, 20)
@@ -139,7 +139,7 @@ async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
 
     monkeypatch.setattr(recall, "decode_contents", record)
     async with open_with(store, namespace, max_summary_bytes=1 << 20) as memory:
-        session = await remembered(memory, {3: "Biscuit " * 10_000, 40: "I moved to Lisbon."})
+        session = await create_summarised_session(memory, {3: "Biscuit " * 10_000, 40: "I moved to Lisbon."})
         assert 3 in seqs(await session.recall("Biscuit"))
         assert 40 in seqs(await session.recall("Lisbon"))
     assert read_in[0] != threading.get_ident() == read_in[2]
@@ -153,7 +153,7 @@ def test_of_very_many_messages_only_the_first_are_a_question() -> None:
 
 async def test_a_line_that_was_quoted_counts_once(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         for is_first in (True, False):
             context = await session.append_and_read({"role": "user", "content": "the dog Biscuit"}, recall=700)
             kept = memory.recall_cache.get("a")
@@ -167,7 +167,7 @@ async def test_a_line_that_was_quoted_counts_once(store: Store, namespace: str) 
 
 async def test_messages_that_were_given_are_the_callers_own(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         for _ in range(2):
             (found,) = [each for each in await session.recall("dog Biscuit", limit=1) if each.seq == 3]
             assert found.content == "My dog Biscuit came from the shelter in Leeds."
@@ -176,7 +176,7 @@ async def test_messages_that_were_given_are_the_callers_own(store: Store, namesp
 
 async def test_many_questions_at_once(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory, count=600)
+        session = await create_summarised_session(memory, count=600)
         for _ in range(2):
             found = await asyncio.gather(*(session.recall("dog Biscuit", limit=1) for _ in range(8)))
             assert [seqs(each) for each in found] == [[2, 3, 4]] * 8
@@ -189,7 +189,7 @@ async def test_many_questions_at_once(store: Store, namespace: str) -> None:
 async def test_threads_that_ask_for_the_same_session(redis_server: RedisServer, namespace: str) -> None:
     store = Store(lambda: redis.asyncio.Redis(port=redis_server.port), None)
     async with open_with(store, namespace) as memory:
-        await remembered(memory, count=300)
+        await create_summarised_session(memory, count=300)
         with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=memory.settings) as other:
             session = other.session("a")
             with ThreadPoolExecutor(4) as threads:
@@ -203,7 +203,7 @@ async def test_threads_that_ask_for_the_same_session(redis_server: RedisServer, 
 @pytest.mark.parametrize("limits", [{"max_recalled_sessions": 0}, {"max_recalled_bytes": 0}, {"max_recalled_bytes": 1}])
 async def test_nothing_is_kept_where_nothing_may_be(limits: dict[str, int], store: Store, namespace: str) -> None:
     async with open_with(store, namespace, **limits) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         for _ in range(2):
             assert 3 in seqs(await session.recall("dog Biscuit"))
             assert len(memory.recall_cache) == memory.recall_cache.size_bytes == 0

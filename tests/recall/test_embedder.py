@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from recall.test_recall import remembered, seqs
+from recall.test_recall import create_summarised_session, seqs
 from support.checks import CANARY, Panic, until
 from support.embedders import Words
 from support.redis_server import RedisServer
@@ -59,7 +59,7 @@ def nothing_is_quoted(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert "never retrieved" not in caplog.text
 
 
-async def made_deaf(memory: Memory, words: Deaf, timeout_s: float) -> asyncio.Event:
+async def make_deaf(memory: Memory, words: Deaf, timeout_s: float) -> asyncio.Event:
     embedder: Any = memory.store.embedder
     assert embedder is not None
     embedder._question_timeout_s = timeout_s
@@ -70,8 +70,8 @@ async def made_deaf(memory: Memory, words: Deaf, timeout_s: float) -> asyncio.Ev
 async def test_nobody_waits_for_one_that_ignores_that_it_is_cancelled(store: Store, namespace: str) -> None:
     words = Deaf()
     async with store.memory(namespace, Settings(shards=2), embed=words) as memory:
-        session = await remembered(memory, FACTS)
-        gate = await made_deaf(memory, words, 0.01)
+        session = await create_summarised_session(memory, FACTS)
+        gate = await make_deaf(memory, words, 0.01)
         context = await session.append_and_read(QUESTION, recall=200)
         assert 3 in seqs(context.recalled), "by the words"
         assert not gate.is_set(), "the turn has not waited for it"
@@ -86,10 +86,10 @@ async def test_a_turn_is_cancelled_whatever_its_embedder_does(store: Store, name
         store.memory(namespace, Settings(shards=2), embed=words) as memory,
         store.memory(namespace, Settings(shards=2), embed=words) as other,
     ):
-        session = await remembered(memory, FACTS)
+        session = await create_summarised_session(memory, FACTS)
         await session.recall("Biscuit")
         place = memory if is_known else other
-        gate = await made_deaf(place, words, 2 * LONG_S)
+        gate = await make_deaf(place, words, 2 * LONG_S)
         asked_count = len(words.asked)
         turn = asyncio.create_task(place.session("a").append_and_read(QUESTION, recall=200))
 

@@ -37,7 +37,9 @@ ASKED = {
 }
 
 
-async def remembered(memory: Memory, facts: dict[int, str] = FACTS, count: int = 120, last: int = 6) -> Session:
+async def create_summarised_session(
+    memory: Memory, facts: dict[int, str] = FACTS, count: int = 120, last: int = 6
+) -> Session:
     """Return a session of `count` messages, of which summaries cover all but the `last`."""
     session, worker = memory.session("a"), Worker(memory.store, Echo())
     for seq in range(1, count + 1):
@@ -53,7 +55,7 @@ def seqs(messages: Any) -> list[int]:
 
 async def test_what_is_asked_is_found_with_its_neighbours(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         for query, seq in ASKED.items():
             found = await session.recall(query, limit=1)
             assert seqs(found) == [seq - 1, seq, seq + 1]
@@ -73,7 +75,7 @@ async def test_what_is_asked_is_found_with_its_neighbours(store: Store, namespac
 
 async def test_no_more_than_the_tokens_asked_for(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         for max_tokens in (0, 10, 20, 40, 60, 90, 200, 1_000):
             found = await session.recall("Biscuit Lisbon shipyard dog", max_tokens=max_tokens)
             assert sum(message.tokens for message in found) <= max_tokens
@@ -83,7 +85,7 @@ async def test_no_more_than_the_tokens_asked_for(store: Store, namespace: str) -
 
 async def test_a_turn_is_given_what_fits_its_message(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         assert (await session.append_and_read(chat_message(121))).recalled == ()
         context = await session.append_and_read(chat_message(123, "What about my dog Biscuit?"), recall=80)
         shown = context.to_openai()
@@ -145,7 +147,7 @@ async def test_one_round_trip_where_nothing_is_kept_and_two_otherwise(store: Sto
                 await session.append_and_read({"role": "user", "content": "dog?"}, recall=500)
                 assert await session.recall("dog?") == []
             assert len(sent) == 2
-            session = await remembered(memory)
+            session = await create_summarised_session(memory)
             for wanted in trips:
                 with trips_of(memory) as sent:
                     context = await session.append_and_read({"role": "user", "content": "dog?"}, recall=500)
@@ -172,12 +174,12 @@ def trips_of(memory: Memory) -> Iterator[list[Any]]:
 
 async def test_what_was_pruned_or_cleared_is_not_recalled(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         assert await session.recall("dog Biscuit")
         assert await session.prune(3)
         assert await session.recall("dog Biscuit") == []
         await session.clear()
-        await remembered(memory)
+        await create_summarised_session(memory)
         assert 3 in seqs(await session.recall("dog Biscuit"))
         await session.clear()
         assert await session.recall("dog Biscuit") == []
@@ -187,7 +189,7 @@ async def test_what_was_pruned_or_cleared_is_not_recalled(store: Store, namespac
 
 async def test_originals_of_an_earlier_session_are_not_recalled(store: Store, namespace: str, raw: Any) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         keys = memory.store.keys.session("a")
         await raw.delete(keys.state, keys.messages)
         await fill(session, 30)
@@ -199,7 +201,7 @@ async def test_originals_of_an_earlier_session_are_not_recalled(store: Store, na
 
 async def test_without_originals_nothing_is_recalled(store: Store, namespace: str) -> None:
     async with open_with(store, namespace, keep_originals=False) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         assert await session.recall("dog Biscuit") == []
 
 
@@ -207,7 +209,7 @@ async def test_blocks_and_signatures_that_cannot_be_read_cost_only_themselves(
     store: Store, namespace: str, raw: Any
 ) -> None:
     async with open_with(store, namespace) as memory:
-        session, keys = await remembered(memory), memory.store.keys.session("a")
+        session, keys = await create_summarised_session(memory), memory.store.keys.session("a")
         await raw.hset(keys.originals, "s0", "foreign")
         assert await check_session(memory.store, "a")
         assert 3 not in seqs(await session.recall("dog Biscuit"))
@@ -225,7 +227,7 @@ async def test_a_turn_is_made_though_nothing_can_be_recalled(
     store: Store, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
+        session = await create_summarised_session(memory)
         run, count = memory.store.transport.run, 0
 
         def once(*given: Any, **named: Any) -> Any:
@@ -247,7 +249,7 @@ async def test_a_turn_is_made_though_nothing_can_be_recalled(
 async def test_a_blocking_memory_recalls_the_same(redis_server: RedisServer, namespace: str) -> None:
     store = Store(lambda: redis.asyncio.Redis(port=redis_server.port), None)
     async with open_with(store, namespace) as memory:
-        await remembered(memory)
+        await create_summarised_session(memory)
         with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=memory.settings) as other:
             session = other.session("a")
             assert seqs(session.recall("dog Biscuit", limit=1)) == [2, 3, 4]

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from recall.test_recall import remembered, seqs, trips_of
+from recall.test_recall import create_summarised_session, seqs, trips_of
 from support.checks import Panic, until
 from support.embedders import Words
 from support.redis_server import RedisServer
@@ -38,7 +38,7 @@ async def first(session: Session, query: str = QUESTION) -> list[int]:
 async def test_other_words_are_found_with_an_embedder_and_not_without(store: Store, namespace: str) -> None:
     words = Words()
     async with open_with(store, namespace, words) as memory:
-        session = await remembered(memory, FACTS)
+        session = await create_summarised_session(memory, FACTS)
         assert await check_session(memory.store, "a") == []
         asked_count = len(words.asked)
         assert await first(session) == [2, 3, 4]
@@ -56,7 +56,7 @@ async def test_other_words_are_found_with_an_embedder_and_not_without(store: Sto
 async def test_words_and_meaning_are_fused(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
         facts = {3: "The dog Biscuit.", 40: "The dog there.", 70: "Biscuit likes cold water in summer."}
-        session = await remembered(memory, facts)
+        session = await create_summarised_session(memory, facts)
         assert await first(session, "hound Biscuit") == [2, 3, 4], "near in both rankings"
 
 
@@ -69,7 +69,7 @@ async def test_it_takes_no_round_trip_more(store: Store, namespace: str) -> None
             with trips_of(memory) as sent:
                 await session.append_and_read({"role": "user", "content": QUESTION}, recall=500)
             assert len(sent) == 1
-            session = await remembered(memory, FACTS)
+            session = await create_summarised_session(memory, FACTS)
             for wanted in trips:
                 with trips_of(memory) as sent:
                     context = await session.append_and_read({"role": "user", "content": QUESTION}, recall=500)
@@ -83,7 +83,7 @@ async def test_without_a_vector_the_words_decide(store: Store, namespace: str, h
     told: list[Event] = []
     words = Words()
     async with store.memory(namespace, Settings(**FEW), embed=words, on_event=told.append) as memory:
-        session = await remembered(memory, FACTS)
+        session = await create_summarised_session(memory, FACTS)
         embedder: Any = memory.store.embedder
         assert embedder is not None
         embedder._question_timeout_s = 0.01 if how == "late" else 20
@@ -116,7 +116,7 @@ async def test_a_turn_does_not_wait_for_a_vector_that_nobody_needs(store: Store,
 
 async def test_vectors_of_another_model_or_size_are_not_mixed(store: Store, namespace: str, raw: Any) -> None:
     async with open_with(store, namespace, Words(name="one")) as memory:
-        session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
+        session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
         assert await first(session) == [2, 3, 4]
     async with open_with(store, namespace, Words(name="another")) as memory:
         assert await first(memory.session("a")) == []
@@ -138,7 +138,7 @@ async def test_vectors_of_another_model_or_size_are_not_mixed(store: Store, name
 
 async def test_foreign_vectors_cost_only_themselves(store: Store, namespace: str, raw: Any) -> None:
     async with open_with(store, namespace) as memory:
-        session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
+        session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
         await raw.hset(keys.originals, "v0", "foreign")
         assert 3 not in await first(session)
         assert await first(session, "Biscuit") == [2, 3, 4]
@@ -156,13 +156,13 @@ async def test_foreign_vectors_cost_only_themselves(store: Store, namespace: str
 
 async def test_they_go_with_their_messages(store: Store, namespace: str, raw: Any) -> None:
     async with open_with(store, namespace) as memory:
-        session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
+        session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
         assert await first(session) == [2, 3, 4]
         assert await session.prune(3)
         assert await first(session) == []
         assert not await raw.exists(keys.originals)
         await session.clear()
-        session = await remembered(memory, FACTS)
+        session = await create_summarised_session(memory, FACTS)
         assert await first(session) == [2, 3, 4]
         assert await raw.pexpiretime(keys.originals) == (await session.info()).expires_ms
         await session.clear()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from recall.test_recall import remembered, trips_of
+from recall.test_recall import create_summarised_session, trips_of
 from recall.test_semantic import FACTS, QUESTION, first
 from support.embedders import Words, vector
 from support.redis_server import REDIS_8, RedisServer, binary_of
@@ -51,7 +51,9 @@ def soon_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened(server: RedisServer | None, namespace: str, embed: Any = None, way: str = "") -> AsyncIterator[Memory]:
+async def open_memory(
+    server: RedisServer | None, namespace: str, embed: Any = None, way: str = ""
+) -> AsyncIterator[Memory]:
     settings = Settings(shards=2, embed_timeout_s=20, deadline_s=60, reply_timeout_s=20)
     url = way or (server.url if server else "")
     async with Memory.connect(url, namespace=namespace, settings=settings, embed=embed or Words()) as memory:
@@ -65,12 +67,12 @@ async def is_asked(memory: Memory, session: Session, query: str = QUESTION) -> b
     return any(command[0] == "VSIM" for commands in sent for command in commands)
 
 
-async def gone_on(memory: Memory, session: Session, count: int = 11) -> None:
+async def fill_and_drain(memory: Memory, session: Session, count: int = 11) -> None:
     await fill(session, count)
     await Worker(memory.store, Echo()).drain()
 
 
-async def in_set(raw: Any, key: bytes) -> list[int]:
+async def blocks_in_set(raw: Any, key: bytes) -> list[int]:
     """Return the blocks whose messages are in the vector set."""
     found = await raw.execute_command("VSIM", key, "FP32", b"\0\0\x80?" * 256, "COUNT", 1_000, "TRUTH")
     return sorted({block_number(int(name[8:])) for name in found})
@@ -82,9 +84,9 @@ async def test_the_set_finds_what_numpy_finds(server: RedisServer, namespace: st
         chosen = [random.Random(text) for text in texts]
         return [[each.gauss() for _ in range(256)] for each in chosen]
 
-    async with opened(server, namespace, embed, f"{server.url}?protocol={protocol}") as memory:
-        session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
-        assert await in_set(raw, keys.vectors) == list(range(7))
+    async with open_memory(server, namespace, embed, f"{server.url}?protocol={protocol}") as memory:
+        session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
+        assert await blocks_in_set(raw, keys.vectors) == list(range(7))
         fields = await raw.hkeys(keys.originals)
         assert {field for field in fields if field[:1] == b"v"} == {b"v7", b"vectors"}, "the last block grows"
         embedder: Any = memory.store.embedder
@@ -107,8 +109,8 @@ async def test_the_set_finds_what_numpy_finds(server: RedisServer, namespace: st
 
 
 async def test_a_short_session_has_none(server: RedisServer, namespace: str, raw: Any) -> None:
-    async with opened(server, namespace) as memory:
-        session, keys = await remembered(memory, FACTS, 70), memory.store.keys.session("a")
+    async with open_memory(server, namespace) as memory:
+        session, keys = await create_summarised_session(memory, FACTS, 70), memory.store.keys.session("a")
         assert not await is_asked(memory, session)
         assert not await raw.exists(keys.vectors)
 
@@ -138,12 +140,12 @@ async def end(memory: Memory, how: str, server: RedisServer, raw: Any) -> None:
     else:
         settings = Settings(shards=2, keep_originals=False)
         async with Memory.connect(server.url, namespace=memory.store.keys.namespace, settings=settings) as another:
-            await gone_on(another, another.session("a"))
+            await fill_and_drain(another, another.session("a"))
 
 
 @pytest.mark.parametrize("how", ["clear", "evict", "prune", "replace", "quarantine", "a block", "no originals"])
 async def test_it_ends_with_what_it_is_of(server: RedisServer, namespace: str, raw: Any, how: str) -> None:
-    async with opened(server, namespace) as memory:
+    async with open_memory(server, namespace) as memory:
         session, keys = memory.session("a"), memory.store.keys.session("a")
         await session.append({"role": "user", "content": "The dog sleeps in the kitchen."}, pin=True)
         await fill(session, 119)
@@ -162,13 +164,13 @@ async def test_it_ends_with_what_it_is_of(server: RedisServer, namespace: str, r
             assert not await raw.exists(keys.vectors)
         if how in ("replace", "prune", "quarantine"):
             assert await check_session(memory.store, "a") == []
-            await gone_on(memory, session, 120 if how == "prune" else 11)
+            await fill_and_drain(memory, session, 120 if how == "prune" else 11)
             assert bool(await raw.exists(keys.vectors)) == (how != "quarantine"), "it is made again"
 
 
 async def test_it_expires_with_its_session(server: RedisServer, namespace: str, raw: Any) -> None:
-    async with opened(server, namespace) as memory:
-        session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
+    async with open_memory(server, namespace) as memory:
+        session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
         said = {"role": "user", "content": "message"}
         later = Settings(shards=2, idle_timeout_s=900_000)
         async with Memory.connect(server.url, namespace=namespace, settings=later) as another:
@@ -189,35 +191,35 @@ async def test_it_expires_with_its_session(server: RedisServer, namespace: str, 
 
 
 async def test_another_models_are_never_compared(server: RedisServer, namespace: str, raw: Any) -> None:
-    async with opened(server, namespace, Words(name="one")) as memory:
-        session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
+    async with open_memory(server, namespace, Words(name="one")) as memory:
+        session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
         same = struct.pack("<256f", *vector(QUESTION, 256))
         await raw.execute_command("VADD", keys.vectors, "FP32", same, b"a model!77", "M", 4)
         assert await is_asked(memory, session), "what has another mark is passed over"
     words = Words(name="another")
-    async with opened(server, namespace, words) as memory:
+    async with open_memory(server, namespace, words) as memory:
         session = memory.session("a")
         assert await first(session) == []
         assert words.asked == [], "there is nothing to compare it with"
-        await gone_on(memory, session, 40)
-        assert min(await in_set(raw, keys.vectors)) >= 7
+        await fill_and_drain(memory, session, 40)
+        assert min(await blocks_in_set(raw, keys.vectors)) >= 7
         assert await first(session) == [], "those of the first model stand beside their blocks again"
         assert await check_session(memory.store, "a") == []
-    async with opened(server, namespace, Words(name="one")) as memory:
+    async with open_memory(server, namespace, Words(name="one")) as memory:
         assert not await is_asked(memory, memory.session("a")), "by numpy"
 
 
 async def test_one_that_is_lost_is_made_again(server: RedisServer, namespace: str, raw: Any) -> None:
-    async with opened(server, namespace) as memory:
-        session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
+    async with open_memory(server, namespace) as memory:
+        session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
         await raw.delete(keys.vectors)
         for _ in range(2):
             assert await is_asked(memory, session), "in vain"
         memory.recall_cache.forget("a")
         assert await is_asked(memory, session)
-        await gone_on(memory, session, 30)
-        await gone_on(memory, session, 10)
-        assert await in_set(raw, keys.vectors) == list(range(9))
+        await fill_and_drain(memory, session, 30)
+        await fill_and_drain(memory, session, 10)
+        assert await blocks_in_set(raw, keys.vectors) == list(range(9))
         await raw.delete(keys.vectors)
         await raw.set(keys.vectors, "foreign")
         memory.recall_cache.forget("a")
@@ -230,10 +232,10 @@ async def test_one_that_is_lost_is_made_again(server: RedisServer, namespace: st
             if field[:1] == b"w":
                 await raw.hset(keys.originals, b"v" + field[1:], await raw.hget(keys.originals, field))
                 await raw.hdel(keys.originals, field)
-        await gone_on(memory, session, 20)
-        assert await in_set(raw, keys.vectors) == list(range(10))
-        await gone_on(memory, session, 10)
-        assert await in_set(raw, keys.vectors) == list(range(11))
+        await fill_and_drain(memory, session, 20)
+        assert await blocks_in_set(raw, keys.vectors) == list(range(10))
+        await fill_and_drain(memory, session, 10)
+        assert await blocks_in_set(raw, keys.vectors) == list(range(11))
 
 
 async def test_who_may_not_use_them_goes_by_numpy(server: RedisServer, namespace: str, raw: Any) -> None:
@@ -241,12 +243,12 @@ async def test_who_may_not_use_them_goes_by_numpy(server: RedisServer, namespace
     await raw.execute_command("ACL", "SETUSER", namespace, "on", ">p", "resetchannels", "resetkeys", "-@all", *words)
     way = f"redis://{namespace}:p@127.0.0.1:{server.port}/0"
     try:
-        async with opened(server, namespace, way=way) as memory:
-            session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
+        async with open_memory(server, namespace, way=way) as memory:
+            session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
             assert not await raw.exists(keys.vectors)
             assert not await is_asked(memory, session)
-            async with opened(server, namespace) as another:
-                await gone_on(another, another.session("a"))
+            async with open_memory(server, namespace) as another:
+                await fill_and_drain(another, another.session("a"))
             assert await raw.exists(keys.vectors)
             assert await is_asked(memory, session), "in vain"
             await raw.execute_command("ACL", "SETUSER", namespace, "+vadd", "+vsim")
@@ -260,8 +262,8 @@ async def test_who_may_not_use_them_goes_by_numpy(server: RedisServer, namespace
 
 
 async def test_a_store_without_any_is_asked_once(namespace: str) -> None:
-    async with opened(None, namespace, way="memory://") as memory:
-        session = await remembered(memory, FACTS)
+    async with open_memory(None, namespace, way="memory://") as memory:
+        session = await create_summarised_session(memory, FACTS)
         worker = Worker(memory.store, Echo())
         asked = []
         for _ in range(2):

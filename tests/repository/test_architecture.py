@@ -72,7 +72,7 @@ Check = Callable[[Path], list[str]]
 
 
 @cache
-def parsed(text: str, name: str) -> ast.Module:
+def parse(text: str, name: str) -> ast.Module:
     return ast.parse(text, name)
 
 
@@ -81,7 +81,7 @@ def modules(package: Path) -> list[tuple[str, str, ast.Module]]:
     found = []
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
-        found.append((str(path.relative_to(package)), parts[0], parsed(path.read_text(), str(path))))
+        found.append((str(path.relative_to(package)), parts[0], parse(path.read_text(), str(path))))
     return found
 
 
@@ -89,7 +89,7 @@ def package_of(path: str) -> str:
     return ".".join(["redismem", *Path(path).parent.parts])
 
 
-def imported(tree: ast.Module, here: str) -> list[str]:
+def imported_names(tree: ast.Module, here: str) -> list[str]:
     """The full names of all that a module of the package `here` imports, wherever in it, for types alone as well."""
     names = []
     for node in ast.walk(tree):
@@ -104,7 +104,7 @@ def imported(tree: ast.Module, here: str) -> list[str]:
 def imports(package: Path, path: str, tree: ast.Module) -> set[tuple[str, str]]:
     """(library, "") or ("redismem", room) for all that a module imports."""
     found = set()
-    for library, *inner in (name.split(".") for name in imported(tree, package_of(path))):
+    for library, *inner in (name.split(".") for name in imported_names(tree, package_of(path))):
         room = inner[0] if inner else ""
         is_room = room in FLOOR_OF or (package / room).is_dir() or (package / f"{room}.py").exists()
         found.add((library, (room if room and is_room else "__init__") if library == "redismem" else ""))
@@ -150,7 +150,7 @@ def check_circles(package: Path) -> list[str]:
     graph: dict[str, set[str]] = {}
     names = {module_name(path): (path, tree) for path, _, tree in modules(package)}
     for name, (path, tree) in names.items():
-        wanted = {part if part in names else part.rpartition(".")[0] for part in imported(tree, package_of(path))}
+        wanted = {part if part in names else part.rpartition(".")[0] for part in imported_names(tree, package_of(path))}
         graph[name] = wanted & names.keys() - {name}
     return circle("modules", graph)
 
@@ -160,7 +160,7 @@ def check_folders(package: Path) -> list[str]:
     graphs: dict[str, dict[str, set[str]]] = {}
     names = {module_name(path): (path, tree) for path, _, tree in modules(package)}
     for name, (path, tree) in names.items():
-        wanted = {part if part in names else part.rpartition(".")[0] for part in imported(tree, package_of(path))}
+        wanted = {part if part in names else part.rpartition(".")[0] for part in imported_names(tree, package_of(path))}
         for other in wanted & names.keys() - {name}:
             here, there = name.split("."), other.split(".")
             depth = next((at for at, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
@@ -222,7 +222,7 @@ def check_conftests(package: Path) -> list[str]:
     return [
         f"{path.relative_to(package.parent)}: must not import from a conftest"
         for path in sorted(tests.rglob("*.py"))
-        if any("conftest" in name.split(".") for name in imported(ast.parse(path.read_text()), "tests"))
+        if any("conftest" in name.split(".") for name in imported_names(ast.parse(path.read_text()), "tests"))
     ]
 
 

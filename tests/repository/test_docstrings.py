@@ -49,7 +49,7 @@ def is_setter(node: Documented) -> bool:
     return any(isinstance(each, ast.Attribute) and each.attr == "setter" for each in node.decorator_list)
 
 
-def undocumented(source: str) -> list[str]:
+def missing_docstrings(source: str) -> list[str]:
     return [
         f"{name} has no docstring"
         for name, node in public(ast.parse(source))
@@ -73,7 +73,7 @@ def files() -> list[Path]:
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_every_public_name_has_a_docstring(path: Path) -> None:
-    assert undocumented(path.read_text()) == []
+    assert missing_docstrings(path.read_text()) == []
 
 
 @pytest.mark.parametrize("folder", ["redismem", "tests", "benchmarks", ".ci"])
@@ -93,8 +93,8 @@ def test_no_docstring_is_a_fragment(folder: str) -> None:
     ],
 )
 def test_it_can_fail(source: str, complaint: str) -> None:
-    assert undocumented(source) == [complaint]
-    assert undocumented("def _f():\n    pass\nclass _A:\n    def f(self): ...") == []
+    assert missing_docstrings(source) == [complaint]
+    assert missing_docstrings("def _f():\n    pass\nclass _A:\n    def f(self): ...") == []
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_it_starts_what_there_is() -> None:
         app.parse_args(words, exit_on_error=False, print_error=False)
 
 
-def in_profile(name: str | None) -> set[str]:
+def services_in_profile(name: str | None) -> set[str]:
     wanted = [] if name is None else [name]
     return {service for service, said in COMPOSE["services"].items() if said.get("profiles", []) == wanted}
 
@@ -75,7 +75,7 @@ def options_of(service: str) -> dict[str, str]:
 
 def test_compose_has_a_cluster_of_three_primaries_and_three_replicas() -> None:
     nodes = {f"cluster-{number}" for number in range(1, 7)}
-    assert in_profile("cluster") == nodes | {"cluster"}
+    assert services_in_profile("cluster") == nodes | {"cluster"}
     addresses = {COMPOSE["services"][node]["networks"]["cluster"]["ipv4_address"] for node in nodes}
     maker = COMPOSE["services"]["cluster"]
     assert set(maker["depends_on"]) == nodes
@@ -94,7 +94,7 @@ def test_compose_has_a_cluster_of_three_primaries_and_three_replicas() -> None:
 def test_compose_has_a_primary_two_replicas_and_three_sentinels() -> None:
     replicas = {f"sentinel-replica-{number}" for number in (1, 2)}
     sentinels = {f"sentinel-{number}" for number in (1, 2, 3)}
-    assert in_profile("sentinel") == {"sentinel-primary"} | replicas | sentinels
+    assert services_in_profile("sentinel") == {"sentinel-primary"} | replicas | sentinels
     for replica in replicas:
         assert options_of(replica)["--replicaof"] == "sentinel-primary 6379"
         check_options(options_of(replica))
@@ -125,7 +125,7 @@ def test_a_real_server_takes_the_options(tmp_path: Path) -> None:
 
 def test_compose_runs_redis_the_server_and_two_workers() -> None:
     services = COMPOSE["services"]
-    assert in_profile(None) == {"redis", "server", "worker"}
+    assert services_in_profile(None) == {"redis", "server", "worker"}
     assert services["worker"]["deploy"]["replicas"] == 2
     assert services["server"]["depends_on"]["redis"]["condition"] == "service_healthy"
     assert services["server"]["read_only"] is True

@@ -18,11 +18,11 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 MANIFESTS: list[Any] = [found for block in BLOCKS for found in yaml.safe_load_all(block)]
 
 
-def of(kind: str) -> dict[str, Any]:
+def manifests_of_kind(kind: str) -> dict[str, Any]:
     return {each["metadata"]["name"]: each for each in MANIFESTS if each["kind"] == kind}
 
 
-DEPLOYMENTS = of("Deployment")
+DEPLOYMENTS = manifests_of_kind("Deployment")
 
 
 def pod(name: str) -> tuple[Any, Any]:
@@ -56,19 +56,19 @@ def test_the_probes_ask_what_there_is() -> None:
 
 
 def test_each_deployment_is_selected_and_kept_from_going_all_at_once() -> None:
-    budgets = of("PodDisruptionBudget")
+    budgets = manifests_of_kind("PodDisruptionBudget")
     assert budgets.keys() == DEPLOYMENTS.keys()
     for name, deployment in DEPLOYMENTS.items():
         labels = deployment["spec"]["template"]["metadata"]["labels"]
         assert deployment["spec"]["selector"]["matchLabels"] == labels
         assert budgets[name]["spec"]["selector"]["matchLabels"] == labels
         assert budgets[name]["spec"]["maxUnavailable"] < deployment["spec"]["replicas"]
-    service = of("Service")["redismem"]["spec"]
+    service = manifests_of_kind("Service")["redismem"]["spec"]
     assert service["selector"] == DEPLOYMENTS["redismem"]["spec"]["template"]["metadata"]["labels"]
 
 
 def test_what_is_secret_is_a_setting_and_stands_in_the_secret() -> None:
-    (secret,) = of("Secret").values()
+    (secret,) = manifests_of_kind("Secret").values()
     known = {f"REDISMEM_{name.upper()}" for name in Settings.model_fields} | {"REDISMEM_SERVER_KEYS"}
     assert set(secret["stringData"]) <= known
     for name in DEPLOYMENTS:

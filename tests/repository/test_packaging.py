@@ -125,7 +125,7 @@ def test_an_editable_install_loads_every_script(folder: Any) -> None:
     assert_loads_every_script(python, ROOT / "redismem", cwd=folder)
 
 
-def locked() -> list[tuple[Requirement, list[str]]]:
+def locked_requirements() -> list[tuple[Requirement, list[str]]]:
     """Each requirement of the lock with its hashes."""
     lines = re.sub(r"#.*", "", LOCK.read_text()).replace("\\\n", " ").splitlines()
     entries = [re.split(r"\s--hash=", line.strip()) for line in lines if line.strip()]
@@ -134,7 +134,7 @@ def locked() -> list[tuple[Requirement, list[str]]]:
 
 def test_the_lock_pins_everything_by_hash_and_names_no_address() -> None:
     assert "://" not in LOCK.read_text()
-    for requirement, hashes in locked():
+    for requirement, hashes in locked_requirements():
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
         assert hashes, requirement
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", value.strip()) for value in hashes), requirement
@@ -145,7 +145,7 @@ def test_the_lock_holds_what_the_project_asks_for() -> None:
     asked = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
     extras = project["project"]["optional-dependencies"]
     asked += extras["fast"] + extras["server"]
-    pins = {canonicalize_name(each.name): next(iter(each.specifier)).version for each, _ in locked()}
+    pins = {canonicalize_name(each.name): next(iter(each.specifier)).version for each, _ in locked_requirements()}
     for requirement in map(Requirement, asked):
         pin = pins.get(canonicalize_name(requirement.name))
         assert pin is not None, "run: make lock"

@@ -44,7 +44,7 @@ GIVEN = {cells[0].strip("`"): (cells[1], cells[3]) for cells in rows(4) if cells
 SUMS = [(cells[1].strip("`"), cells[2].strip("`"), cells[3]) for cells in rows(4) if not cells[0].startswith("`")]
 
 
-def evaluated() -> dict[str, float]:
+def evaluate() -> dict[str, float]:
     """All that comes out, each sum from what goes in and from those above it."""
     known = {name: number(figure) for name, (figure, _) in GIVEN.items()}
     for name, formula, _ in SUMS:
@@ -56,7 +56,7 @@ def evaluated() -> dict[str, float]:
 @pytest.mark.parametrize(("name", "figure"), [(name, figure) for name, _, figure in SUMS])
 def test_a_sum_comes_to_what_the_page_says(name: str, figure: str) -> None:
     places = len(figure.strip("*").partition(".")[2])
-    assert round(evaluated()[name], places) == number(figure)
+    assert round(evaluate()[name], places) == number(figure)
 
 
 def test_what_goes_in_is_measured_or_a_default_or_said_to_be_assumed() -> None:

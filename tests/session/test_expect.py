@@ -13,13 +13,13 @@ USER = {"role": "user", "content": "Where is my order?"}
 REPLY = {"role": "assistant", "content": "On its way."}
 
 
-async def other_life(session: Session) -> None:
+async def start_another_life(session: Session) -> None:
     """Clear the session and bring a new one of its id to the same seq."""
     await session.clear()
     await session.append(USER)
 
 
-async def seen(session: Session, kind: str) -> Context | Receipt:
+async def append_for(session: Session, kind: str) -> Context | Receipt:
     context = await session.append_and_read(USER)
     assert context.receipt is not None
     if kind == "receipt of append":
@@ -29,7 +29,7 @@ async def seen(session: Session, kind: str) -> Context | Receipt:
 
 @pytest.mark.parametrize("kind", ["context", "receipt of append_and_read", "receipt of append"])
 async def test_a_reply_to_a_cleared_conversation_is_refused(session: Session, kind: str) -> None:
-    expect = await seen(session, kind)
+    expect = await append_for(session, kind)
     await session.clear()
     await session.append(*[USER] * (2 if kind == "receipt of append" else 1))
     with pytest.raises(Conflict, match="cleared") as refused:
@@ -40,7 +40,7 @@ async def test_a_reply_to_a_cleared_conversation_is_refused(session: Session, ki
 
 @pytest.mark.parametrize("kind", ["context", "receipt of append_and_read", "receipt of append"])
 async def test_a_reply_to_the_conversation_as_it_was_read_is_stored(session: Session, kind: str) -> None:
-    expect = await seen(session, kind)
+    expect = await append_for(session, kind)
     receipt = await session.append(REPLY, expect=expect)
     assert (await session.append(REPLY, expect=receipt)).epoch == expect.epoch != ""
 
@@ -71,7 +71,7 @@ async def test_the_context_of_no_session_expects_that_there_is_none(session: Ses
 
 async def test_a_bare_seq_does_not_tell_lives_apart(session: Session) -> None:
     receipt = await session.append(USER)
-    await other_life(session)
+    await start_another_life(session)
     assert (await session.append(REPLY, expect=receipt.last_seq)).last_seq == 2
 
 
@@ -80,7 +80,7 @@ async def test_a_degraded_context_expects_its_life_alone(session: Session) -> No
     context.degraded = True
     await session.append(USER)
     await session.append(REPLY, expect=context)
-    await other_life(session)
+    await start_another_life(session)
     with pytest.raises(Conflict, match="cleared"):
         await session.append(REPLY, expect=context)
 
@@ -88,7 +88,7 @@ async def test_a_degraded_context_expects_its_life_alone(session: Session) -> No
 @pytest.mark.parametrize("edit", ["pop", "undo", "replace"])
 async def test_an_edit_of_another_life_is_refused(session: Session, edit: str) -> None:
     context = await session.append_and_read(USER)
-    await other_life(session)
+    await start_another_life(session)
     arguments: tuple[Any, ...] = (1, REPLY) if edit == "replace" else ()
     with pytest.raises(Conflict, match="cleared"):
         await getattr(session, edit)(*arguments, expect=context)

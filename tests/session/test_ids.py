@@ -50,7 +50,7 @@ async def test_a_session_of_any_name_lives_and_goes(
         one, other = await memory.sessions(limit=1), await memory.sessions(limit=2)
         rest = await memory.sessions(limit=1, cursor=one.cursor)
         assert [*one.sessions, *rest.sessions] == list(other.sessions)
-        await clock.at(clock.now_ms + 5_000, memory.session("another").append(user_message(1)))
+        await clock.run_at(clock.now_ms + 5_000, memory.session("another").append(user_message(1)))
         assert await Eviction(memory.store, JsonlArchive(file)).enforce() == 1
         assert json.loads(file.read_text())["session_id"] == session_id
         assert not await session.exists()

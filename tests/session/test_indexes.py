@@ -26,7 +26,7 @@ async def test_a_session_is_overdue_exactly_when_its_window_is_over_the_threshol
         session = memory.session("user-42")
         overdue = Keys(namespace, 64).session("user-42").shard.overdue
         for count in range(1, threshold + 3):
-            context = await clock.at(T0 + count, session.append_and_read(user_message(count)))
+            context = await clock.run_at(T0 + count, session.append_and_read(user_message(count)))
             assert (await session.info()).queued == ("overdue" if count > threshold else None)
             marked = await raw.zscore(overdue, "user-42")
             assert marked == (T0 + threshold + 1 if count > threshold else None)
@@ -41,12 +41,12 @@ async def test_all_keys_of_a_session_expire_together(
         session = memory.session("user-42")
         expected = 0
         for at in (0, 10_000, 62_500, 62_501, 100_000, 900_000):
-            await clock.at(T0 + at, session.append(user_message("a")))
+            await clock.run_at(T0 + at, session.append(user_message("a")))
             state, messages = await raw.pexpiretime(keys.state), await raw.pexpiretime(keys.messages)
             assert state == messages == (await session.info()).expires_ms
             assert state >= max(expected, T0 + at + 1_000_000)
             expected = state
-        await clock.at(T0 + 950_000, session.touch())
+        await clock.run_at(T0 + 950_000, session.touch())
         assert await raw.pexpiretime(keys.state) == await raw.pexpiretime(keys.messages) > expected
 
 
@@ -77,17 +77,17 @@ async def test_a_new_session_takes_those_that_have_expired_out_of_the_indexes(
         store.memory(namespace, Settings(shards=1, idle_timeout_s=60)) as memory,
     ):
         for name in ("gone", "alive"):
-            await clock.at(T0, theirs.session(name).append(*(user_message(f"{number}") for number in range(6))))
+            await clock.run_at(T0, theirs.session(name).append(*(user_message(f"{number}") for number in range(6))))
         keys = memory.store.keys.session("gone")
         await raw.delete(keys.messages, keys.state)
-        await clock.at(T0 + 4 * day_s * 1000, memory.session("new").append(user_message("a")))
+        await clock.run_at(T0 + 4 * day_s * 1000, memory.session("new").append(user_message("a")))
         assert set(await raw.zrange(keys.shard.active, 0, -1)) == {b"alive", b"new"}
         assert await raw.zrange(keys.shard.overdue, 0, -1) == [b"alive"]
 
 
 async def test_touch_makes_a_session_active(session: Session, memory: Memory, clock: Clock) -> None:
-    await clock.at(T0, session.append(user_message("a")))
-    assert await clock.at(T0 + 5, session.touch()) is True
+    await clock.run_at(T0, session.append(user_message("a")))
+    assert await clock.run_at(T0 + 5, session.touch()) is True
     assert (await session.info()).active_ms == T0 + 5
 
 
@@ -98,14 +98,14 @@ async def test_count_is_of_the_live_sessions_of_the_namespace(store: Store, name
     ):
         assert await memory.count() == 0
         for number in range(20):
-            await clock.at(T0 + number * 1000, memory.session(f"s{number}").append(user_message("a")))
+            await clock.run_at(T0 + number * 1000, memory.session(f"s{number}").append(user_message("a")))
         await other.session("s0").append(user_message("b"))
-        assert await clock.at(T0 + 19_000, memory.count()) == 20
-        assert await clock.at(T0 + 99_999, memory.count()) == 20
-        assert await clock.at(T0 + 100_000, memory.count()) == 19
-        assert await clock.at(T0 + 119_000, memory.count()) == 0
+        assert await clock.run_at(T0 + 19_000, memory.count()) == 20
+        assert await clock.run_at(T0 + 99_999, memory.count()) == 20
+        assert await clock.run_at(T0 + 100_000, memory.count()) == 19
+        assert await clock.run_at(T0 + 119_000, memory.count()) == 0
         await memory.session("s19").clear()
-        assert await clock.at(T0, memory.count()) == 19
+        assert await clock.run_at(T0, memory.count()) == 19
         assert await other.count() == 1
         assert contents((await other.session("s0").read()).messages) == ["b"]
 
@@ -116,7 +116,7 @@ async def test_sessions_are_listed_page_by_page_the_last_active_first(memory: Me
     for number in range(23):
         # Many were active in the very same millisecond.
         at = T0 + (number // 8) * 1000
-        await clock.at(at, memory.session(f"s{number:02d}").append(user_message("a")))
+        await clock.run_at(at, memory.session(f"s{number:02d}").append(user_message("a")))
         expected.append((at, f"s{number:02d}"))
     found: list[tuple[int, str]] = []
     cursor = None

@@ -59,7 +59,7 @@ class Sessions(RuleBasedStateMachine):
     )  # fmt: skip
     def append(self, name: str, count: int, named: bool, merge: Any, waits: Any, expects: bool, reads: bool) -> None:
         session = self.memory.session(name)
-        if self.plain.full(name, count):
+        if self.plain.is_full(name, count):
             with pytest.raises(TooLarge):
                 session.append(*[{"role": "user"}] * count, merge=merge)
             return
@@ -127,7 +127,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(name=sessions, merge=merges, waits=names | st.none())
     def update(self, name: str, merge: Any, waits: Any) -> None:
-        self.plain.changed(name, self.plain.written(name, self.now_ms), self.now_ms, merge, waits)
+        self.plain.change(name, self.plain.write(name, self.now_ms), self.now_ms, merge, waits)
         self.memory.session(name).update(merge=merge, waiting=waits)
 
     @rule(name=sessions, kept=st.integers(0, 12))

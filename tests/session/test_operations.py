@@ -46,7 +46,7 @@ TABLES = [
 NAMES = [table.name for table in TABLES]
 
 
-def called(method: Callable[..., Any]) -> set[str]:
+def called_methods(method: Callable[..., Any]) -> set[str]:
     """The names of what a method calls of its own object."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
@@ -63,7 +63,7 @@ def operation_of(kind: type) -> dict[str, str]:
     public = {name: method for name, method in methods if not name.startswith("_")}
     found = {}
     for name, method in public.items():
-        others = called(method)
+        others = called_methods(method)
         (found[name],) = others if len(others) == 1 and others <= set(public) else (name,)
     return found
 

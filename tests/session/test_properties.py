@@ -216,16 +216,16 @@ async def test_every_live_session_is_listed_once_and_counted(
     now_ms = 4_000_000_000_000
     async with store.memory(f"{namespace}-{next(_numbers)}", Settings(shards=4, idle_timeout_s=100)) as memory:
         for number, second in enumerate(activity):
-            await clock.at(now_ms + second * 1000, memory.session(f"s{number}").append({"role": "user"}))
+            await clock.run_at(now_ms + second * 1000, memory.session(f"s{number}").append({"role": "user"}))
         at = now_ms + 100_000 + since * 1000
         live = sorted(
             ((second, f"s{number}") for number, second in enumerate(activity) if second > since), reverse=True
         )
-        assert await clock.at(at, memory.count()) == len(live)
+        assert await clock.run_at(at, memory.count()) == len(live)
         found: list[str] = []
         cursor = None
         while True:
-            page = await clock.at(at, memory.sessions(limit, cursor))
+            page = await clock.run_at(at, memory.sessions(limit, cursor))
             found += [entry.session_id for entry in page.sessions]
             cursor = page.cursor
             if cursor is None:

@@ -54,7 +54,7 @@ async def test_before_may_be_a_moment(session: Session, clock: Clock) -> None:
     noon = datetime.fromtimestamp(T0 / 1000, UTC)
     for number in range(600):
         at = T0 + number * 1000
-        await clock.at(at, session.append(user_message(number)))
+        await clock.run_at(at, session.append(user_message(number)))
     half = noon + timedelta(seconds=300)
     assert contents(await session.messages(before=half)) == list(range(300))
     assert contents(await session.messages(before=half, limit=2)) == [298, 299]

@@ -36,7 +36,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 async def replicated(servers: Replicated) -> Replicated:
-    await servers.ready()
+    await servers.wait_until_ready()
     return servers
 
 
@@ -77,7 +77,7 @@ async def test_an_acknowledged_append_is_on_the_replicas(replicated: Replicated,
         assert (await session.append(user(1))).replicas is None
         assert (await session.append(user(2), confirm=2)).replicas == 2
         messages = memory.store.keys.session("a").messages
-        assert [replicated.on_replica(number, messages) for number in range(2)] == [2, 2]
+        assert [replicated.length_on_replica(number, messages) for number in range(2)] == [2, 2]
         context = await session.append_and_read(user(3), id="third", confirm=1)
         assert replicas_of(context) in (1, 2)
         assert [message.content for message in context.messages] == [user(n)["content"] for n in (1, 2, 3)]
@@ -96,7 +96,7 @@ async def test_an_append_not_confirmed_in_time_raises(replicated: Replicated, na
         open_memory(make, replicated.url, namespace, PATIENT) as patient,
     ):
         session = quick.session("a")
-        with replicated.stopped(1):
+        with replicated.stop_replicas(1):
             assert (await patient.session("a").append(user(1), id="one", confirm=1)).replicas == 1
             with pytest.raises(Unconfirmed, match=r"session a: [01] of 2 replicas .* same id") as refused:
                 await session.append(user(2), id="two", confirm=2)
@@ -118,7 +118,7 @@ async def test_the_setting_confirms_every_append(replicated: Replicated, namespa
         assert (await session.append(user(1))).replicas == 2
         await session.merge({"size": "M"})
         assert replicas_of(await session.append_and_read(user(2))) == 2
-        with replicated.stopped(0, 1):
+        with replicated.stop_replicas(0, 1):
             session = unlucky.session("a")
             with pytest.raises(Unconfirmed):
                 await session.append(user(3))
@@ -142,7 +142,7 @@ async def test_concurrent_appends_share_one_wait(replicated: Replicated, namespa
 async def test_other_calls_do_not_wait_for_replicas(replicated: Replicated, namespace: str) -> None:
     """Redis runs nothing else on a connection in a WAIT, so confirmed appends have their own connection."""
     async with Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory:
-        with replicated.stopped(0, 1):
+        with replicated.stop_replicas(0, 1):
             waiting = [asyncio.create_task(memory.session("a").append(user(n), confirm=1)) for n in range(3)]
 
             async def is_written() -> bool:
@@ -161,7 +161,7 @@ async def test_a_connection_lost_in_a_wait_confirms_nothing(replicated: Replicat
         redis.asyncio.Redis(port=replicated.primary.port) as client,
         Memory.connect(replicated.url, namespace=namespace, settings=settings) as memory,
     ):
-        with replicated.stopped(0, 1):
+        with replicated.stop_replicas(0, 1):
             waiting = asyncio.create_task(memory.session("a").append(user(1), confirm=1))
 
             async def blocked() -> bool:
@@ -177,7 +177,7 @@ async def test_a_connection_lost_in_a_wait_confirms_nothing(replicated: Replicat
 
 async def test_a_cancelled_wait_leaves_the_others(replicated: Replicated, namespace: str) -> None:
     async with Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory:
-        with replicated.stopped(0, 1):
+        with replicated.stop_replicas(0, 1):
             tasks = [asyncio.create_task(memory.session("a").append(user(n), confirm=1)) for n in range(4)]
             await until(memory.session("a").exists)
             late = [asyncio.create_task(memory.session("b").append(user(n), confirm=1)) for n in range(4)]
@@ -251,7 +251,7 @@ async def test_a_confirmed_append_survives_the_primary(tmp_path: Path, namespace
     """The primary is killed under load and has no log: a confirmed append is on a replica."""
     servers = Replicated(tmp_path)
     try:
-        await servers.ready()
+        await servers.wait_until_ready()
         settings = Settings(shards=2, deadline_s=2, reply_timeout_s=2)
         async with Memory.connect(servers.url, namespace=namespace, settings=settings) as memory:
             acknowledged: list[str] = []
@@ -269,7 +269,7 @@ async def test_a_confirmed_append_survives_the_primary(tmp_path: Path, namespace
             servers.primary.kill()
             await asyncio.gather(*tasks, return_exceptions=True)
             keys = [memory.store.keys.session(f"s-{number}").messages for number in range(8)]
-        kept = [max(servers.on_replica(replica, key) for replica in range(2)) for key in keys]
+        kept = [max(servers.length_on_replica(replica, key) for replica in range(2)) for key in keys]
         for number, count in enumerate(kept):
             acknowledged_count = sum(each.startswith(f"s-{number} ") for each in acknowledged)
             assert acknowledged_count <= count <= acknowledged_count + 1

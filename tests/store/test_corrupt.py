@@ -38,17 +38,17 @@ async def _foreign_state(raw: Any, keys: SessionKeys) -> None:
     await raw.hset(keys.state, mapping={"name": "somebody else's", "count": "5"})
 
 
-async def _typed(raw: Any, key: bytes, *command: Any) -> None:
+async def _store_as(raw: Any, key: bytes, *command: Any) -> None:
     await raw.delete(key)
     await raw.execute_command(command[0], key, *command[1:])
 
 
 CORRUPT: dict[str, Break] = {
-    "state is a string": lambda raw, keys: _typed(raw, keys.state, "SET", "x"),
-    "state is a list": lambda raw, keys: _typed(raw, keys.state, "RPUSH", "x"),
-    "messages are a string": lambda raw, keys: _typed(raw, keys.messages, "SET", "x"),
-    "messages are a hash": lambda raw, keys: _typed(raw, keys.messages, "HSET", "a", "b"),
-    "messages are a zset": lambda raw, keys: _typed(raw, keys.messages, "ZADD", "1", "b"),
+    "state is a string": lambda raw, keys: _store_as(raw, keys.state, "SET", "x"),
+    "state is a list": lambda raw, keys: _store_as(raw, keys.state, "RPUSH", "x"),
+    "messages are a string": lambda raw, keys: _store_as(raw, keys.messages, "SET", "x"),
+    "messages are a hash": lambda raw, keys: _store_as(raw, keys.messages, "HSET", "a", "b"),
+    "messages are a zset": lambda raw, keys: _store_as(raw, keys.messages, "ZADD", "1", "b"),
     "a foreign element": lambda raw, keys: raw.lset(keys.messages, 1, '{"role": "user"}'),
     "an empty element": lambda raw, keys: raw.lset(keys.messages, 0, ""),
     "the list is missing": lambda raw, keys: raw.delete(keys.messages),

@@ -259,13 +259,13 @@ async def test_a_stalled_server_loses_nothing(server: RedisServer) -> None:
             assert proxy.connections_count >= 2, "tried again"
         finally:
             os.kill(server.pid, signal.SIGCONT)
-        async with Memory.connect(server.url, settings=PATIENT) as near:
+        async with Memory.connect(server.url, settings=PATIENT) as direct_memory:
             for writer in (1, 0):
                 await asyncio.gather(
-                    *(near.session(session.id).append(user(writer), id=str(writer)) for session in sessions)
+                    *(direct_memory.session(session.id).append(user(writer), id=str(writer)) for session in sessions)
                 )
             for session in sessions:
-                first, *others = await contents(near.session(session.id))
+                first, *others = await contents(direct_memory.session(session.id))
                 assert first == user("first")["content"]
                 assert sorted(others) == [user(0)["content"], user(1)["content"]]
 

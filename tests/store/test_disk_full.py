@@ -48,7 +48,7 @@ async def until_refused(server: RedisServer, memory: Memory, acked: list[str]) -
 
 
 @asynccontextmanager
-async def filled(disk: Path, fsync: str) -> AsyncIterator[tuple[RedisServer, Memory, list[str], StoreUnavailable]]:
+async def fill_disk(disk: Path, fsync: str) -> AsyncIterator[tuple[RedisServer, Memory, list[str], StoreUnavailable]]:
     """A server whose log has no room, a memory, the acknowledged messages of its session "s", and the refusal."""
     server = RedisServer(disk.parent, aof=True, options=("--dir", str(disk), "--appendfsync", fsync)).start()
     acked: list[str] = []
@@ -71,7 +71,7 @@ async def is_whole(memory: Memory, expected: list[str]) -> bool:
 
 
 async def test_everysec_refuses_writes_and_serves_reads_until_there_is_room(disk: Path) -> None:
-    async with filled(disk, "everysec") as (server, memory, acked, refused):
+    async with fill_disk(disk, "everysec") as (server, memory, acked, refused):
         assert (refused.reason, refused.may_be_done) == ("MISCONF", False)
         assert await is_whole(memory, acked)
         async with serve_memory(memory) as http:
@@ -107,7 +107,7 @@ async def test_everysec_refuses_writes_and_serves_reads_until_there_is_room(disk
 
 async def test_always_ends_the_server_and_loses_nothing(disk: Path) -> None:
     """Redis exits rather than acknowledge an unwritten append. The operator makes room and restarts it."""
-    async with filled(disk, "always") as (server, memory, acked, refused):
+    async with fill_disk(disk, "always") as (server, memory, acked, refused):
         assert refused.may_be_done
         assert not server.is_up()
         make_room(disk)

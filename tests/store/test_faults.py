@@ -40,11 +40,11 @@ async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
         yield raw
 
 
-async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, near: Memory) -> None:
+async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, direct_memory: Memory) -> None:
     async def lose(how: How, count: int, read: bool) -> None:
         async with (
             Proxy(redis_server.port) as proxy,
-            Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory,
+            Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory,
         ):
             session = memory.session(f"{how}-{count}-{read}")
             first = await session.append(user(1))
@@ -61,14 +61,16 @@ async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, near: Mem
         assert receipt is not None
         assert (receipt.first_seq, receipt.last_seq, receipt.total, receipt.created) == (2, 3, 3, False)
         assert not receipt.duplicate, "the caller sent it once"
-        assert await contents(near.session(session.id)) == [user(n)["content"] for n in (1, 2, 3)]
+        assert await contents(direct_memory.session(session.id)) == [user(n)["content"] for n in (1, 2, 3)]
 
     await asyncio.gather(*(lose(how, count, read) for how, count in LOST for read in (False, True)))
 
 
 @pytest.mark.parametrize("count", [1, 5])
-async def test_lost_replies_of_the_append_that_began_the_session(proxy: Proxy, near: Memory, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+async def test_lost_replies_of_the_append_that_began_the_session(
+    proxy: Proxy, direct_memory: Memory, count: int
+) -> None:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory:
         proxy.break_next("reset", count, to=b"EVALSHA")
         receipt = await memory.session("a").append(user(1), user(2), id="first")
         again = await memory.session("a").append(user(1), user(2), id="first")
@@ -76,8 +78,8 @@ async def test_lost_replies_of_the_append_that_began_the_session(proxy: Proxy, n
     assert again == replace(receipt, duplicate=True)
 
 
-async def test_lost_replies_of_a_state_change(proxy: Proxy, near: Memory) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+async def test_lost_replies_of_a_state_change(proxy: Proxy, direct_memory: Memory) -> None:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory:
         session = memory.session("a")
         await session.append(user())
         proxy.break_next("reset", 5, to=b"EVALSHA")
@@ -87,16 +89,16 @@ async def test_lost_replies_of_a_state_change(proxy: Proxy, near: Memory) -> Non
         assert (await session.info()).total_messages == 1
 
 
-async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> None:
+async def test_an_append_replayed_after_others(proxy: Proxy, direct_memory: Memory) -> None:
     """It returns its own receipt, not the newest one; does not undo later state changes; and reads the current
     context."""
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory:
         await memory.session("a").append(user(1))
         proxy.break_next("freeze", to=b"EVALSHA")
         appending = asyncio.ensure_future(
             memory.session("a").append_and_read(user(2), user(3), merge={"step": "old"}),
         )
-        other = near.session("a")
+        other = direct_memory.session("a")
 
         async def merge() -> bool:
             return await other.params() == {"step": "old"}
@@ -112,52 +114,56 @@ async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> No
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_repeated_clear_spares_later_appends(proxy: Proxy, near: Memory, raw: Any, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
-        await near.session("a").append(user("older"))
-        await near.session("a").clear()  # so that the script is loaded
-        await near.session("a").append(user("old"), merge={"old": 1})
+async def test_a_repeated_clear_spares_later_appends(proxy: Proxy, direct_memory: Memory, raw: Any, count: int) -> None:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory:
+        await direct_memory.session("a").append(user("older"))
+        await direct_memory.session("a").clear()  # so that the script is loaded
+        await direct_memory.session("a").append(user("old"), merge={"old": 1})
         proxy.break_next("freeze", count, to=load("clear").sha)
         clearing = asyncio.ensure_future(memory.session("a").clear(missing_ok=False))
-        state = near.store.keys.session("a").state
+        state = direct_memory.store.keys.session("a").state
 
         async def is_cleared() -> bool:
             return not await raw.exists(state)
 
         await until(is_cleared)
-        receipt = await near.session("a").append(user("new"))
+        receipt = await direct_memory.session("a").append(user("new"))
         assert await clearing is True
         assert proxy.broken_count == count
     assert (receipt.first_seq, receipt.created) == (1, True)
-    assert await contents(near.session("a")) == [user("new")["content"]]
-    assert await near.session("a").params() == {}
+    assert await contents(direct_memory.session("a")) == [user("new")["content"]]
+    assert await direct_memory.session("a").params() == {}
 
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_repeated_prune_returns_its_first_result_and_drops_no_more(
-    proxy: Proxy, near: Memory, count: int
+    proxy: Proxy, direct_memory: Memory, count: int
 ) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
-        await near.session("a").append(*map(user, range(5)))
-        await near.session("a").prune(4)  # so that the script is loaded
-        await near.session("a").append(user(5))
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory:
+        await direct_memory.session("a").append(*map(user, range(5)))
+        await direct_memory.session("a").prune(4)  # so that the script is loaded
+        await direct_memory.session("a").append(user(5))
         proxy.break_next("freeze", count, to=load("prune").sha)
         pruning = asyncio.ensure_future(memory.session("a").prune(2))
 
         async def is_pruned() -> bool:
-            return (await near.session("a").info()).first_seq == 5
+            return (await direct_memory.session("a").info()).first_seq == 5
 
         await until(is_pruned)
-        await near.session("a").append(user(6))
+        await direct_memory.session("a").append(user(6))
         assert await pruning == 3
         assert proxy.broken_count == count
-    assert await contents(near.session("a")) == [user(n)["content"] for n in (4, 5, 6)]
+    assert await contents(direct_memory.session("a")) == [user(n)["content"] for n in (4, 5, 6)]
 
 
 @pytest.mark.parametrize("read", [False, True])
-async def test_a_client_that_repeats_writes_still_leaves_one_copy(proxy: Proxy, near: Memory, read: bool) -> None:
+async def test_a_client_that_repeats_writes_still_leaves_one_copy(
+    proxy: Proxy, direct_memory: Memory, read: bool
+) -> None:
     async with redis.asyncio.Redis(port=proxy.port, retry=Retry(NoBackoff(), 10)) as client:
-        async with Memory.connect(client=client, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+        async with Memory.connect(
+            client=client, namespace=direct_memory.store.keys.namespace, settings=PATIENT
+        ) as memory:
             session = memory.session("a")
             await session.append(user(1))
             proxy.forget()
@@ -167,7 +173,7 @@ async def test_a_client_that_repeats_writes_still_leaves_one_copy(proxy: Proxy, 
         assert proxy.count(b"EVALSHA") == 11, "redis-py repeated it, we did not"
         assert (receipt.first_seq, receipt.duplicate) == (2, False)
         assert await client.ping(), "it stays the caller's"
-    assert await contents(near.session("a")) == [user(n)["content"] for n in (1, 2)]
+    assert await contents(direct_memory.session("a")) == [user(n)["content"] for n in (1, 2)]
 
 
 HOWS: list[How] = ["reset", "close", "half_close", "truncate", "freeze", "swallow", "delay", "split"]
@@ -179,7 +185,7 @@ async def is_answering(memory: Memory) -> bool:
     return False
 
 
-async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServer, near: Memory) -> None:
+async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServer, direct_memory: Memory) -> None:
     """Break anything, greetings of new connections too, and check each answer."""
 
     async def talk(how: How, random_: random.Random) -> None:
@@ -187,7 +193,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
         failed = 0
         async with (
             Proxy(redis_server.port) as proxy,
-            aclosing(Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT)) as memory,
+            aclosing(Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=SHORT)) as memory,
         ):
             session = memory.session(f"a-{how}")
             for number in range(25):
@@ -203,20 +209,22 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
                     check_silent(error)
                     failed += 1
                     proxy.heal()
-                    assert (await near.session(session.id).append(user(number), id=str(number))).last_seq == number + 1
+                    assert (
+                        await direct_memory.session(session.id).append(user(number), id=str(number))
+                    ).last_seq == number + 1
                 try:
                     assert [message.content for message in (await session.read(limit=3)).messages] == expected[-3:]
                 except StoreUnavailable as error:
                     check_silent(error)
             assert proxy.broken_count > 20
-        assert await contents(near.session(session.id)) == expected
+        assert await contents(direct_memory.session(session.id)) == expected
         assert how == "split" or failed, "a hundred in a row are too many"
 
     await asyncio.gather(*(talk(how, random.Random(17)) for how in HOWS))
 
 
-async def test_a_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, near: Memory) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP) as memory:
+async def test_a_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, direct_memory: Memory) -> None:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=GIVES_UP) as memory:
         proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
         error = await catch_unavailable(memory.session("a").append(user(1), id="1"))
         assert error.session_id == "a"
@@ -227,13 +235,15 @@ async def test_a_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, near:
         assert proxy.count(b"EVALSHA") >= 3
         proxy.heal()
         assert (await memory.session("a").append(user(1), id="1")).duplicate
-    assert await contents(near.session("a")) == [user(1)["content"]]
+    assert await contents(direct_memory.session("a")) == [user(1)["content"]]
 
 
 @pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze", "swallow", "split"])
-async def test_the_blocking_memory_survives_lost_replies(how: How, proxy: Proxy, near: Memory) -> None:
+async def test_the_blocking_memory_survives_lost_replies(how: How, proxy: Proxy, direct_memory: Memory) -> None:
     def talk() -> None:
-        with redismem.blocking.Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
+        with redismem.blocking.Memory.connect(
+            proxy.url, namespace=direct_memory.store.keys.namespace, settings=QUICK
+        ) as memory:
             session = memory.session("a")
             for number in range(12):
                 proxy.break_next(how, 11 if (how, number) == ("reset", 5) else number % 3, to=b"EVALSHA")
@@ -248,13 +258,13 @@ async def test_the_blocking_memory_survives_lost_replies(how: How, proxy: Proxy,
             assert session.clear(missing_ok=False)
 
     await asyncio.to_thread(talk)
-    assert not await near.session("a").exists()
+    assert not await direct_memory.session("a").exists()
 
 
-async def test_a_blocking_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, near: Memory) -> None:
+async def test_a_blocking_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, direct_memory: Memory) -> None:
     def talk() -> None:
         with redismem.blocking.Memory.connect(
-            proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP
+            proxy.url, namespace=direct_memory.store.keys.namespace, settings=GIVES_UP
         ) as memory:
             proxy.break_next("freeze", 100, to=b"EVALSHA")
             with pytest.raises(StoreUnavailable) as raised:
@@ -266,4 +276,4 @@ async def test_a_blocking_call_to_a_silent_store_ends_at_its_deadline(proxy: Pro
             assert memory.session("a").append(user(1), id="1").duplicate
 
     await asyncio.to_thread(talk)
-    assert await contents(near.session("a")) == [user(1)["content"]]
+    assert await contents(direct_memory.session("a")) == [user(1)["content"]]

@@ -17,10 +17,10 @@ from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
 
-async def test_the_first_call_ends_within_its_deadline_too(proxy: Proxy, near: Memory) -> None:
+async def test_the_first_call_ends_within_its_deadline_too(proxy: Proxy, direct_memory: Memory) -> None:
     """Each reply comes in time by itself, but the check of the shards counts towards the deadline too."""
     settings = Settings(deadline_s=0.6, reply_timeout_s=0.6)
-    memory = Memory.connect(proxy.url, namespace=near.store.keys.namespace + "-new", settings=settings)
+    memory = Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace + "-new", settings=settings)
     proxy.break_next("delay", float("inf"), delay_s=0.4)
     with pytest.raises(StoreUnavailable):
         await memory.session("s").append(user("a"))

@@ -23,7 +23,7 @@ async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
         yield raw
 
 
-async def test_a_cancelled_append_that_is_repeated_is_there_once(proxy: Proxy, near: Memory) -> None:
+async def test_a_cancelled_append_that_is_repeated_is_there_once(proxy: Proxy, direct_memory: Memory) -> None:
     random_ = random.Random(11)
     cancelled, applied, rounds_count, done = 0, 0, 0, False
 
@@ -50,7 +50,7 @@ async def test_a_cancelled_append_that_is_repeated_is_there_once(proxy: Proxy, n
         return number
 
     settings = Settings(deadline_s=60, reply_timeout_s=20)
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=settings) as memory:
         proxy.break_next("delay", float("inf"), delay_s=0.004)
         bystanders = [asyncio.create_task(bystand(memory.session(f"by-{n}"))) for n in range(4)]
         # The machine decides how many calls are cancelled, and how many of these were made.
@@ -61,7 +61,7 @@ async def test_a_cancelled_append_that_is_repeated_is_there_once(proxy: Proxy, n
         await asyncio.gather(*bystanders)
     assert cancelled >= 100
     assert applied >= 20, "many were carried out though cancelled"
-    for session in (near.session(f"a-{at}-{n}") for at in range(rounds_count) for n in range(20)):
+    for session in (direct_memory.session(f"a-{at}-{n}") for at in range(rounds_count) for n in range(20)):
         assert await contents(session) == [user(number)["content"] for number in range(12)]
 
 
@@ -88,8 +88,8 @@ FORGOTTEN: list[tuple[Callable[[Session], Awaitable[Any]], Callable[[Any], bool]
 """For each operation with a script, in this order: its call, and a check of its result."""
 
 
-async def test_forgotten_scripts_are_not_noticed(near: Memory, raw: Any) -> None:
-    session = near.session("a")
+async def test_forgotten_scripts_are_not_noticed(direct_memory: Memory, raw: Any) -> None:
+    session = direct_memory.session("a")
     for number, (operation, expected) in enumerate(FORGOTTEN):
         await raw.script_flush()
         given = await operation(session)
@@ -117,7 +117,7 @@ async def converse(session: Session, random_: random.Random) -> None:
     assert await contents(session) == [user(n)["content"] for n in range(1, total + 1)]
 
 
-async def test_scripts_forgotten_at_any_moment_are_not_noticed(near: Memory, raw: Any) -> None:
+async def test_scripts_forgotten_at_any_moment_are_not_noticed(direct_memory: Memory, raw: Any) -> None:
     random_ = random.Random(13)
     flushed, done = 0, False
 
@@ -130,7 +130,7 @@ async def test_scripts_forgotten_at_any_moment_are_not_noticed(near: Memory, raw
 
     flushing = asyncio.create_task(flush())
     for number in itertools.count():
-        await asyncio.gather(*(converse(near.session(f"a-{number}-{n}"), random_) for n in range(10)))
+        await asyncio.gather(*(converse(direct_memory.session(f"a-{number}-{n}"), random_) for n in range(10)))
         # The machine decides how often it happens during one round.
         if flushed > 20:
             break
@@ -138,9 +138,9 @@ async def test_scripts_forgotten_at_any_moment_are_not_noticed(near: Memory, raw
     await flushing
 
 
-async def test_five_hundred_callers_share_ten_connections(proxy: Proxy, near: Memory) -> None:
+async def test_five_hundred_callers_share_ten_connections(proxy: Proxy, direct_memory: Memory) -> None:
     settings = Settings(max_connections=10, deadline_s=60, reply_timeout_s=20)
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=settings) as memory:
         receipts = await asyncio.gather(*(memory.session(f"a-{n % 50}").append(user(n)) for n in range(500)))
     assert sorted(receipt.last_seq for receipt in receipts) == sorted(list(range(1, 11)) * 50)
     assert not any(receipt.duplicate for receipt in receipts)

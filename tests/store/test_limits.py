@@ -42,7 +42,7 @@ async def test_a_worker_with_the_default_timeout_keeps_sessions_with_a_longer_on
         await memory.session("idle").append(chat_message(1))
         eviction = Eviction(memory.store)
         for evicted in (1, 0):
-            assert await clock.at(T0 + 2 * DAY_S * 1_000, eviction.enforce()) == evicted
+            assert await clock.run_at(T0 + 2 * DAY_S * 1_000, eviction.enforce()) == evicted
         assert await pod.session("kept").exists()
     told = [warning for warning in warnings(caplog) if "REDISMEM_IDLE_TIMEOUT_S" in warning]
     assert len(told) == 1, "once a minute"
@@ -63,8 +63,8 @@ async def test_a_worker_hands_sessions_over_before_they_expire(
         await pod.session("a").append(chat_message(1))
         eviction = Eviction(memory.store, on_evict)
         expires_ms = await raw.pexpiretime(memory.store.keys.session("a").state)
-        assert await clock.at(T0 + days * DAY_S * 1_000, eviction.enforce()) == 0
-        assert await clock.at(expires_ms - 60_000, eviction.enforce()) == 1
+        assert await clock.run_at(T0 + days * DAY_S * 1_000, eviction.enforce()) == 0
+        assert await clock.run_at(expires_ms - 60_000, eviction.enforce()) == 1
         assert handed == ["a"]
 
 
@@ -92,7 +92,7 @@ async def test_a_worker_enforces_its_own_explicit_limits(store: Store, namespace
             await pod.session(name).append(chat_message(1))
         eviction = Eviction(memory.store)
         assert await eviction.enforce_limit() == 2
-        assert await clock.at(T0 + DAY_S * 1_000 + 1, eviction.enforce()) == 1
+        assert await clock.run_at(T0 + DAY_S * 1_000 + 1, eviction.enforce()) == 1
 
 
 async def test_the_largest_explicit_limit_is_recorded(store: Store, raw: Any, namespace: str) -> None:
@@ -142,10 +142,10 @@ def test_the_limit_for_an_unusable_variable_is_not_recorded(monkeypatch: pytest.
 
 
 async def test_a_process_that_may_not_record_its_limit_goes_on(
-    redis_server: RedisServer, near: Memory, namespace: str, caplog: pytest.LogCaptureFixture
+    redis_server: RedisServer, direct_memory: Memory, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It opens, takes turns, and logs that the limit could not be recorded."""
-    await near.session("a").append(chat_message(1))
+    await direct_memory.session("a").append(chat_message(1))
     async with redis.asyncio.Redis(port=redis_server.port) as admin:
         rules = ("on", ">word", "~*", "+@all", "-hsetnx")
         await admin.execute_command("ACL", "SETUSER", namespace, *rules)
@@ -159,12 +159,12 @@ async def test_a_process_that_may_not_record_its_limit_goes_on(
     assert warning.startswith("max_sessions could not be recorded (NOPERM ")
 
 
-async def test_a_reply_that_is_lost_fails_no_call(proxy: Proxy, near: Memory) -> None:
-    namespace = near.store.keys.namespace
-    await near.session("a").append(chat_message(1))
+async def test_a_reply_that_is_lost_fails_no_call(proxy: Proxy, direct_memory: Memory) -> None:
+    namespace = direct_memory.store.keys.namespace
+    await direct_memory.session("a").append(chat_message(1))
     settings = Settings(max_sessions=5_000, deadline_s=60, reply_timeout_s=1)
     memory = Memory.connect(proxy.url, namespace=namespace, settings=settings)
     proxy.break_next("swallow", to=b"HSETNX")
     await memory.session("a").append(chat_message(2))
     await memory.aclose()
-    assert (await near.session("a").read()).total_messages == 2
+    assert (await direct_memory.session("a").read()).total_messages == 2

@@ -61,7 +61,7 @@ def open_memory(request: pytest.FixtureRequest, redis_server: Any, namespace: st
         client.close()
 
 
-def confirmed(session: blocking.Session) -> None:
+def append_confirmed(session: blocking.Session) -> None:
     with contextlib.suppress(Unconfirmed):  # there are no replicas, but Redis was asked
         session.append(user(4), confirm=1)
 
@@ -77,7 +77,7 @@ def refusals(memory: blocking.Memory) -> list[NotAllowed]:
         lambda: session.append(*map(user, range(4)), merge={"a": 1}, id="first"),
         lambda: session.append_and_read(user(3), merge={"b": 2}, waiting="size", id="second"),
         lambda: session.append(user(3), waiting=None, id="second"),
-        lambda: confirmed(memory.session("confirmed")),
+        lambda: append_confirmed(memory.session("confirmed")),
         *(lambda turn=turn: turn(session) for turn, _ in TURNS),
     ]
     errors = []

@@ -36,15 +36,15 @@ async def test_a_session_of_another_layout_is_left_alone(
 async def test_workers_leave_a_session_of_another_layout_alone(
     raw: Any, memory: Memory, keys: SessionKeys, namespace: str, clock: Clock
 ) -> None:
-    await clock.at(T0, memory.session("user-42").append(*(user_message(number) for number in range(12))))
+    await clock.run_at(T0, memory.session("user-42").append(*(user_message(number) for number in range(12))))
     await raw.hset(keys.state, "counters", LAYOUT_2)
     await raw.zadd(keys.shard.evictions, {"user-42": 1})
     before = await read_namespace(raw, namespace)
     worker, eviction = Worker(memory.store, Trim()), Eviction(memory.store)
-    assert await clock.at(T0 + 10**9, worker.drain()) == 0
+    assert await clock.run_at(T0 + 10**9, worker.drain()) == 0
     assert worker.outcomes == {"unavailable": 1}
-    assert await clock.at(T0 + 10**9, eviction.enforce()) == 0
-    assert await clock.at(T0 + 10**9, eviction.sweep()) == (0, 0)
+    assert await clock.run_at(T0 + 10**9, eviction.enforce()) == 0
+    assert await clock.run_at(T0 + 10**9, eviction.sweep()) == (0, 0)
     assert await read_namespace(raw, namespace) == before
     assert [found.invariant for found in await check_session(memory.store, "user-42")] == ["I1"]
     assert await memory.session("user-42").clear()

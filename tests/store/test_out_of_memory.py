@@ -122,10 +122,10 @@ async def test_sessions_are_evicted_and_make_room(
     settings = Settings(shards=2, max_sessions=1 if reason == "limit" else 1_000)
     async with Memory.connect(server.url, namespace=namespace, settings=settings, clock=clock) as memory:
         for number in range(4):
-            await clock.at(T0 + number * 1_000, fill(memory.session(f"s-{number}"), 8, text=TEXT))
+            await clock.run_at(T0 + number * 1_000, fill(memory.session(f"s-{number}"), 8, text=TEXT))
         now_ms = T0 + 4_000 if reason == "limit" else T0 + settings.idle_timeout_ms + 2_001
         full_bytes = await run_out(raw)
-        assert await clock.at(now_ms, Eviction(memory.store, keep if handed_over else None).enforce()) == 3
+        assert await clock.run_at(now_ms, Eviction(memory.store, keep if handed_over else None).enforce()) == 3
         assert await used_bytes(raw) < full_bytes - FREED * 3 * 8 * len(TEXT)
         assert [await memory.session(f"s-{number}").exists() for number in range(4)] == [False, False, False, True]
         assert {session_id: len(context.messages) for session_id, context in handed.items()} == (

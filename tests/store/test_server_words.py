@@ -54,7 +54,7 @@ async def snapshot(raw: Any, namespace: str) -> dict[bytes, Any]:
     return {key: (await raw.dump(key), await raw.pexpiretime(key)) for key in keys}
 
 
-async def refused_at_once(proxy: Proxy, raw: Any, session: Session, namespace: str, word: str) -> None:
+async def check_refused_at_once(proxy: Proxy, raw: Any, session: Session, namespace: str, word: str) -> None:
     """Check that each write fails after one attempt, with the word, and writes nothing."""
     before = await snapshot(raw, namespace)
     for write in WRITES:
@@ -79,8 +79,8 @@ async def test_out_of_memory(server: RedisServer, proxy: Proxy, raw: Any, namesp
         whole = await session.read()
         assert len(whole.messages) == 8
         async with config(raw, maxmemory="1"):
-            await refused_at_once(proxy, raw, session, namespace, "OOM")
-            await refused_at_once(proxy, raw, memory.session("new"), namespace, "OOM")
+            await check_refused_at_once(proxy, raw, session, namespace, "OOM")
+            await check_refused_at_once(proxy, raw, memory.session("new"), namespace, "OOM")
             assert (await session.read()) == whole
             assert (await session.read(limit=3)).messages == whole.messages[-3:]
             assert (await memory.session("new").read()).messages == []
@@ -156,7 +156,7 @@ async def test_a_failing_disk_is_refused(server: RedisServer, proxy: Proxy, raw:
                     return bool(persistence["rdb_last_bgsave_status"] == "err")
 
                 await until(failed)
-                await refused_at_once(proxy, raw, session, namespace, "MISCONF")
+                await check_refused_at_once(proxy, raw, session, namespace, "MISCONF")
                 assert len((await session.read()).messages) == 1
         finally:
             obstacle.rmdir()

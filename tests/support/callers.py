@@ -87,7 +87,7 @@ class Caller:
         """Return the cluster slot of the namespace's record."""
         return slot_of(self.store.keys.record)
 
-    def sends(self, op: str = "append") -> list[int]:
+    def sent_counts(self, op: str = "append") -> list[int]:
         """Return how many times each call with this name was sent."""
         return [event.sent_count for event in self.events if event.op == op]
 
@@ -168,7 +168,7 @@ class Writers:
         """True if the session still remembers the id of the slowest writer's append after one more."""
         return self._stopping or own[name] <= min(each[name] for each in self.acked) + AHEAD_COUNT
 
-    def least(self) -> int:
+    def least_count(self) -> int:
         return min(own[name] for own in self.acked for name in self._names)
 
     async def stop(self) -> None:

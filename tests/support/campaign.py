@@ -51,7 +51,7 @@ class Campaign:
             self.pods.append(pods.start_pod("campaign-producer", *given, number, self._folder / f"pod-{number}"))
             self.pods.append(pods.start_pod("campaign-worker", *given))
 
-    def acked(self) -> list[Any]:
+    def read_appends(self) -> list[Any]:
         """Return session, text, start and end of each append."""
         ledgers = (self._folder / f"pod-{number}" for number in range(pods.PRODUCERS_COUNT))
         return [append for ledger in ledgers for append in pods.read_ledger(ledger)]
@@ -64,7 +64,7 @@ class Campaign:
         async def reached() -> bool:
             assert all(pod.poll() is None for pod in self.pods), "a pod has died"
             await asyncio.sleep(0.1)  # each poll reads all ledgers
-            new = [append for append in self.acked() if append[2] > since_s]
+            new = [append for append in self.read_appends() if append[2] > since_s]
             counts = Counter(append[1].partition(".")[0] for append in new)
             return {append[0] for append in new} >= wanted and min(counts.values()) >= count
 
@@ -93,12 +93,12 @@ class Campaign:
         for pod in self.pods:
             await asyncio.to_thread(pod.communicate, timeout=120)
             assert pod.returncode == 0
-        return self._rows(await self._lost())
+        return self._rows(await self._lost_appends())
 
-    async def _lost(self) -> list[Any]:
+    async def _lost_appends(self) -> list[Any]:
         """Return the lost appends. Checks that all others exist once and in order, and that nothing is torn."""
         by_session: dict[str, list[Any]] = {}
-        for append in self.acked():
+        for append in self.read_appends():
             by_session.setdefault(append[0], []).append(append)
         lost = []
         async with Memory.connect(self.servers.url, namespace=NAMESPACE, settings=pods.CAMPAIGN) as memory:
@@ -120,7 +120,7 @@ class Campaign:
         for fault in self._faults:
             row = rows.setdefault(fault.kind, Row())
             row.injected += 1
-            for session_id, _, begun_s, ended_s in self.acked():
+            for session_id, _, begun_s, ended_s in self.read_appends():
                 if begun_s < fault.ended_s and ended_s >= fault.begun_s:
                     row.acked += 1
                     if slot(session_id) in fault.slots:
@@ -212,7 +212,7 @@ class Ledger:
             await asyncio.sleep(_PACE_S)
             number, begun_s = number + 1, time.monotonic()
 
-    def since(self, begun_s: float, names: Collection[str]) -> list[Append]:
+    def appends_since(self, begun_s: float, names: Collection[str]) -> list[Append]:
         """Return the appends to these sessions that began after that time."""
         return [append for append in self.acked if append.begun_s > begun_s and append.session_id in names]
 
@@ -221,7 +221,7 @@ class Ledger:
         begun_s = time.monotonic()
 
         async def reached() -> bool:
-            found = [append.session_id for append in self.since(begun_s, names)]
+            found = [append.session_id for append in self.appends_since(begun_s, names)]
             return all(found.count(name) >= count for name in names)
 
         await until(reached, 120, every_s=0.05)

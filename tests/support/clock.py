@@ -23,7 +23,7 @@ class Clock:
     def __call__(self) -> int:
         return self.now_ms
 
-    async def at(self, now_ms: int, work: Coroutine[Any, Any, T]) -> T:
+    async def run_at(self, now_ms: int, work: Coroutine[Any, Any, T]) -> T:
         """Set the time, and return the result of the work."""
         self.now_ms = now_ms
         return await work
@@ -48,7 +48,7 @@ class ProjectClock:
         self.now += timedelta(seconds=seconds)
         return self.now
 
-    def of(self, memory: Memory) -> Memory:
+    def set_in(self, memory: Memory) -> Memory:
         """Set this clock in a memory, none of whose sessions was used yet, and return the memory."""
         memory.store.clock = self
         return memory

@@ -147,14 +147,14 @@ class ClusterServers:
         node = next(node for node in self.nodes if node.is_running)
         return Topology.read(node.say("CLUSTER", "SLOTS"), node.place)
 
-    def at(self, place: str) -> ClusterNode:
+    def node_at(self, place: str) -> ClusterNode:
         return next(node for node in self.nodes if node.place == place)
 
     def owner(self, slot: int) -> ClusterNode:
-        return self.at(self.topology().owners[slot])
+        return self.node_at(self.topology().owners[slot])
 
     def primaries(self) -> list[ClusterNode]:
-        return [self.at(place) for place in self.topology().primaries]
+        return [self.node_at(place) for place in self.topology().primaries]
 
     def new_node(self) -> ClusterNode:
         """Add an empty node without slots that all nodes know."""
@@ -207,7 +207,7 @@ class ClusterServers:
 
     def fail_over(self, lost: ClusterNode) -> None:
         """Promote a replica of a lost primary at once, without detection or a vote."""
-        replica = self.at(self._replica_of(lost))
+        replica = self.node_at(self._replica_of(lost))
         replica.say("CLUSTER", "FAILOVER", "TAKEOVER")
         self.until_failed_over(lost)
 
@@ -217,7 +217,7 @@ class ClusterServers:
         It repeats the command after 6 s, so no other replica may take over: see `ON_DEMAND`.
         """
         self.set_timeout(_VOTING_TIMEOUT_MS)
-        replica = self.at(self._replica_of(primary))
+        replica = self.node_at(self._replica_of(primary))
         asked_s = 0.0
 
         def is_over() -> bool:

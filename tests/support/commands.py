@@ -17,7 +17,7 @@ from redismem.transport.base import Transport
 
 
 @dataclass(frozen=True)
-class Ran:
+class Outcome:
     code: int
     out: str
     err: str
@@ -28,7 +28,7 @@ class Ran:
         return json.loads(self.out)
 
     @property
-    def complaint(self) -> str:
+    def error_line(self) -> str:
         """The one line on stderr of a command that failed."""
         assert self.out == ""
         (line,) = self.err.splitlines()
@@ -36,12 +36,12 @@ class Ran:
         return line
 
 
-def run_command(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
+def run_command(*words: object, cwd: Path | None = None, **environment: str) -> Outcome:
     """Run `python -m redismem` as a process."""
     command = [sys.executable, "-m", "redismem", *map(str, words)]
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")} | environment
     done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False)
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 @contextlib.contextmanager
@@ -71,13 +71,13 @@ def wait_for_line(stream: IO[str] | None, word: str) -> str:
     raise AssertionError("".join(said))
 
 
-def wait_for_exit(running: subprocess.Popen[str], deadline_s: float = 60) -> Ran:
+def wait_for_exit(running: subprocess.Popen[str], deadline_s: float = 60) -> Outcome:
     """Wait for the end of the command, and return its outcome."""
     out, err = running.communicate(timeout=deadline_s)
-    return Ran(running.returncode, out, err)
+    return Outcome(running.returncode, out, err)
 
 
-class Between:
+class TransportLayer:
     """A layer between a memory and its transport, which may change calls and replies."""
 
     def __init__(self, inner: Transport, memory: Memory) -> None:
@@ -86,9 +86,9 @@ class Between:
         self._inner = inner
 
     async def run(self, commands: Any, timeout_s: float, script: Any = None) -> Any:
-        return await self.passed(commands, await self._inner.run(commands, timeout_s, script))
+        return await self.change_replies(commands, await self._inner.run(commands, timeout_s, script))
 
-    async def passed(self, commands: Any, answers: Any) -> Any:
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         return answers
 
     def __getattr__(self, name: str) -> Any:

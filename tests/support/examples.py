@@ -19,7 +19,7 @@ from support.writers import chat_message
 HUNDRED = settings(
     max_examples=100,
 )
-Opened = Callable[..., AbstractAsyncContextManager[Memory]]
+OpenMemory = Callable[..., AbstractAsyncContextManager[Memory]]
 texts = st.text(max_size=12)
 floats = st.floats(allow_nan=False, allow_infinity=False)
 values = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | floats | texts
@@ -70,7 +70,7 @@ async def create_sessions(memory: Memory, clock: Clock, active_ms: list[int]) ->
     """Create sessions that were last active at these times, and set the clock to T0."""
     names = [f"s-{number}" for number in range(len(active_ms))]
     for name, at_ms in zip(names, active_ms, strict=True):
-        await clock.at(at_ms, memory.session(name).append(chat_message(1)))
+        await clock.run_at(at_ms, memory.session(name).append(chat_message(1)))
     clock.now_ms = T0
     return names
 

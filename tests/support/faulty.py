@@ -94,14 +94,14 @@ OTHERS = IDS_COUNT + 9
 
 
 class Place:
-    """A store, a memory with the fallback over a faulty transport, and a memory `near` of another process."""
+    """A store, a memory with the fallback over a faulty transport, and a memory `direct_memory` of another process."""
 
     def __init__(self, namespace: str, given: Settings = SETTINGS) -> None:
         server = fakeredis.FakeServer()
         self.faulty = Faulty(server)
         self.memory = open_memory(self.faulty, namespace, given)
         self._client = fakeredis.FakeAsyncRedis(server=server)
-        self.near = Memory.connect(client=self._client, namespace=namespace, settings=given)
+        self.direct_memory = Memory.connect(client=self._client, namespace=namespace, settings=given)
 
     async def __aenter__(self) -> Place:
         await self.memory.__aenter__()
@@ -111,17 +111,17 @@ class Place:
         self.faulty.heal()
         await self.memory.aclose()
         await self.faulty.aclose()
-        await self.near.aclose()
+        await self.direct_memory.aclose()
         await self._client.aclose()
 
-    async def others(self, session_id: str, count: int = OTHERS) -> list[str]:
+    async def append_others(self, session_id: str, count: int = OTHERS) -> list[str]:
         """Append messages as another process, and return their contents."""
         said = [user(f"other {number}") for number in range(count)]
         for message in said:
-            await self.near.session(session_id).append(message)
+            await self.direct_memory.session(session_id).append(message)
         return [message["content"] for message in said]
 
-    async def caught_up(self) -> None:
+    async def catch_up(self) -> None:
         self.faulty.is_away = False
         await wait_until_replayed(self.memory)
 

@@ -17,21 +17,21 @@ class Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__({"name": "wire"})
-        self.told: list[bytes | str] = []
+        self.sent: list[bytes | str] = []
 
     def write(self, data: object) -> None:
         assert isinstance(data, bytes)
         assert not self.is_closing()
-        self.told.append(data)
+        self.sent.append(data)
 
     def is_closing(self) -> bool:
-        return bool({"close", "abort"} & set(self.told))
+        return bool({"close", "abort"} & set(self.sent))
 
     def close(self) -> None:
-        self.told.append("close")
+        self.sent.append("close")
 
     def abort(self) -> None:
-        self.told.append("abort")
+        self.sent.append("abort")
 
     def pause_reading(self) -> None:
         """Do nothing."""

@@ -37,13 +37,13 @@ asks_limit = 2
 PATIENT = Limits(request_s=60, idle_s=60, stream_write_s=60)
 
 
-class Served:
+class RunningService:
     """A running service, and a client of it."""
 
-    def __init__(self, service: Service, client: httpx.AsyncClient, told: asyncio.Event) -> None:
+    def __init__(self, service: Service, client: httpx.AsyncClient, stop_event: asyncio.Event) -> None:
         self.service = service
         self.client = client
-        self.told = told
+        self.stop_event = stop_event
         """Set this event to stop the service."""
 
     async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -53,7 +53,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def serve_memory(
     memory: Memory, *, limits: Limits = PATIENT, stop_s: float = 5, **given: Any
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[RunningService]:
     """Serve this memory; without `access` the service has no keys."""
     namespace = memory.store.keys.namespace
     access = given.pop("access", None) or Access.of("", namespace)
@@ -64,19 +64,19 @@ async def serve_memory(
 
 
 @contextlib.asynccontextmanager
-async def run_service(service: Service, stop_s: float = 5) -> AsyncIterator[Served]:
+async def run_service(service: Service, stop_s: float = 5) -> AsyncIterator[RunningService]:
     """Run this service on a free port."""
-    told = asyncio.Event()
+    stop_event = asyncio.Event()
     with listen("127.0.0.1", 0) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        running = asyncio.create_task(serve(service, listening, told, stop_s))
+        running = asyncio.create_task(serve(service, listening, stop_event, stop_s))
         try:
             async with httpx.AsyncClient(
                 base_url=url, verify=default_ssl_context(), timeout=120, trust_env=False
             ) as client:
-                yield Served(service, client, told)
+                yield RunningService(service, client, stop_event)
         finally:
-            told.set()
+            stop_event.set()
             await running
 
 
@@ -85,7 +85,7 @@ def numbered_message(number: int | str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "content": f"message {number}"}
 
 
-class Seen(NamedTuple):
+class StreamEvent(NamedTuple):
     event: str
     document: Any
     id: str
@@ -97,15 +97,15 @@ async def open_stream(client: httpx.AsyncClient, method: str, path: str, **optio
     async with client.stream(method, path, **options) as answer:
         assert answer.status_code == 200, await answer.aread()
         assert answer.headers["content-type"].startswith("text/event-stream")
-        yield _events(answer)
+        yield _read_events(answer)
 
 
-async def _events(answer: httpx.Response) -> AsyncIterator[Seen]:
+async def _read_events(answer: httpx.Response) -> AsyncIterator[StreamEvent]:
     found = {"event": "message", "data": "", "id": ""}
     async for line in answer.aiter_lines():
         if not line:
             if found["data"]:
-                yield Seen(found["event"], json.loads(found["data"]), found["id"])
+                yield StreamEvent(found["event"], json.loads(found["data"]), found["id"])
             found = {"event": "message", "data": "", "id": ""}
             continue
         name, _, value = line.partition(": ")
@@ -113,17 +113,17 @@ async def _events(answer: httpx.Response) -> AsyncIterator[Seen]:
             found[name] = value
 
 
-async def read_events(client: httpx.AsyncClient, path: str, **options: Any) -> list[Seen]:
+async def read_events(client: httpx.AsyncClient, path: str, **options: Any) -> list[StreamEvent]:
     """Return all events of a POST."""
     async with open_stream(client, "POST", path, **options) as events:
         return [seen async for seen in events]
 
 
-def joined_text(events: list[Seen]) -> str:
+def joined_text(events: list[StreamEvent]) -> str:
     return "".join(seen.document["text"] for seen in events if seen.event == "text")
 
 
-def notice_codes(events: list[Seen]) -> list[str]:
+def notice_codes(events: list[StreamEvent]) -> list[str]:
     return [seen.document["code"] for seen in events if seen.event == "notice"]
 
 
@@ -131,7 +131,7 @@ ASKED = {"session_id": "s", "message": "Where is my parcel?"}
 
 
 @contextlib.asynccontextmanager
-async def serve_chat(memory: Memory, provider: ProviderServer | None, **given: Any) -> AsyncIterator[Served]:
+async def serve_chat(memory: Memory, provider: ProviderServer | None, **given: Any) -> AsyncIterator[RunningService]:
     """Serve a chat that asks this provider; `None` is a chat without a model. `chat` holds options of `Chat`."""
     options = given.pop("chat", {})
     model: Any = None

@@ -34,7 +34,7 @@ class SilentServer:
         self.connections: list[asyncio.StreamWriter] = []
         self.reads = True
 
-    def heard(self, word: bytes, count: int) -> bool:
+    def has_received(self, word: bytes, count: int) -> bool:
         """True if it has received the word exactly `count` times."""
         return self.received.count(word) == count
 

@@ -42,19 +42,19 @@ class Pods:
         given = (self._url, NAMESPACE, number, self._folder / f"pod-{number}")
         self.pods.append(start_pod("chat", *given, REDISMEM_FALLBACK_AFTER_S=self._fallback_after_s))
 
-    def acked(self, at: int) -> list[Any]:
+    def read_turns(self, at: int) -> list[Any]:
         """Return session, text, is degraded, start and end of each turn."""
         return read_ledger(self._folder / f"pod-{at}")
 
-    def all_acked(self) -> list[Any]:
-        return [turn for at in range(len(self.pods)) for turn in self.acked(at)]
+    def read_all_turns(self) -> list[Any]:
+        return [turn for at in range(len(self.pods)) for turn in self.read_turns(at)]
 
     async def until_each(self, degraded: bool, is_hit: Callable[[str], bool]) -> None:
         """Wait until each pod has 20 more turns of this kind in sessions that are hit."""
 
         def counts() -> list[int]:
             pods = range(len(self.pods))
-            return [sum(turn[2] is degraded and is_hit(turn[0]) for turn in self.acked(at)) for at in pods]
+            return [sum(turn[2] is degraded and is_hit(turn[0]) for turn in self.read_turns(at)) for at in pods]
 
         wanted = [found + _SOME for found in counts()]
 
@@ -86,7 +86,7 @@ class Pods:
     async def check(self) -> None:
         """Check that all acknowledged turns exist once, in each pod's order per session."""
         asked: dict[str, Counter[str]] = {}
-        for session_id, text, *_ in self.all_acked():
+        for session_id, text, *_ in self.read_all_turns():
             asked.setdefault(session_id, Counter())[text] += 1
         async with Memory.connect(self._server_url, namespace=NAMESPACE, settings=CHATS) as memory:
             for session_id, texts in asked.items():
@@ -119,7 +119,7 @@ async def outage(
     seen = await pods.finish()
     await pods.check()
     assert all(pod["outages"] >= 1 and pod["replayed"] > 0 and pod["refused"] == 0 for pod in seen)
-    turns = pods.all_acked()
+    turns = pods.read_all_turns()
     assert not any(turn[2] and not is_hit(turn[0]) for turn in turns), "degraded, although its node was up"
     healthy = [turn for turn in turns if not is_hit(turn[0]) and turn[3] < ended_s and turn[4] > begun_s]
     healthy_ms = f"{max(turn[4] - turn[3] for turn in healthy) * 1000:.0f}" if healthy else ""

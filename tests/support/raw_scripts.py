@@ -156,7 +156,7 @@ class Scripts:
         _, *numbers = (await self.fields())[b"counters"].split()
         return dict(zip(COUNTERS, map(int, numbers[:5]), strict=False))
 
-    async def everything(self) -> dict[bytes, tuple[Any, int]]:
+    async def read_namespace(self) -> dict[bytes, tuple[Any, int]]:
         return await read_namespace(self.raw, self._namespace)
 
     async def fields(self, session_id: str = "s") -> dict[bytes, bytes]:

@@ -189,7 +189,7 @@ class GuardedServer(RedisServer):
 
     socket_path: Path
 
-    def let_nobody_in(self) -> None:
+    def refuse_clients(self) -> None:
         with redis.Redis(port=self.port) as admin:
             admin.execute_command("ACL", "SETUSER", "app", "on", f">{PASSWORD}", "~*", "+@all")
             admin.execute_command("ACL", "SETUSER", "reader", "on", f">{PASSWORD}", "~*", "+@all", "-@write")

@@ -26,7 +26,7 @@ class Replicated:
             server.start()
         self.url = self.primary.url
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         async with redis.asyncio.Redis(port=self.primary.port) as client:
             await client.config_set("repl-timeout", 3600)  # long, so that a paused replica is not dropped
 
@@ -37,7 +37,7 @@ class Replicated:
             await until(both)
 
     @contextmanager
-    def stopped(self, *numbers: int) -> Iterator[None]:
+    def stop_replicas(self, *numbers: int) -> Iterator[None]:
         for number in numbers:
             self.replicas[number].stop_process()
         try:
@@ -46,7 +46,7 @@ class Replicated:
             for number in numbers:
                 self.replicas[number].go_on()
 
-    def on_replica(self, number: int, key: bytes) -> int:
+    def length_on_replica(self, number: int, key: bytes) -> int:
         with redis.Redis(port=self.replicas[number].port) as client:
             return int(client.llen(key))
 

@@ -133,12 +133,12 @@ class SentinelServers:
         """Wait until each sentinel knows the other sentinels and the replicas."""
         wanted = {b"num-slaves": b"%d" % (len(self.nodes) - 1), b"num-other-sentinels": b"2", b"flags": b"master"}
         wait_until(
-            lambda: all(wanted.items() <= self.seen_by(sentinel).items() for sentinel in self.sentinels),
+            lambda: all(wanted.items() <= self.describe_primary(sentinel).items() for sentinel in self.sentinels),
             "sentinels know all nodes",
         )
 
     @staticmethod
-    def seen_by(sentinel: Sentinel) -> dict[bytes, bytes]:
+    def describe_primary(sentinel: Sentinel) -> dict[bytes, bytes]:
         words = sentinel.say("SENTINEL", "MASTER", SERVICE)
         return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -146,7 +146,7 @@ class SentinelServers:
     def primary(self) -> RedisServer:
         """The primary that the first running sentinel names."""
         watching = next((sentinel for sentinel in self.sentinels if sentinel.is_running), None)
-        port = self.nodes[0].port if watching is None else int(self.seen_by(watching)[b"port"])
+        port = self.nodes[0].port if watching is None else int(self.describe_primary(watching)[b"port"])
         return next(node for node in self.nodes if node.port == port)
 
     def fail_over(self) -> None:
@@ -159,7 +159,9 @@ class SentinelServers:
         """Wait until all sentinels name another primary."""
 
         def is_over() -> bool:
-            ports = {int(self.seen_by(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running}
+            ports = {
+                int(self.describe_primary(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running
+            }
             return len(ports) == 1 and lost.port not in ports and self.primary.is_primary
 
         wait_until(is_over, "the failover", 180)  # on a busy machine, sentinels may stay in tilt mode for 30 s

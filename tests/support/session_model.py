@@ -40,7 +40,7 @@ class PlainSessions:
         self.overdue: dict[str, int] = {}
         self._texts = itertools.count(1)
 
-    def written(self, name: str, now_ms: int) -> PlainSession:
+    def write(self, name: str, now_ms: int) -> PlainSession:
         """Return the session after a write now; creates it if it is missing."""
         created = name not in self.live
         model = self.live.setdefault(name, PlainSession())
@@ -58,7 +58,7 @@ class PlainSessions:
                 model.expires_ms = now_ms + KEPT_MS + KEPT_MS // 16
         return model
 
-    def changed(self, name: str, model: PlainSession, now_ms: int, merge: dict[str, Any] | None, waiting: Any) -> None:
+    def change(self, name: str, model: PlainSession, now_ms: int, merge: dict[str, Any] | None, waiting: Any) -> None:
         model.params |= merge or {}
         if waiting is not ...:
             model.waiting = waiting
@@ -71,13 +71,13 @@ class PlainSessions:
         """Append messages to the model. Returns them, and the expected receipt."""
         contents = [f"text {next(self._texts)}" for _ in range(count)]
         created = name not in self.live
-        model = self.written(name, now_ms)
+        model = self.write(name, now_ms)
         model.messages += contents
         receipt = Receipt(model.total + 1, model.total + count, model.total + count, created, False)
         model.total += count
         model.appends = [*model.appends, (id, receipt, contents)][-16:]
-        self.changed(name, model, now_ms, what.get("merge"), what.get("waiting", ...))
+        self.change(name, model, now_ms, what.get("merge"), what.get("waiting", ...))
         return [{"role": "user", "content": content} for content in contents], receipt
 
-    def full(self, name: str, count: int) -> bool:
+    def is_full(self, name: str, count: int) -> bool:
         return name in self.live and len(self.live[name].messages) + count > WINDOW_LIMIT

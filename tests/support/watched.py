@@ -29,7 +29,7 @@ class Events(list[Event]):
 
     seen_count = 0
 
-    def ended(self) -> list[tuple[str, str]]:
+    def drain(self) -> list[tuple[str, str]]:
         """Return op and outcome of the events since the last call."""
         found = [(event.op, event.outcome) for event in self[self.seen_count :]]
         self.seen_count = len(self)

@@ -17,7 +17,7 @@ from support.writers import Echo
 
 FEW = Settings(shards=2)
 EAGER = Settings(shards=2, tick_s=0.02, max_attempts=3, max_backoff_s=0.01)
-Worked = tuple[Memory, Echo, Worker]
+WorkerParts = tuple[Memory, Echo, Worker]
 PATIENCE_S = 1.0
 PROVIDERS: list[Provider] = ["openai", "gemini", "anthropic"]
 
@@ -72,4 +72,4 @@ async def drain_at(worker: Worker, at_ms: int) -> int:
     """Set the memory's clock, drain, and return the number of summaries."""
     clock = worker._store.clock
     assert isinstance(clock, Clock)
-    return await clock.at(at_ms, worker.drain())
+    return await clock.run_at(at_ms, worker.drain())

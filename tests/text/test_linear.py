@@ -112,9 +112,9 @@ def context(*messages: Message, summaries: list[Summary] | None = None) -> Conte
     return Context("s", summaries or [], list(messages), State(), len(messages), 1, len(messages), "1-a", 6)
 
 
-def extracted(text: str, previous: str | None = None) -> None:
+def extract(text: str, previous: str | None = None) -> None:
     messages = [] if previous else [Message("user", text), Message("tool", text, tool_call_id="c")]
-    finished(Extractive().summarize(messages, previous, 300))
+    run_to_end(Extractive().summarize(messages, previous, 300))
 
 
 def late(text: str) -> Context:
@@ -126,7 +126,7 @@ def late(text: str) -> Context:
     )
 
 
-def shown(text: str) -> None:
+def render(text: str) -> None:
     info = SessionInfo("s", "1-a", 1, 1, 1, 1, 0, (), None, 0, 1, None)
     made = context(Message("user", text), summaries=[summary(text)])
     session_view.document(made, info, "n", "k", redact=False)
@@ -135,7 +135,7 @@ def shown(text: str) -> None:
     session_view.show(Console(file=io.StringIO(), width=80), made, info, 5, "here", "k", False, False)
 
 
-def everything(text: str) -> Context:
+def context_of_everything(text: str) -> Context:
     """Return a context with the text in every place that a provider's view reads."""
     called = {"id": text, "function": {"name": text, "arguments": text}}
     urls = (text, f"data:image/png;base64,{text}", f"data:{text},{text}", f"https://{text[:200]}/{text}")
@@ -149,7 +149,7 @@ def everything(text: str) -> Context:
     )
 
 
-def finished(coroutine: Coroutine[Any, Any, object]) -> None:
+def run_to_end(coroutine: Coroutine[Any, Any, object]) -> None:
     while True:
         try:
             coroutine.send(None)
@@ -168,21 +168,21 @@ READERS: dict[str, Callable[[str], object]] = {
     "render_message result": lambda text: render_message(Message("tool", {"a": [text]}, tool_call_id="c"), 1 << 30),  # type: ignore[arg-type]
     "split_transcript": lambda text: list(split_transcript([Message("user", text)] * 4, 60_000)),
     "split_turns": lambda text: split_turns([{"role": "user", "content": text}] * 4),
-    "extractive": extracted,
-    "learn_messages": lambda text: finished(learn_messages(Sketch(), [Message("user", text)] * 4)),
-    "restore_lost_facts": lambda text: finished(restore_lost_facts(text, [Message("user", text)] * 2, text, 300)),
-    "extractive, previous": lambda text: extracted("", "x" + text),
+    "extractive": extract,
+    "learn_messages": lambda text: run_to_end(learn_messages(Sketch(), [Message("user", text)] * 4)),
+    "restore_lost_facts": lambda text: run_to_end(restore_lost_facts(text, [Message("user", text)] * 2, text, 300)),
+    "extractive, previous": lambda text: extract("", "x" + text),
     "Summary.to_openai": lambda text: summary(text).to_openai(),
     "Context.to_openai": lambda text: context(Message("user", text), summaries=[summary(text)]).to_openai(),
-    "Context.to_anthropic": lambda text: everything(text).to_anthropic(),
-    "Context.to_gemini": lambda text: everything(text).to_gemini(),
+    "Context.to_anthropic": lambda text: context_of_everything(text).to_anthropic(),
+    "Context.to_gemini": lambda text: context_of_everything(text).to_gemini(),
     "Context.to_openai, late": lambda text: late(text).to_openai(),
     "messages": lambda text: decode_messages([encode_message({"content": text, text: 1})[0] + STAMP], 1, "e"),
     "values": lambda text: decode_value(encode_value({text: [text]})),
-    "session_view": shown,
+    "session_view": render,
     "stems": lambda text: list(stems(text)),
     "replace_data": replace_data,
-    "Context.to_openai, alternate": lambda text: everything(text).to_openai(alternate=True),
+    "Context.to_openai, alternate": lambda text: context_of_everything(text).to_openai(alternate=True),
 }
 
 
@@ -294,8 +294,8 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "cut_after": lambda messages: cut_after(messages, 1),
     "cut_after, with orphans": lambda messages: cut_after(messages, 1, keeps_orphans=True),
     "open_calls": lambda messages: open_calls(messages[: len(messages) // 2], messages),
-    "extractive": lambda messages: finished(Extractive().summarize(messages, None, 300)),
-    "learn_messages": lambda messages: finished(learn_messages(Sketch(), messages)),
+    "extractive": lambda messages: run_to_end(Extractive().summarize(messages, None, 300)),
+    "learn_messages": lambda messages: run_to_end(learn_messages(Sketch(), messages)),
     "narrow": lambda messages: narrow(context(*messages), len(messages) // 2, len(messages) - 1, 10**9),
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
     "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),

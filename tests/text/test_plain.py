@@ -12,7 +12,7 @@ from redismem.messages.message import Message
 from redismem.text.plain import LEFT_OUT, clean_text, render_message, shorten, split_transcript
 
 
-def shown(payload: dict[str, Any], limit_bytes: int = 10_000) -> list[str]:
+def rendered_lines(payload: dict[str, Any], limit_bytes: int = 10_000) -> list[str]:
     return render_message(Message.from_openai(payload), limit_bytes).split("\n")[1:]
 
 
@@ -79,7 +79,7 @@ IMAGE = "data:image/png;base64," + "A" * 5_000
     ],
 )
 def test_a_message_shows_its_texts_calls_and_results(payload: Any, lines: Any) -> None:
-    assert shown(payload) == (lines or ["  result: a", "  b"])
+    assert rendered_lines(payload) == (lines or ["  result: a", "  b"])
 
 
 def test_the_head_names_place_and_speaker() -> None:
@@ -89,12 +89,14 @@ def test_the_head_names_place_and_speaker() -> None:
 
 
 def test_long_results_and_arguments_are_shortened_and_say_so() -> None:
-    (line,) = shown({"role": "tool", "content": "begin " + "x " * 4_500 + "end"})
+    (line,) = rendered_lines({"role": "tool", "content": "begin " + "x " * 4_500 + "end"})
     assert line.startswith("  result: begin")
     assert line.endswith(" end")
     assert LEFT_OUT in line
     assert len(line) < 1_600
-    (line,) = shown({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "x " * 4_500}}]})
+    (line,) = rendered_lines(
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "x " * 4_500}}]}
+    )
     assert len(line) < 700
 
 

@@ -16,18 +16,18 @@ hashes = st.integers(0, 0xFFFF)
 MOST_BYTES = 4_096
 
 
-def told(*texts: str, before: Sketch | None = None) -> Sketch:
+def learn(*texts: str, before: Sketch | None = None) -> Sketch:
     return asyncio.run(learn_messages(before or Sketch(), [Message("user", text) for text in texts]))
 
 
 def test_a_frequent_word_is_less_rare() -> None:
-    sketch = told(*["so good to see you"] * 20, "the ferry to Bornholm", "so good")
+    sketch = learn(*["so good to see you"] * 20, "the ferry to Bornholm", "so good")
     often, once, never = (sketch.rarity(hash_of(word)) for word in ("so", "ferry", "unheard"))
     assert 0 <= often < once < never == 1
 
 
 def test_a_word_counts_once_per_message() -> None:
-    once, often = told("ferry", "x"), told("ferry ferry ferry", "x")
+    once, often = learn("ferry", "x"), learn("ferry ferry ferry", "x")
     assert once.pack() == often.pack()
 
 
@@ -39,23 +39,23 @@ def test_tool_calls_and_results_count_and_another_form_is_the_same_word() -> Non
 
 
 def test_learning_leaves_the_earlier_sketch_unchanged() -> None:
-    before = told("ferry")
+    before = learn("ferry")
     packed = before.pack()
-    told("ferry again", before=before)
+    learn("ferry again", before=before)
     assert before.pack() == packed
 
 
 def test_old_counts_fade() -> None:
-    sketch = told(*["ferry"] * 40)
+    sketch = learn(*["ferry"] * 40)
     soon = sketch.rarity(hash_of("ferry"))
-    later = told(*[f"word{number}" for number in range(600)], before=sketch)
+    later = learn(*[f"word{number}" for number in range(600)], before=sketch)
     assert later.rarity(hash_of("ferry")) > soon
 
 
 def test_a_message_of_very_many_words_is_read_in_part() -> None:
     flood = " ".join(f"w{number}" for number in range(200_000))
     assert len(words_of(flood)) <= 256
-    assert len(told(flood, flood, flood, flood, "ferry").pack()) <= MOST_BYTES
+    assert len(learn(flood, flood, flood, flood, "ferry").pack()) <= MOST_BYTES
 
 
 def test_a_bomb_is_not_unpacked() -> None:
@@ -89,4 +89,4 @@ def test_property_foreign_bytes_weigh_words_somehow(packed: bytes) -> None:
 
 @given(st.lists(st.text(max_size=60), max_size=8))
 def test_property_any_text_is_counted_the_same_each_time(texts: Any) -> None:
-    assert told(*texts).pack() == told(*texts).pack()
+    assert learn(*texts).pack() == learn(*texts).pack()

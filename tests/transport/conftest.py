@@ -38,7 +38,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]
     server = GuardedServer(folder, options=("--unixsocket", str(socket_path)))
     server.socket_path = socket_path
     server.start()
-    server.let_nobody_in()
+    server.refuse_clients()
     yield server
     server.stop()
 

@@ -28,7 +28,7 @@ def listener() -> Iterator[socket.socket]:
         yield listener
 
 
-async def given_up(kind: str, listener: socket.socket, deadline_s: float = 1) -> socket.socket:
+async def give_up_call(kind: str, listener: socket.socket, deadline_s: float = 1) -> socket.socket:
     """The server's end of a connection on which a call timed out while it was sent."""
     address = Address.from_url(f"redis://127.0.0.1:{listener.getsockname()[1]}?protocol=2")
     lane = Lane(address, stall_s=1) if kind == "asyncio" else BlockingLane(address)
@@ -41,7 +41,7 @@ async def given_up(kind: str, listener: socket.socket, deadline_s: float = 1) ->
         if server.recv(1, socket.MSG_PEEK):
             return server
         server.close()
-    return await given_up(kind, listener, 4 * deadline_s)  # a busy machine had sent nothing by then
+    return await give_up_call(kind, listener, 4 * deadline_s)  # a busy machine had sent nothing by then
 
 
 def read_to_the_end(server: socket.socket) -> None:
@@ -125,6 +125,6 @@ async def test_bytes_not_received_before_the_servers_close_are_never_sent(listen
 
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 async def test_bytes_not_received_are_never_sent(kind: str, listener: socket.socket) -> None:
-    server = await given_up(kind, listener)
+    server = await give_up_call(kind, listener)
     with server, pytest.raises(ConnectionResetError):  # no clean end, which would follow all bytes
         await asyncio.to_thread(read_to_the_end, server)

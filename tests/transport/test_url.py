@@ -31,7 +31,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
     return lambda url: BlockingLane.from_url(url, max_connections=2)
 
 
-async def asked(transport: Transport, *command: str) -> Any:
+async def ask(transport: Transport, *command: str) -> Any:
     try:
         (reply,) = await transport.run([command], 60)
         if isinstance(reply, ServerError):
@@ -43,7 +43,7 @@ async def asked(transport: Transport, *command: str) -> Any:
 
 async def client_info(transport: Transport) -> dict[str, str]:
     """Return the server's view of the connection."""
-    told: bytes = await asked(transport, "CLIENT", "INFO")
+    told: bytes = await ask(transport, "CLIENT", "INFO")
     return dict(word.split("=", 1) for word in told.decode().split())
 
 
@@ -177,7 +177,7 @@ async def test_over_a_unix_socket(guarded: GuardedServer, connect: Connect) -> N
 async def test_a_failed_login_says_why(guarded: GuardedServer, connect: Connect, login: str, word: str) -> None:
     for protocol in (2, 3):
         with pytest.raises(ServerError) as refused:
-            await asked(connect(f"redis://{login}127.0.0.1:{guarded.port}/0?protocol={protocol}"), "PING")
+            await ask(connect(f"redis://{login}127.0.0.1:{guarded.port}/0?protocol={protocol}"), "PING")
         assert refused.value.word == word
         assert PASSWORD not in str(refused.value)
 
@@ -230,10 +230,10 @@ async def test_over_tls(
 ) -> None:
     authority = certificates / "ca.crt"
     big = "x" * 300_000
-    assert await asked(connect(tls_url(tls_server, host, ca_certs=authority, **client_certificate)), "ECHO", big) == (
+    assert await ask(connect(tls_url(tls_server, host, ca_certs=authority, **client_certificate)), "ECHO", big) == (
         big.encode()
     )
-    assert await asked(connect(tls_url(tls_server, host, cert_reqs="none", **client_certificate)), "PING") == b"PONG"
+    assert await ask(connect(tls_url(tls_server, host, cert_reqs="none", **client_certificate)), "PING") == b"PONG"
 
 
 async def test_tls_refuses_strangers(

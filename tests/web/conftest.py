@@ -8,7 +8,7 @@ from typing import Any
 
 import fastapi.openapi.utils
 import pytest
-from support.http_service import Served, serve_memory
+from support.http_service import RunningService, serve_memory
 from support.provider_server import ProviderServer
 
 import redismem.web.app
@@ -31,7 +31,7 @@ def one_document() -> Iterator[None]:
 
 
 @pytest.fixture
-async def http(memory: Memory) -> AsyncIterator[Served]:
+async def http(memory: Memory) -> AsyncIterator[RunningService]:
     """A service without keys on the store."""
     async with serve_memory(memory) as running:
         yield running

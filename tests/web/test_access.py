@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http_service import PATIENT, Served, numbered_message, run_service
+from support.http_service import PATIENT, RunningService, numbered_message, run_service
 
 from redismem.errors import InvalidSettings
 from redismem.web.access import SCOPES, Access, new_key
@@ -58,7 +58,7 @@ class Keyed:
                 self.headers[f"{tenant}-{scope}"] = header
                 lines.append(line)
         self.access = Access.of("# keys\n\n" + "\n".join(lines))
-        self.http: Served
+        self.http: RunningService
 
     async def ask(self, key_name: str | None, method: str, path: str, **options: Any) -> Any:
         headers = {} if key_name is None else self.headers[key_name]
@@ -66,7 +66,7 @@ class Keyed:
 
 
 @contextlib.asynccontextmanager
-async def keyed_service(store: Any, namespace: str, limits: Limits = PATIENT) -> AsyncIterator[Keyed]:
+async def run_keyed_service(store: Any, namespace: str, limits: Limits = PATIENT) -> AsyncIterator[Keyed]:
     keyed = Keyed(namespace)
     async with contextlib.AsyncExitStack() as stack:
         memories = {name: await stack.enter_async_context(store.memory(name)) for name in keyed.access.namespaces}
@@ -76,7 +76,7 @@ async def keyed_service(store: Any, namespace: str, limits: Limits = PATIENT) ->
 
 @pytest.fixture
 async def keyed(store: Any, namespace: str) -> AsyncIterator[Keyed]:
-    async with keyed_service(store, namespace) as found:
+    async with run_keyed_service(store, namespace) as found:
         yield found
 
 
@@ -137,7 +137,7 @@ async def test_a_key_sees_only_its_own_namespace(keyed: Keyed) -> None:
 
 async def test_a_rate_limit_counts_over_all_servers(store: Any, namespace: str) -> None:
     limits = Limits(request_s=60, rate_per_s=0.001, rate_burst_count=6)
-    async with keyed_service(store, namespace, limits) as one, keyed_service(store, namespace, limits) as other:
+    async with run_keyed_service(store, namespace, limits) as one, run_keyed_service(store, namespace, limits) as other:
         other.headers = one.headers
         other.http.service.access = one.access
         answers = [await each.ask("shop-read", "GET", "/v1/sessions") for _ in range(5) for each in (one, other)]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import redis
 from support.checks import until
-from support.http_service import PATIENT, Served, numbered_message, run_service, serve_memory
+from support.http_service import PATIENT, RunningService, numbered_message, run_service, serve_memory
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 
@@ -27,7 +27,7 @@ from redismem.web.service import Limits, Service
 CANARY = "canary-7c1f"
 
 
-async def test_every_answer_has_the_headers(http: Served) -> None:
+async def test_every_answer_has_the_headers(http: RunningService) -> None:
     for method, path in (("GET", "/livez"), ("GET", "/nothing"), ("POST", "/v1/sessions"), ("GET", "/openapi.json")):
         answer = await http.ask(method, path)
         assert {name: answer.headers[name.decode()].encode() for name, _ in HEADERS} == dict(HEADERS)
@@ -35,7 +35,7 @@ async def test_every_answer_has_the_headers(http: Served) -> None:
         assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_refusals_are_problems_with_codes(http: Served) -> None:
+async def test_refusals_are_problems_with_codes(http: RunningService) -> None:
     asked = {
         ("GET", "/v1/nothing"): "not_found",
         ("PUT", "/v1/sessions"): "method_not_allowed",
@@ -51,7 +51,9 @@ async def test_refusals_are_problems_with_codes(http: Served) -> None:
         assert (problem["type"], problem["status"]) == (f"urn:redismem:problem:{code}", answer.status_code)
 
 
-async def test_a_refusal_quotes_nothing_from_the_request(http: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_quotes_nothing_from_the_request(
+    http: RunningService, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG, "redismem")
     deep: Any = CANARY
     for _ in range(150):
@@ -96,7 +98,9 @@ async def behind(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
         yield memory
 
 
-async def test_a_store_that_does_not_answer_is_503_until_it_is_back(behind: Memory, proxy: Proxy, near: Memory) -> None:
+async def test_a_store_that_does_not_answer_is_503_until_it_is_back(
+    behind: Memory, proxy: Proxy, direct_memory: Memory
+) -> None:
     async with serve_memory(behind) as http:
         assert (await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))).status_code == 201
         proxy.break_next("swallow", count=float("inf"))
@@ -195,7 +199,9 @@ async def test_a_stopping_service_refuses_requests(memory: Memory) -> None:
         assert (await http.ask("GET", "/livez")).json() == {"live": True, "stopping": True}
 
 
-async def test_running_requests_finish_before_the_server_stops(proxy: Proxy, near: Memory, namespace: str) -> None:
+async def test_running_requests_finish_before_the_server_stops(
+    proxy: Proxy, direct_memory: Memory, namespace: str
+) -> None:
     settings = Settings(deadline_s=30, reply_timeout_s=20)
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
         async with serve_memory(memory, stop_s=30) as http:
@@ -203,19 +209,19 @@ async def test_running_requests_finish_before_the_server_stops(proxy: Proxy, nea
             proxy.break_next("delay", to=b"EVALSHA", delay_s=0.5)
             turn = asyncio.create_task(http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(2)))
             await until(lambda: proxy.count(b"EVALSHA") >= 2)
-            http.told.set()
+            http.stop_event.set()
             assert (await turn).status_code == 201
-        assert len((await near.session("s").read()).messages) == 2
+        assert len((await direct_memory.session("s").read()).messages) == 2
 
 
 @pytest.mark.parametrize("host", ["shop.example", "127.0.0.1.example", "", "[::2]", "[x"])
-async def test_without_keys_only_requests_to_localhost_are_answered(http: Served, host: str) -> None:
+async def test_without_keys_only_requests_to_localhost_are_answered(http: RunningService, host: str) -> None:
     """Otherwise a page could point its own host name to this address and read everything (DNS rebinding)."""
     answer = await http.ask("GET", "/v1/sessions", headers={"Host": host})
     assert answer.status_code in (400, 403)
 
 
-async def test_without_keys_pages_of_other_origins_are_refused(http: Served) -> None:
+async def test_without_keys_pages_of_other_origins_are_refused(http: RunningService) -> None:
     for origin in ("https://shop.example", "null", "http://127.0.0.1:1"):
         answer = await http.ask("POST", "/v1/sessions", headers={"Origin": origin})
         assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
@@ -236,7 +242,7 @@ async def test_a_configured_origin_is_allowed(memory: Memory) -> None:
         assert "access-control-allow-origin" not in other.headers
 
 
-async def test_a_client_that_disconnects_midway_does_not_affect_others(http: Served) -> None:
+async def test_a_client_that_disconnects_midway_does_not_affect_others(http: RunningService) -> None:
     url = http.client.base_url
     reader, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(b"POST /v1/sessions/s/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.http_service import Served, numbered_message, serve_memory
+from support.http_service import RunningService, numbered_message, serve_memory
 from support.redis_server import RedisServer
 from support.server_words import PASSING, loading
 
@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     server.stop()
 
 
-async def check_refused(http: Served, word: str) -> None:
+async def check_refused(http: RunningService, word: str) -> None:
     headers = {"Idempotency-Key": "turn-2"}  # without a key, an unanswered append has no Retry-After
     answer = await http.ask("POST", "/v1/sessions/s/messages?read=true", json=numbered_message(2), headers=headers)
     found: dict[str, Any] = answer.json()

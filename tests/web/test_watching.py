@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.checks import until
-from support.http_service import Served, numbered_message, open_stream, serve_memory
+from support.http_service import RunningService, numbered_message, open_stream, serve_memory
 from support.proxy import Proxy
 
 from redismem import Memory, Settings
@@ -105,7 +105,7 @@ async def test_a_stream_ends_with_the_server_and_frees_its_place(memory: Memory)
             assert http.service.streams_count == 1
         await until(lambda: http.service.streams_count == 0)
         async with open_stream(http.client, "GET", EVENTS) as events:
-            http.told.set()
+            http.stop_event.set()
             assert [seen async for seen in events][-1].event == "end"
 
 
@@ -119,7 +119,7 @@ async def test_the_number_of_streams_is_limited(memory: Memory) -> None:
         assert (chat.status_code, chat.json()["code"]) == (503, "overloaded")
 
 
-async def test_a_quiet_stream_sends_heartbeats(http: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quiet_stream_sends_heartbeats(http: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "HEARTBEAT_S", 0.05)
     async with http.client.stream("GET", EVENTS) as answer:
         async for line in answer.aiter_lines():
@@ -167,7 +167,9 @@ async def test_500_streams_each_show_their_change(memory: Memory) -> None:
             await readers[number].readuntil(b'"exists":true')
 
 
-async def test_a_failure_in_a_stream_ends_only_that_stream(http: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_in_a_stream_ends_only_that_stream(
+    http: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken() -> Any:
         yield b": begun\n\n"
         raise RuntimeError("canary")

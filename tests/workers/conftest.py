@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.clock import T0, Clock
-from support.examples import Opened
+from support.examples import OpenMemory
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 from support.stores import PATIENCE, Store
-from support.worked import FEW, Worked
+from support.worked import FEW, WorkerParts
 from support.writers import Echo
 
 from redismem import Memory, Settings
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-async def worked(store: Store, namespace: str, clock: Clock) -> AsyncIterator[Worked]:
+async def worker_parts(store: Store, namespace: str, clock: Clock) -> AsyncIterator[WorkerParts]:
     async with store.memory(namespace, FEW) as memory:
         echo = Echo()
         yield memory, echo, Worker(memory.store, echo)
@@ -38,16 +38,16 @@ async def client(redis_server: RedisServer) -> AsyncIterator[redis.asyncio.Redis
 
 
 @pytest.fixture
-def opened(client: redis.asyncio.Redis, namespace: str, clock: Clock) -> Opened:
+def open_memory(client: redis.asyncio.Redis, namespace: str, clock: Clock) -> OpenMemory:
     """Open a memory on the real server, with a new namespace for each example."""
 
-    def open_it(**changed: Any) -> AbstractAsyncContextManager[Memory]:
+    def open_new(**changed: Any) -> AbstractAsyncContextManager[Memory]:
         clock.now_ms = T0
         name = f"{namespace}-{next(_numbers)}"
         settings = Settings(**{"shards": 2, **PATIENCE, **changed})
         return Memory.connect(client=client, namespace=name, settings=settings, clock=clock)
 
-    return open_it
+    return open_new
 
 
 @pytest.fixture

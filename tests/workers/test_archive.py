@@ -54,7 +54,7 @@ def whole(context: Context) -> list[Any]:
     ]
 
 
-async def archived(path: Path, *contexts: Context) -> list[Context]:
+async def write_and_read(path: Path, *contexts: Context) -> list[Context]:
     archive = JsonlArchive(path)
     for context in contexts:
         await archive(context.session_id, context)
@@ -73,7 +73,7 @@ def refuse(name: str) -> None:
 async def test_what_was_written_is_read(rows: list[Any], state: State, made: list[Summary]) -> None:
     context = context_of(rows, state, made)
     with TemporaryDirectory() as folder:
-        (found,) = await archived(Path(folder) / "a.jsonl", context)
+        (found,) = await write_and_read(Path(folder) / "a.jsonl", context)
         (line,) = (Path(folder) / "a.jsonl").read_bytes().splitlines()
     assert found == context
     assert is_identical(whole(found), whole(context))
@@ -82,17 +82,17 @@ async def test_what_was_written_is_read(rows: list[Any], state: State, made: lis
     assert len(plain["messages"]) == len(plain["stored"]) == len(rows)
 
 
-async def test_a_session_out_of_the_store(near: Memory, tmp_path: Path) -> None:
-    session = near.session("s")
+async def test_a_session_out_of_the_store(direct_memory: Memory, tmp_path: Path) -> None:
+    session = direct_memory.session("s")
     at = datetime(2026, 3, 1, tzinfo=UTC)
     await session.append(Message("user", "hi", metadata={"who": "é"}, timestamp=at, id="m-1"), merge={"a": 1})
     context = await session.read()
-    first, second = await archived(tmp_path / "a.jsonl", context, context)
+    first, second = await write_and_read(tmp_path / "a.jsonl", context, context)
     assert first == second == context
     (message,) = first.messages
     assert (message.metadata, message.timestamp, message.id) == ({"who": "é"}, at, "m-1")
     assert message.stored_ms == context.messages[0].stored_ms > 0
-    copy = near.session("copy")
+    copy = direct_memory.session("copy")
     await copy.append(*first.messages, merge=first.state.params)
     back = (await copy.read()).messages[0]
     assert (back.to_openai(), back.beside) == (message.to_openai(), message.beside)
@@ -101,10 +101,10 @@ async def test_a_session_out_of_the_store(near: Memory, tmp_path: Path) -> None:
 async def test_a_line_that_was_never_finished_spoils_no_other(tmp_path: Path, caplog: Any) -> None:
     path = tmp_path / "a.jsonl"
     context = context_of([({"role": "user", "content": "CANARY"}, None, 1, 1)], State(), [])
-    await archived(path, context)
+    await write_and_read(path, context)
     path.write_bytes(path.read_bytes()[:-20])
     with caplog.at_level(logging.WARNING):
-        assert await archived(path, context) == [context]
+        assert await write_and_read(path, context) == [context]
     assert "line 1 of the archive was never finished" in caplog.text
     assert "CANARY" not in caplog.text
 
@@ -147,7 +147,7 @@ async def test_a_value_of_another_type_is_refused_with_its_line(tmp_path: Path) 
     made = Summary("i", "t", 1, 4, 0, 60_000, "m", 9, 70_000, ("1-a:1",))
     beside = Message("user", metadata={"a": 1}, id="m", timestamp=datetime(2026, 3, 1, tzinfo=UTC)).beside
     context = context_of([({"role": "user"}, beside, 3, 9)], State({"a": 1}, "b"), [made])
-    assert await archived(path, context) == [context]
+    assert await write_and_read(path, context) == [context]
     good = json.loads(path.read_text())
     places: list[tuple[Any, ...]] = [(name,) for name in good]
     places += [("stored", 0, name) for name in good["stored"][0]]
@@ -169,7 +169,7 @@ async def test_a_value_of_another_type_is_refused_with_its_line(tmp_path: Path) 
                 list(read_archive(path))
 
 
-async def handed_over(session_id: str, context: Context, to: str = "") -> None:
+async def accept_transcript(session_id: str, context: Context, to: str = "") -> None:
     del session_id, context, to
 
 
@@ -188,7 +188,13 @@ class Archives:
 
 
 def test_what_can_be_handed_transcripts(tmp_path: Path) -> None:
-    for one in (handed_over, partial(handed_over, to="x"), Archives().keep, Archives(), JsonlArchive(tmp_path / "a")):
+    for one in (
+        accept_transcript,
+        partial(accept_transcript, to="x"),
+        Archives().keep,
+        Archives(),
+        JsonlArchive(tmp_path / "a"),
+    ):
         assert validate_on_evict(one) is one
 
 

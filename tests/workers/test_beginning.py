@@ -33,7 +33,7 @@ def names() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "redismem-workers"]
 
 
-def reached(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     """Wait until the condition holds."""
     until_s = time.monotonic() + 60
     while not condition():
@@ -117,7 +117,7 @@ def test_a_blocking_memory_has_workers_in_a_thread(url: str, namespace: str, ent
     for number in range(1, 12):
         session.append(chat_message(number))
     assert len(names()) == 1
-    reached(lambda: len(session.read().summaries) == 1)
+    wait_until(lambda: len(session.read().summaries) == 1)
     assert [message.seq for message in session.read().messages] == list(range(6, 12))
     assert echo.seen == [[1, 2, 3, 4, 5]]
     memory.close()
@@ -244,7 +244,7 @@ def test_appends_go_on_when_a_strategy_has_ended_the_thread(
     )
     session = memory.session("a")
     session.append(*map(chat_message, range(1, 12)))
-    reached(lambda: names() == [])
+    wait_until(lambda: names() == [])
     assert session.append(chat_message(12)).last_seq == 12
     assert session.append_and_read(chat_message(13)).last_seq == 13
     assert [record.levelno for record in caplog.records if "thread ended" in record.message] == [logging.ERROR]
@@ -267,7 +267,7 @@ def test_a_blocking_memory_that_nobody_has_any_more_ends_its_thread(namespace: s
         gc.collect()  # does nothing while another thread is at it
         return names() == []
 
-    reached(ended)
+    wait_until(ended)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

@@ -40,18 +40,18 @@ class Pods:
         self._running.append(pod)
         return clock
 
-    def acked(self) -> list[Any]:
+    def read_appends(self) -> list[Any]:
         """Read each append: its session, its text, and when it started and ended."""
         return [append for path in self._folder.glob("pod-*") for append in read_ledger(path)]
 
     async def until_more(self, count: int) -> None:
         """Wait until each producer has had this many more appends acknowledged."""
-        before = Counter(append[1].partition(".")[0] for append in self.acked())
+        before = Counter(append[1].partition(".")[0] for append in self.read_appends())
 
         async def reached() -> bool:
             assert all(pod.poll() is None for pod in self._running), "a pod has died"
             await asyncio.sleep(0.05)
-            now = Counter(append[1].partition(".")[0] for append in self.acked())
+            now = Counter(append[1].partition(".")[0] for append in self.read_appends())
             return len(now) == 2 and all(now[each] >= before[each] + count for each in now)
 
         await until(reached)
@@ -86,7 +86,7 @@ async def test_pods_whose_clocks_are_wrong_and_change_do_no_harm(pods: Pods, red
     await pods.until_more(120)
     await asyncio.to_thread(pods.finish)
     expected: dict[str, Counter[str]] = {}
-    for session_id, text, *_ in pods.acked():
+    for session_id, text, *_ in pods.read_appends():
         expected.setdefault(session_id, Counter())[text] += 1
     async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=CAMPAIGN) as memory:
         time_ms, covered = await memory.server_time_ms(), 0

@@ -21,14 +21,14 @@ async def test_a_drain_goes_past_those_that_need_nothing(
     async with store.memory(namespace, Settings(shards=1)) as memory:
         idle = [f"idle-{number}" for number in range(65)]
         for name in idle:
-            await clock.at(T0, memory.session(name).append(*({"role": "user", "content": "x"} for _ in range(11))))
+            await clock.run_at(T0, memory.session(name).append(*({"role": "user", "content": "x"} for _ in range(11))))
             if outcome == "noop":
                 await memory.session(name).prune(1)
             else:
                 keys = memory.store.keys.session(name)
                 await raw.delete(keys.state, keys.messages)
         for name in "abc":
-            await clock.at(T0 + 1, fill(memory.session(name), 11))
+            await clock.run_at(T0 + 1, fill(memory.session(name), 11))
         worker = Worker(memory.store, Echo())
-        assert await clock.at(T0 + 1, worker.drain()) == 3
+        assert await clock.run_at(T0 + 1, worker.drain()) == 3
         assert worker.outcomes == {outcome: len(idle), "ok": 3}

@@ -49,7 +49,7 @@ async def begin(memory: Memory, clock: Clock, count: int, first: int = 0) -> Non
     for at in range(0, count, 50):
         these = numbers[at : at + 50]
         appends = [memory.session(f"s-{number}").append(chat_message(number)) for number in these]
-        await asyncio.gather(*map(clock.at, (T0 + number * 1_000 for number in these), appends))
+        await asyncio.gather(*map(clock.run_at, (T0 + number * 1_000 for number in these), appends))
 
 
 async def test_the_oldest_goes_when_one_too_many_comes(
@@ -65,14 +65,14 @@ async def test_the_oldest_goes_when_one_too_many_comes(
         eviction = Eviction(memory.store, both)
         oldest = memory.session("s-7")
         await begin(memory, clock, 1_000)
-        await clock.at(T0 + 2_000_000, memory.session("s-0").touch())
+        await clock.run_at(T0 + 2_000_000, memory.session("s-0").touch())
         for number in range(1, 7):
-            await clock.at(T0 + 2_000_000, memory.session(f"s-{number}").append(chat_message(2)))
-        await clock.at(T0 + 7_000, oldest.merge({"name": "Ada"}))
-        await clock.at(T0 + 7_500, oldest.append(chat_message(2)))
-        assert await clock.at(T0 + 2_000_000, eviction.enforce()) == 0, "a thousand are within the limit"
+            await clock.run_at(T0 + 2_000_000, memory.session(f"s-{number}").append(chat_message(2)))
+        await clock.run_at(T0 + 7_000, oldest.merge({"name": "Ada"}))
+        await clock.run_at(T0 + 7_500, oldest.append(chat_message(2)))
+        assert await clock.run_at(T0 + 2_000_000, eviction.enforce()) == 0, "a thousand are within the limit"
         await begin(memory, clock, 1, first=1_000)
-        assert await clock.at(T0 + 2_000_000, eviction.enforce()) == 1
+        assert await clock.run_at(T0 + 2_000_000, eviction.enforce()) == 1
         assert await queue_members(memory, "active") == {f"s-{number}" for number in range(1_001)} - {"s-7"}
         assert not await oldest.exists()
     assert archive.times == {"s-7": 1}
@@ -93,10 +93,10 @@ async def test_nothing_of_an_evicted_session_is_left(store: Store, namespace: st
     async with store.memory(namespace, Settings(shards=1, max_sessions=1, keep_originals=True)) as memory:
         archive = Archive()
         await fill(memory.session("old"), 30)
-        await clock.at(T0, Worker(memory.store, Echo()).drain())
+        await clock.run_at(T0, Worker(memory.store, Echo()).drain())
         await fill(memory.session("old"), 6)
-        await clock.at(T0 + 1_000, fill(memory.session("new"), 1))
-        assert await clock.at(T0 + 1_000, Eviction(memory.store, archive).enforce()) == 1
+        await clock.run_at(T0 + 1_000, fill(memory.session("new"), 1))
+        assert await clock.run_at(T0 + 1_000, Eviction(memory.store, archive).enforce()) == 1
         handed = archive.contexts["old"]
         assert [message.seq for message in handed.messages] == list(range(1, 37)), "with the originals"
         assert len(handed.summaries) == 1
@@ -112,17 +112,17 @@ async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw
         eviction = Eviction(memory.store, archive)
         await begin(memory, clock, 10)
         now_ms = T0 + TIMEOUT_MS + 4_001
-        assert await clock.at(now_ms, memory.count()) == 5, (
+        assert await clock.run_at(now_ms, memory.count()) == 5, (
             "a session past its timeout counts no more, with or without a worker"
         )
-        assert await clock.at(now_ms, eviction.queue_idle()) == 5
+        assert await clock.run_at(now_ms, eviction.queue_idle()) == 5
         idle = {f"s-{number}" for number in range(5)}
         assert await queue_members(memory, "evictions") == idle
         for number in range(10):
             reason = counters(await raw.hget(memory.store.keys.session(f"s-{number}").state, "counters")).evicting
             assert reason == ("idle" if number < 5 else None)
-        assert await clock.at(now_ms, eviction.queue_idle()) == 0, "once is enough"
-        assert await clock.at(now_ms, eviction.drain()) == 5
+        assert await clock.run_at(now_ms, eviction.queue_idle()) == 0, "once is enough"
+        assert await clock.run_at(now_ms, eviction.drain()) == 5
         assert set(archive.times) == idle
         assert await queue_members(memory, "active") == {f"s-{number}" for number in range(5, 10)}
 
@@ -135,15 +135,15 @@ async def test_a_session_in_use_again_leaves_the_queue(
         eviction, session = Eviction(memory.store), memory.session("s-0")
         await begin(memory, clock, 2)
         now_ms = T0 + TIMEOUT_MS + 10_000
-        assert await clock.at(now_ms, eviction.queue_idle()) == 2
+        assert await clock.run_at(now_ms, eviction.queue_idle()) == 2
         if touching == "append":
-            await clock.at(now_ms, session.append(chat_message(2)))
+            await clock.run_at(now_ms, session.append(chat_message(2)))
         elif touching == "touch":
-            await clock.at(now_ms, session.touch())
+            await clock.run_at(now_ms, session.touch())
         else:
-            await clock.at(now_ms, session.update(merge={"a": 1}))
+            await clock.run_at(now_ms, session.update(merge={"a": 1}))
         assert await queue_members(memory, "evictions") == {"s-1"}
-        assert await clock.at(now_ms, eviction.enforce()) == 1
+        assert await clock.run_at(now_ms, eviction.enforce()) == 1
         assert await queue_members(memory, "active") == {"s-0"}
 
 
@@ -156,13 +156,13 @@ async def test_a_message_while_the_transcript_is_handed_over_saves_the_session(
         await begin(memory, clock, 2)
 
         async def append(session_id: str) -> None:
-            await clock.at(T0 + 500, memory.session(session_id).append(chat_message(2)))
+            await clock.run_at(T0 + 500, memory.session(session_id).append(chat_message(2)))
 
         archive.before = append
-        assert await clock.at(T0 + 2_000, eviction.enforce()) == 0
+        assert await clock.run_at(T0 + 2_000, eviction.enforce()) == 0
         assert len((await memory.session("s-0").read()).messages) == 2
         archive.before = None
-        assert await clock.at(T0 + 2_000, eviction.enforce()) == 1
+        assert await clock.run_at(T0 + 2_000, eviction.enforce()) == 1
         assert archive.times == {"s-0": 2}
         assert len(archive.contexts["s-0"].messages) == 2, "the last one handed over is whole"
         assert await queue_members(memory, "active") == {"s-1"}
@@ -175,12 +175,12 @@ async def test_a_session_stays_until_it_could_be_handed_over(store: Store, names
         eviction = Eviction(memory.store, archive)
         await begin(memory, clock, 5)
         for after_ms in (0, 1_000, 31_000):
-            assert await clock.at(T0 + 10_000 + after_ms, eviction.enforce()) == 0
+            assert await clock.run_at(T0 + 10_000 + after_ms, eviction.enforce()) == 0
             assert len(await queue_members(memory, "active")) == 5
             assert await queue_members(memory, "evictions") == {"s-0", "s-1"}, "no others are chosen in their place"
         archive.failing = False
-        assert await clock.at(T0 + 41_000, eviction.enforce()) == 0, "held a while since the last attempt"
-        assert await clock.at(T0 + 72_000, eviction.enforce()) == 2
+        assert await clock.run_at(T0 + 41_000, eviction.enforce()) == 0, "held a while since the last attempt"
+        assert await clock.run_at(T0 + 72_000, eviction.enforce()) == 2
         assert await queue_members(memory, "active") == {"s-2", "s-3", "s-4"}
 
 
@@ -191,7 +191,7 @@ async def test_two_that_enforce_one_limit_evict_no_more_than_one_would(
         archive = Archive()
         await begin(memory, clock, 120)
         both = [Eviction(memory.store, archive), Eviction(memory.store, archive)]
-        evicted = await asyncio.gather(*(clock.at(T0 + 200_000, eviction.enforce()) for eviction in both))
+        evicted = await asyncio.gather(*(clock.run_at(T0 + 200_000, eviction.enforce()) for eviction in both))
         assert sum(evicted) == 70
         assert archive.times == dict.fromkeys((f"s-{number}" for number in range(70)), 1)
         assert await queue_members(memory, "active") == {f"s-{number}" for number in range(70, 120)}
@@ -205,11 +205,11 @@ async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, na
 
         async def excess() -> int:
             found = await whole_excess()
-            await clock.at(T0 + 10_000, quick.enforce())
+            await clock.run_at(T0 + 10_000, quick.enforce())
             return found
 
         slow._count_excess = excess  # type: ignore[method-assign]
-        await clock.at(T0 + 10_000, slow.enforce())
+        await clock.run_at(T0 + 10_000, slow.enforce())
         assert await queue_members(memory, "active") == {f"s-{number}" for number in range(3, 8)}
 
 
@@ -220,9 +220,9 @@ async def test_the_oldest_are_all_in_one_shard(store: Store, namespace: str, clo
         old = [name for name in names if memory.store.keys.shard_of(name) == shard]
         new = [name for name in names if memory.store.keys.shard_of(name) != shard][:100]
         for at, name in enumerate([*old, *new]):
-            await clock.at(T0 + at * 1_000, memory.session(name).append(chat_message(1)))
+            await clock.run_at(T0 + at * 1_000, memory.session(name).append(chat_message(1)))
         assert len(old) > 50
-        assert await clock.at(T0 + 10_000_000, Eviction(memory.store).enforce()) == len(old) - 1
+        assert await clock.run_at(T0 + 10_000_000, Eviction(memory.store).enforce()) == len(old) - 1
         assert await queue_members(memory, "active") == {old[-1], *new}
 
 
@@ -235,11 +235,11 @@ async def test_sessions_that_expired_by_themselves_leave_the_index(
             keys = memory.store.keys.session(f"s-{number}")
             await raw.delete(keys.state, keys.messages)
         eviction = Eviction(memory.store)
-        assert await clock.at(T0 + 10_000, eviction.enforce()) == 0
+        assert await clock.run_at(T0 + 10_000, eviction.enforce()) == 0
         assert await queue_members(memory, "active") == {"s-3", "s-4", "s-5"}
         keys = memory.store.keys.session("s-3")
         await raw.delete(keys.state, keys.messages)
-        assert await clock.at(T0 + 10_000, eviction.sweep()) == (1, 0)
+        assert await clock.run_at(T0 + 10_000, eviction.sweep()) == (1, 0)
         assert await queue_members(memory, "active") == {"s-4", "s-5"}
 
 
@@ -281,7 +281,7 @@ async def test_eviction_ends_when_it_is_told_to(store: Store, namespace: str, cl
             eviction.stop()
 
         archive.before = stop
-        assert await clock.at(T0 + 30_000, eviction.enforce()) == 1
+        assert await clock.run_at(T0 + 30_000, eviction.enforce()) == 1
         assert len(await queue_members(memory, "active")) == 19
 
 
@@ -291,9 +291,9 @@ async def test_the_archive_takes_any_message_and_is_private(
     path = tmp_path / "archive.jsonl"
     odd = {"role": "user", "content": "\ud800 line\nbreak \u2028 \x00", "n": 10**30, "f": 1.0}
     async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
-        await clock.at(T0, memory.session("old").append(odd))
-        await clock.at(T0 + 1_000, memory.session("new").append(chat_message(1)))
-        assert await clock.at(T0 + 1_000, Eviction(memory.store, JsonlArchive(path)).enforce()) == 1
+        await clock.run_at(T0, memory.session("old").append(odd))
+        await clock.run_at(T0 + 1_000, memory.session("new").append(chat_message(1)))
+        assert await clock.run_at(T0 + 1_000, Eviction(memory.store, JsonlArchive(path)).enforce()) == 1
     (line,) = path.read_bytes().splitlines()
     assert json.loads(line)["messages"] == [odd]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

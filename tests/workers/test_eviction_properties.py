@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.clock import T0, Clock
 from support.examples import (
     HUNDRED,
-    Opened,
+    OpenMemory,
     ages,
     append,
     batches,
@@ -31,15 +31,15 @@ from redismem.workers.summaries import Worker
 @HUNDRED
 @given(counts=batches, params=st.dictionaries(texts.filter(bool), values, max_size=3), chosen=st.booleans())
 async def test_clear_complete(
-    opened: Opened, client: Any, counts: list[int], params: dict[str, Any], chosen: bool, clock: Clock
+    open_memory: OpenMemory, client: Any, counts: list[int], params: dict[str, Any], chosen: bool, clock: Clock
 ) -> None:
-    async with opened(keep_originals=True, threshold=4, recent_limit=2) as memory:
+    async with open_memory(keep_originals=True, threshold=4, recent_limit=2) as memory:
         session = memory.session("a")
         await append(session, counts)
-        await clock.at(T0, Worker(memory.store, Echo()).drain())
-        await clock.at(T0, session.append(*map(chat_message, range(5)), merge=params, waiting="x"))
+        await clock.run_at(T0, Worker(memory.store, Echo()).drain())
+        await clock.run_at(T0, session.append(*map(chat_message, range(5)), merge=params, waiting="x"))
         if chosen:
-            await clock.at(T0 + 10**9, Eviction(memory.store).queue_idle())
+            await clock.run_at(T0 + 10**9, Eviction(memory.store).queue_idle())
         assert await session.clear()
         assert await read_stored(client, session, memory) == [{}, [], {}, None, None, None, None, None]
         assert (await session.read()).to_openai() == []
@@ -49,8 +49,10 @@ async def test_clear_complete(
 
 @HUNDRED
 @given(counts=batches, params=st.dictionaries(texts.filter(bool), values, max_size=3), put=payloads)
-async def test_fresh_session(opened: Opened, counts: list[int], params: dict[str, Any], put: dict[str, Any]) -> None:
-    async with opened(keep_originals=True, threshold=4, recent_limit=2) as memory:
+async def test_fresh_session(
+    open_memory: OpenMemory, counts: list[int], params: dict[str, Any], put: dict[str, Any]
+) -> None:
+    async with open_memory(keep_originals=True, threshold=4, recent_limit=2) as memory:
         session = memory.session("a")
         never = await session.read()
         assert (never.summaries, never.messages, never.epoch, never.total_messages) == ([], [], "", 0)
@@ -72,9 +74,9 @@ async def test_fresh_session(opened: Opened, counts: list[int], params: dict[str
 @HUNDRED
 @given(idle_s=ages, idle_timeout_s=st.integers(31, 60))
 async def test_inactive_marked(
-    opened: Opened, client: Any, clock: Clock, idle_s: list[int], idle_timeout_s: int
+    open_memory: OpenMemory, client: Any, clock: Clock, idle_s: list[int], idle_timeout_s: int
 ) -> None:
-    async with opened(idle_timeout_s=idle_timeout_s) as memory:
+    async with open_memory(idle_timeout_s=idle_timeout_s) as memory:
         names = await create_sessions(memory, clock, [T0 - age * 1_000 for age in idle_s])
         inactive = {name for name, age in zip(names, idle_s, strict=True) if age > idle_timeout_s}
         assert await Eviction(memory.store).queue_idle() == len(inactive)
@@ -88,9 +90,9 @@ async def test_inactive_marked(
 @HUNDRED
 @given(idle_s=ages, idle_timeout_s=st.integers(31, 60))
 async def test_cleanup_removes_idle_and_leaves_active(
-    opened: Opened, clock: Clock, idle_s: list[int], idle_timeout_s: int
+    open_memory: OpenMemory, clock: Clock, idle_s: list[int], idle_timeout_s: int
 ) -> None:
-    async with opened(idle_timeout_s=idle_timeout_s) as memory:
+    async with open_memory(idle_timeout_s=idle_timeout_s) as memory:
         handed = []
 
         async def on_evict(session_id: str, context: Context) -> None:
@@ -109,27 +111,27 @@ async def test_cleanup_removes_idle_and_leaves_active(
 @given(
     steps=st.lists(st.tuples(st.integers(0, 5_000), st.sampled_from(["append", "update", "touch", "read", "drain"])))
 )
-async def test_activity_tracked(opened: Opened, steps: list[tuple[int, str]], clock: Clock) -> None:
-    async with opened(threshold=2, recent_limit=1) as memory:
+async def test_activity_tracked(open_memory: OpenMemory, steps: list[tuple[int, str]], clock: Clock) -> None:
+    async with open_memory(threshold=2, recent_limit=1) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         now_ms = last_ms = T0
-        await clock.at(now_ms, session.append(chat_message(0)))
+        await clock.run_at(now_ms, session.append(chat_message(0)))
         for later_ms, step in steps:
             now_ms += later_ms
             if step == "append":
-                await clock.at(now_ms, session.append(chat_message(1)))
+                await clock.run_at(now_ms, session.append(chat_message(1)))
             elif step == "update":
-                await clock.at(now_ms, session.update(merge={"a": now_ms}))
+                await clock.run_at(now_ms, session.update(merge={"a": now_ms}))
             elif step == "touch":
-                assert await clock.at(now_ms, session.touch())
+                assert await clock.run_at(now_ms, session.touch())
             elif step == "read":
                 await session.read()
             else:
-                await clock.at(now_ms, worker.drain())
+                await clock.run_at(now_ms, worker.drain())
             last_ms = last_ms if step in ("read", "drain") else now_ms
             known = await session.info()
             assert last_ms - 1_000 < known.active_ms <= last_ms, "within a second, by those who talk and no others"
-            (entry,) = (await clock.at(now_ms, memory.sessions())).sessions
+            (entry,) = (await clock.run_at(now_ms, memory.sessions())).sessions
             assert entry.active_ms == known.active_ms
             assert known.expires_ms >= last_ms + memory.settings.idle_timeout_ms - 1_000
 
@@ -137,15 +139,15 @@ async def test_activity_tracked(opened: Opened, steps: list[tuple[int, str]], cl
 @HUNDRED
 @given(order=st.permutations(range(8)), limit=st.integers(1, 9), touched=st.sets(st.integers(0, 7), max_size=3))
 async def test_limit_evicts_the_oldest(
-    opened: Opened, order: list[int], limit: int, touched: set[int], clock: Clock
+    open_memory: OpenMemory, order: list[int], limit: int, touched: set[int], clock: Clock
 ) -> None:
-    async with opened(max_sessions=limit) as memory:
+    async with open_memory(max_sessions=limit) as memory:
         active_ms = [T0 + place * 2_000 for place in order]
         names = await create_sessions(memory, clock, active_ms)
         for number in touched:
             active_ms[number] += 10**6
-            await clock.at(active_ms[number], memory.session(names[number]).append(chat_message(2)))
+            await clock.run_at(active_ms[number], memory.session(names[number]).append(chat_message(2)))
         by_age = sorted(names, key=lambda name: active_ms[names.index(name)])
         gone = by_age[: max(0, len(names) - limit)]
-        assert await clock.at(T0 + 2 * 10**6, Eviction(memory.store).enforce()) == len(gone)
+        assert await clock.run_at(T0 + 2 * 10**6, Eviction(memory.store).enforce()) == len(gone)
         assert await queue_members(memory, "active") == set(names) - set(gone)

@@ -72,13 +72,13 @@ async def test_the_least_recently_active_of_thirty_thousand_go(
         lane = Recorder(Address("127.0.0.1", server.port), stall_s=60)
         async with Memory(Store(lane, namespace, settings, clock)) as memory:
             begin_all(client, memory, clock, active_ms)
-            assert await clock.at(T0, memory.count()) == COUNT
+            assert await clock.run_at(T0, memory.count()) == COUNT
             client.config_set("slowlog-log-slower-than", SLOW_US)
             client.config_set("slowlog-max-len", 1_000)
             client.slowlog_reset()
             client.config_resetstat()
             began_s = time.monotonic()
-            evicted = await clock.at(T0 + COUNT, Eviction(memory.store).enforce())
+            evicted = await clock.run_at(T0 + COUNT, Eviction(memory.store).enforce())
             took_s = time.monotonic() - began_s
             slow = [entry for entry in client.slowlog_get(1_000) if entry["command"].startswith(b"EVALSHA")]
             stats = client.info("commandstats")

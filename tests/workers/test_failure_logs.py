@@ -82,7 +82,7 @@ KINDS: list[type[BaseException]] = [KeyError, asyncio.CancelledError, Panic]
 """The kinds of errors that a caller's code raises: its task may be cancelled, its library may panic."""
 
 
-def raised(line: str, kind: type[BaseException]) -> str:
+def traceback_end(line: str, kind: type[BaseException]) -> str:
     """Return the end of a traceback that shows where an error was raised, without its text."""
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     return f"{line}\n{name}"
@@ -103,7 +103,7 @@ async def test_an_error_of_a_strategy_of_the_callers_own_is_logged_with_its_trac
     (record,) = records(caplog, "summary")
     assert record.getMessage().endswith(f"attempt 1 at a summary failed, dead: {kind.__name__}")
     assert (record.error, record.outcome) == (kind.__name__, "dead")
-    assert raised("compact\n    raise self.failures.popleft()", kind) in caplog.text
+    assert traceback_end("compact\n    raise self.failures.popleft()", kind) in caplog.text
 
 
 async def test_a_strategy_that_takes_too_long_is_told_how_long(store: Store, namespace: str, caplog: Any) -> None:
@@ -143,14 +143,14 @@ async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
 
     async with store.memory(namespace, Settings(max_sessions=1)) as memory:
         await fill(memory.session(NAME), 1, SECRET)
-        await clock.at(T0 + 1_000, fill(memory.session("newer"), 1, SECRET))
-        assert await clock.at(T0 + 1_000, Eviction(memory.store, full).enforce()) == 0
+        await clock.run_at(T0 + 1_000, fill(memory.session("newer"), 1, SECRET))
+        assert await clock.run_at(T0 + 1_000, Eviction(memory.store, full).enforce()) == 0
         (record,) = records(caplog, "eviction")
         assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: {reason}"
         assert record.reason == reason
         assert (record.session, record.error) == (session_hash(NAME), type(failure).__name__)
-        assert raised("in full\n    raise failure", type(failure)) in caplog.text
-        assert await clock.at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
+        assert traceback_end("in full\n    raise failure", type(failure)) in caplog.text
+        assert await clock.run_at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
     *warnings, record = records(caplog, "enforce")
     assert [each.levelno for each in warnings] == [logging.WARNING] * 2, "it was active just now"
     assert (record.levelno, record.session_count) == (logging.INFO, 1)
@@ -201,8 +201,8 @@ async def test_an_on_evict_that_does_not_end_is_told_how_long_it_had(
 
     async with store.memory(namespace, Settings(max_sessions=1, lease_s=0.05)) as memory:
         await fill(memory.session(NAME), 1, SECRET)
-        await clock.at(T0 + 1_000, fill(memory.session("newer"), 1, SECRET))
-        assert await clock.at(T0 + 1_000, Eviction(memory.store, hanging).enforce()) == 0
+        await clock.run_at(T0 + 1_000, fill(memory.session("newer"), 1, SECRET))
+        assert await clock.run_at(T0 + 1_000, Eviction(memory.store, hanging).enforce()) == 0
     (record,) = records(caplog, "eviction")
     assert record.getMessage().endswith("not evicted: RedismemError: on_evict did not end within 0.05 s")
 
@@ -221,7 +221,7 @@ async def test_who_writes_instead_and_why_is_logged(
     assert failed.getMessage() == f"{what}: {kind.__name__}"
     assert (failed.levelno, failed.reason, failed.attempt) == (logging.WARNING, kind.__name__, 1)
     assert failed.exc_info[1].args == (), "where it was raised, and not what it says"
-    assert raised("compact\n    raise self.failures.popleft()", kind) in caplog.text
+    assert traceback_end("compact\n    raise self.failures.popleft()", kind) in caplog.text
 
 
 async def test_a_pause_and_its_end_are_logged_once(store: Store, namespace: str, caplog: Any, clock: Clock) -> None:

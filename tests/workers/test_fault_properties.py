@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.clock import T0, Clock
 from support.examples import (
     HUNDRED,
-    Opened,
+    OpenMemory,
     append,
     batches,
     covered_seqs,
@@ -31,28 +31,28 @@ from redismem.workers.summaries import Worker
 @HUNDRED
 @given(counts=batches, errors=st.lists(failures, min_size=1, max_size=7))
 async def test_degradation_keeps_originals(
-    opened: Opened, counts: list[int], errors: list[Exception], clock: Clock
+    open_memory: OpenMemory, counts: list[int], errors: list[Exception], clock: Clock
 ) -> None:
-    async with opened(threshold=3, recent_limit=2, extractive_after_s=0) as memory:
+    async with open_memory(threshold=3, recent_limit=2, extractive_after_s=0) as memory:
         session, echo = memory.session("a"), Echo()
         await append(session, [4, *counts])
         before = await session.messages()
         echo.failures.extend(errors)
         worker = Worker(memory.store, echo)
         for at in range(len(errors)):
-            await clock.at(T0 + at * 10**6, worker.drain())
+            await clock.run_at(T0 + at * 10**6, worker.drain())
             if echo.failures:
                 assert await session.messages() == before
         assert len(echo.seen) <= len(errors)
         if (await session.info()).queued == "dead":
             assert await session.messages() == before
-        await clock.at(T0, session.append(chat_message(99)))
+        await clock.run_at(T0, session.append(chat_message(99)))
         assert (await session.messages())[-1].content == chat_message(99)["content"]
 
 
 @HUNDRED
 @given(errors=st.lists(st.none() | failures, min_size=2, max_size=6))
-async def test_error_continuation(opened: Opened, errors: list[Exception | None]) -> None:
+async def test_error_continuation(open_memory: OpenMemory, errors: list[Exception | None]) -> None:
     class Failing(Echo):
         """A strategy that fails for the sessions with an error."""
 
@@ -62,7 +62,7 @@ async def test_error_continuation(opened: Opened, errors: list[Exception | None]
                 raise error
             return await super().compact(messages, previous)
 
-    async with opened(threshold=3, recent_limit=2, extractive_after_s=0) as memory:
+    async with open_memory(threshold=3, recent_limit=2, extractive_after_s=0) as memory:
         worker = Worker(memory.store, Failing())
         for number in range(len(errors)):
             await memory.session(f"s-{number}").append(*({"role": "user", "content": f"{number}-"} for _ in range(4)))
@@ -87,9 +87,9 @@ refused: list[dict[str, Any]] = [
 
 @HUNDRED
 @given(steps=st.lists(st.sampled_from([*refused, "append", "drain", "forget"]), min_size=1, max_size=12))
-async def test_operation_resilience(opened: Opened, client: Any, steps: list[Any]) -> None:
+async def test_operation_resilience(open_memory: OpenMemory, client: Any, steps: list[Any]) -> None:
     limits = {"max_message_bytes": 1_000, "max_batch_count": 20, "max_params_count": 10, "max_window_count": 500}
-    async with opened(keep_originals=True, **limits) as memory:
+    async with open_memory(keep_originals=True, **limits) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         await session.append(chat_message(1))
         total = 1
@@ -120,8 +120,10 @@ async def test_operation_resilience(opened: Opened, client: Any, steps: list[Any
     by_worker=st.booleans(),
 )
 @example(where="summary", junk=b"\x93", by_worker=True)
-async def test_corrupt_session_recovers(opened: Opened, client: Any, where: str, junk: bytes, by_worker: bool) -> None:
-    async with opened() as memory:
+async def test_corrupt_session_recovers(
+    open_memory: OpenMemory, client: Any, where: str, junk: bytes, by_worker: bool
+) -> None:
+    async with open_memory() as memory:
         session, keys, worker = memory.session("a"), memory.store.keys.session("a"), Worker(memory.store, Echo())
         await append(session, [12])
         await append(memory.session("b"), [12])

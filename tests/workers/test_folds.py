@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.clock import T0
 from support.stores import Store
-from support.worked import Worked, open_with, ranges
+from support.worked import WorkerParts, open_with, ranges
 from support.writers import Echo, fill
 
 from redismem.context import Summary
@@ -12,8 +12,8 @@ from redismem.workers.planning import plan
 from redismem.workers.summaries import Worker
 
 
-async def test_too_many_summaries_become_one(worked: Worked) -> None:
-    memory, echo, worker = worked
+async def test_too_many_summaries_become_one(worker_parts: WorkerParts) -> None:
+    memory, echo, worker = worker_parts
     session = memory.session("a")
     texts, ids = [], []
     await fill(session, 6)
@@ -35,8 +35,8 @@ async def test_too_many_summaries_become_one(worked: Worked) -> None:
     assert (await session.info()).queued is None
 
 
-async def test_summaries_do_not_pile_up_under_constant_overflow(worked: Worked) -> None:
-    memory, _, _ = worked
+async def test_summaries_do_not_pile_up_under_constant_overflow(worker_parts: WorkerParts) -> None:
+    memory, _, _ = worker_parts
     session = memory.session("a")
     await fill(session, 11)
     context = await session.read()
@@ -46,8 +46,8 @@ async def test_summaries_do_not_pile_up_under_constant_overflow(worked: Worked) 
         assert (bool(todo.folded), bool(todo.covered)) == (folds, not folds)
 
 
-async def test_a_fold_covers_no_messages_before_their_time(worked: Worked) -> None:
-    memory, _, _ = worked
+async def test_a_fold_covers_no_messages_before_their_time(worker_parts: WorkerParts) -> None:
+    memory, _, _ = worker_parts
     session = memory.session("a")
     await fill(session, 9)
     context = await session.read()

@@ -47,18 +47,18 @@ class Watched:
 
 
 @pytest.mark.parametrize("shape", HOSTILE)
-async def test_others_have_their_turns_while_hostile_text_is_summarised(near: Memory, shape: str) -> None:
-    session = near.session("hostile")
+async def test_others_have_their_turns_while_hostile_text_is_summarised(direct_memory: Memory, shape: str) -> None:
+    session = direct_memory.session("hostile")
     for _ in range(22):
         await session.append({"role": "user", "content": HOSTILE[shape]})
     model = Watched()
     counting = asyncio.create_task(model.count_rounds())
-    work = asyncio.create_task(Worker(near.store, Summarize(model)).attend("hostile"))
+    work = asyncio.create_task(Worker(direct_memory.store, Summarize(model)).attend("hostile"))
 
     async def talk(name: str) -> int:
         turns = 0
         while not work.done() or not turns:
-            context = await near.session(name).append_and_read({"role": "user", "content": "hi"})
+            context = await direct_memory.session(name).append_and_read({"role": "user", "content": "hi"})
             turns += 1
             assert context.total_messages == turns
         return turns

@@ -58,9 +58,9 @@ async def pods(store: Store, namespace: str, clock: Clock) -> AsyncIterator[Pods
 async def fifty(server: RedisServer, namespace: str, clock: Clock) -> AsyncIterator[tuple[Pods, list[Scheduler]]]:
     """Fifty pods in one process, on connections of their own, with as many shards as there are by default."""
     settings = Settings(deadline_s=30, reply_timeout_s=30)
-    opened = partial(Memory.connect, server.url, namespace=namespace, settings=settings, clock=clock)
+    open_memory = partial(Memory.connect, server.url, namespace=namespace, settings=settings, clock=clock)
     async with AsyncExitStack() as stack:
-        pods = Pods(stack, clock, opened)
+        pods = Pods(stack, clock, open_memory)
         yield pods, [await pods.open(strategy=Echo()) for _ in range(50)]
 
 
@@ -138,14 +138,14 @@ async def test_a_backlog_is_everybodys(pods: Pods) -> None:
         await memory.session(f"s-{number}").append(*map(chat_message, range(1, 12)))
     pods.clock.now_ms += TICK_MS
     await makers[0].tick()
-    await until(partial(begun, echoes[0], 2))
+    await until(partial(has_begun, echoes[0], 2))
     await makers[1].tick()
     await until(partial(idle, makers[1]))
     assert echoes[1].begun_count == 0, "nobody has said that there is too much"
     await makers[0].tick()
     for maker, echo in zip(makers[1:], echoes[1:], strict=True):
         await maker.tick()
-        await until(partial(begun, echo, 2))
+        await until(partial(has_begun, echo, 2))
     for echo in echoes:
         echo.gate.set()
     for maker in makers:
@@ -157,7 +157,7 @@ async def test_a_backlog_is_everybodys(pods: Pods) -> None:
     assert {each.is_crowded for each in found.values()} == {False}
 
 
-async def begun(echo: Slow, count: int) -> bool:
+async def has_begun(echo: Slow, count: int) -> bool:
     return echo.begun_count == count
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.checks import until
 from support.clock import T0, Clock
 from support.stores import Store
-from support.worked import Worked, open_with, ranges, seqs
+from support.worked import WorkerParts, open_with, ranges, seqs
 from support.writers import Echo, chat_message, fill
 
 from redismem import Session
@@ -17,8 +17,8 @@ from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
 
-async def test_a_slow_session_keeps_no_other_waiting(worked: Worked) -> None:
-    memory, echo, worker = worked
+async def test_a_slow_session_keeps_no_other_waiting(worker_parts: WorkerParts) -> None:
+    memory, echo, worker = worker_parts
     names = [f"quick-{number}" for number in range(30)]
     for name in ("slow", *names[:10]):
         await fill(memory.session(name), 11, name)
@@ -65,15 +65,15 @@ async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespac
         assert echo.seen == [[1, 2, 3, 4, 5]]
 
 
-async def test_a_worker_that_lost_its_lease_changes_nothing(worked: Worked, clock: Clock) -> None:
-    memory, slow, worker = worked
+async def test_a_worker_that_lost_its_lease_changes_nothing(worker_parts: WorkerParts, clock: Clock) -> None:
+    memory, slow, worker = worker_parts
     session, quick = memory.session("a"), Echo()
     await fill(session, 11)
     slow.hanging = "message"
-    late = asyncio.create_task(clock.at(T0, worker.drain()))
+    late = asyncio.create_task(clock.run_at(T0, worker.drain()))
     await slow.started.wait()
-    assert await clock.at(T0, Worker(memory.store, quick).drain()) == 0, "leased"
-    assert await clock.at(T0 + 30_000, Worker(memory.store, quick).drain()) == 1, "after the lease"
+    assert await clock.run_at(T0, Worker(memory.store, quick).drain()) == 0, "leased"
+    assert await clock.run_at(T0 + 30_000, Worker(memory.store, quick).drain()) == 1, "after the lease"
     committed = await session.read()
     slow.gate.set()
     assert await late == 0
@@ -81,8 +81,8 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(worked: Worked, cloc
     assert await session.read() == committed
 
 
-async def test_the_lease_of_an_expired_session_hides_no_namesake(worked: Worked, raw: Any) -> None:
-    memory, echo, worker = worked
+async def test_the_lease_of_an_expired_session_hides_no_namesake(worker_parts: WorkerParts, raw: Any) -> None:
+    memory, echo, worker = worker_parts
     session, keys = memory.session("a"), memory.store.keys.session("a")
     await fill(session, 11, "old")
     echo.hanging = "old"
@@ -100,8 +100,8 @@ async def test_the_lease_of_an_expired_session_hides_no_namesake(worked: Worked,
     assert "old" not in committed.summaries[0].text
 
 
-async def test_a_prune_in_between_wins(worked: Worked) -> None:
-    memory, echo, worker = worked
+async def test_a_prune_in_between_wins(worker_parts: WorkerParts) -> None:
+    memory, echo, worker = worker_parts
     session = memory.session("a")
     await fill(session, 20)
     echo.hanging = "message"
@@ -116,8 +116,8 @@ async def test_a_prune_in_between_wins(worked: Worked) -> None:
     assert await seqs(session) == list(range(15, 21))
 
 
-async def test_a_cancelled_drain_gives_its_sessions_back(worked: Worked) -> None:
-    memory, echo, worker = worked
+async def test_a_cancelled_drain_gives_its_sessions_back(worker_parts: WorkerParts) -> None:
+    memory, echo, worker = worker_parts
     await fill(memory.session("a"), 11)
     echo.hanging = "message"
     drain = asyncio.create_task(worker.drain())
@@ -131,8 +131,8 @@ async def test_a_cancelled_drain_gives_its_sessions_back(worked: Worked) -> None
     assert await Worker(memory.store, echo).drain() == 1, "at once, without waiting for the lease"
 
 
-async def test_no_claims_after_stop(worked: Worked) -> None:
-    memory, echo, worker = worked
+async def test_no_claims_after_stop(worker_parts: WorkerParts) -> None:
+    memory, echo, worker = worker_parts
     await fill(memory.session("a"), 11)
     worker.stop()
     assert await worker.drain() == 0

@@ -30,7 +30,7 @@ def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dictionaries, "MIN_SESSIONS", 5)
 
 
-def said(count: int, secret: str = "minea") -> list[str]:
+def message_texts(count: int, secret: str = "minea") -> list[str]:
     return [make_message(number, secret)["content"] for number in range(count)]
 
 
@@ -53,7 +53,7 @@ async def test_nothing_is_written_that_nobody_else_could_read(
         await worker.drain()
         assert set(await block_dictionaries(memory, raw, "a")) == {1}
         async with open_with(store, namespace) as fresh:
-            assert await texts(fresh.session("a")) == said(60)
+            assert await texts(fresh.session("a")) == message_texts(60)
 
 
 @pytest.mark.parametrize("there", [b"\0" * 8 + b"x", None])
@@ -85,13 +85,13 @@ async def test_who_has_read_the_one_before_reads_what_the_other_made(
         await append_messages(other.session("a"), 30)
         await Worker(other.store, Echo()).drain()
         assert await block_dictionaries(memory, raw, "a") == [1, 1]
-        assert 8 in [found.seq for found in await memory.session("a").recall(said(30)[7], limit=1)]
-        assert await texts(memory.session("a")) == said(30)
+        assert 8 in [found.seq for found in await memory.session("a").recall(message_texts(30)[7], limit=1)]
+        assert await texts(memory.session("a")) == message_texts(30)
         await append_messages(memory.session("a"), 30, begin=30)
         await worker.drain()
         assert [key async for key in raw.scan_iter(memory.store.keys.session("a").quarantine + b":*")] == []
         async with open_with(store, namespace) as fresh:
-            assert await texts(fresh.session("a")) == said(60), "the begun block was no stranger's"
+            assert await texts(fresh.session("a")) == message_texts(60), "the begun block was no stranger's"
 
 
 async def test_it_is_not_looked_for_with_each_block(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
@@ -101,7 +101,7 @@ async def test_it_is_not_looked_for_with_each_block(store: Store, namespace: str
         await became_another(raw, memory.store.keys.dictionaries)
         async with open_with(store, namespace) as fresh:
             read = await texts(fresh.session("a"))
-            assert read == said(40)[34:], "what stands in the window: the dictionary of the blocks is lost"
+            assert read == message_texts(40)[34:], "what stands in the window: the dictionary of the blocks is lost"
             with trips_of(fresh) as sent:
                 assert await texts(fresh.session("a")) == read
             assert fresh.store.keys.dictionaries not in {command[1] for commands in sent for command in commands}

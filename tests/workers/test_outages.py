@@ -153,15 +153,15 @@ async def test_a_session_that_the_provider_cannot_bear_holds_up_no_other(
     strategy = Bearing(ProviderUnavailable("500", reason="it answered 500", perhaps_request=True))
     async with store.memory(namespace, EAGER.model_copy(update={"max_backoff_s": 300.0})) as memory:
         worker, now_ms = Worker(memory.store, strategy), await memory.server_time_ms()
-        await clock.at(now_ms, fill(memory.session("ill"), 11, "poison"))
+        await clock.run_at(now_ms, fill(memory.session("ill"), 11, "poison"))
         for number in range(9):
-            await clock.at(now_ms, fill(memory.session(f"well-{number}"), 11))
+            await clock.run_at(now_ms, fill(memory.session(f"well-{number}"), 11))
         for after_s in range(0, 900, 5):
             await drain_at(worker, now_ms + after_s * 1_000)
             if after_s == 150:
                 for number in range(9):
                     assert (await memory.session(f"well-{number}").info()).summaries_count == 1
-                await clock.at(now_ms + after_s * 1_000, fill(memory.session("well-0"), 11))
+                await clock.run_at(now_ms + after_s * 1_000, fill(memory.session("well-0"), 11))
             if after_s > 300:
                 assert (await memory.session("well-0").info()).summaries_count == 2, "the next try was for this one"
                 assert await memory.store.run(provider_pauses.list_pauses(memory.store.keys)) == {}, "it waits alone"

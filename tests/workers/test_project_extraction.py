@@ -51,7 +51,7 @@ async def model(server: ProviderServer) -> AsyncIterator[ChatModel]:
     await model.aclose()
 
 
-async def ended(project: Project, count: int = 1) -> list[str]:
+async def end_conversations(project: Project, count: int = 1) -> list[str]:
     """Conversations that have ended and wait."""
     talks = [(await project.conversations.start()).id for _ in range(count)]
     for talk in talks:
@@ -71,7 +71,7 @@ async def attempts_of(apollo: Project, talk: str) -> int:
 async def test_all_projects_are_worked_off(clock: ProjectClock, memory: Memory, model: ChatModel, server: Any) -> None:
     projects = [memory.project(name) for name in ("apollo", "gemini", "mercury")]
     for project in projects:
-        await ended(project, 3)
+        await end_conversations(project, 3)
     worker = ExtractionWorker(memory.store, model)
     assert await worker.drain() == 9
     assert await worker.drain() == 0
@@ -85,7 +85,7 @@ async def test_an_outage_pauses_the_provider_and_costs_no_attempt(
     clock: ProjectClock, memory: Memory, model: ChatModel, server: Any, mode: str
 ) -> None:
     apollo = memory.project("apollo")
-    talks = await ended(apollo, 3)
+    talks = await end_conversations(apollo, 3)
     server.mode = mode
     worker = ExtractionWorker(memory.store, model, concurrency=1)
     for _ in range(2 * ATTEMPTS_LIMIT):
@@ -111,7 +111,7 @@ async def test_what_its_own_text_causes_counts(
     clock: ProjectClock, memory: Memory, model: ChatModel, server: Any
 ) -> None:
     apollo = memory.project("apollo")
-    (talk,) = await ended(apollo)
+    (talk,) = await end_conversations(apollo)
     server.mode = "400"
     worker = ExtractionWorker(memory.store, model)
     for attempt in range(1, ATTEMPTS_LIMIT):
@@ -129,7 +129,7 @@ async def test_one_that_the_provider_cannot_bear_fails_alone_in_the_end(
     """One conversation always gets a 500 while other calls succeed: the provider is not paused, and retries end."""
     apollo = memory.project("apollo")
     worker = ExtractionWorker(memory.store, model, concurrency=1)
-    (poisoned,) = await ended(apollo)
+    (poisoned,) = await end_conversations(apollo)
     for _ in range(60):
         server.modes.extend(["500"])
         await worker.drain()
@@ -138,7 +138,7 @@ async def test_one_that_the_provider_cannot_bear_fails_alone_in_the_end(
             break
         due_ms = (await apollo._items.get(poisoned)).state["due_ms"]
         clock.tick(400)
-        await ended(memory.project("other"))
+        await end_conversations(memory.project("other"))
         await hidden_from(worker, apollo)
         assert due_ms is not None
     assert (await apollo.conversations.get(poisoned)).extraction == "failed"
@@ -162,7 +162,7 @@ async def test_a_worker_that_is_stopped_gives_back_what_it_has(
     clock: ProjectClock, memory: Memory, model: ChatModel, server: Any
 ) -> None:
     apollo = memory.project("apollo")
-    (talk,) = await ended(apollo)
+    (talk,) = await end_conversations(apollo)
     server.modes.append("hang")
     draining = asyncio.create_task(ExtractionWorker(memory.store, model).drain())
     await asyncio.to_thread(server.wait_for_asked, 1)
@@ -211,7 +211,7 @@ async def test_the_scheduler_does_it_by_itself(
     settings = Settings(shards=2, tick_s=0.01)
     async with store.memory(namespace, settings, workers=partial(Scheduler, extraction=model)) as memory:
         apollo = memory.project("apollo")
-        (talk,) = await ended(apollo)
+        (talk,) = await end_conversations(apollo)
 
         async def reached() -> bool:
             return (await apollo.conversations.get(talk)).extraction == "done"
@@ -246,7 +246,7 @@ async def test_without_an_event_loop_the_workers_thread_does_it(
         assert (apollo.decisions.count(), apollo.tasks.count(), apollo.entities.count()) == (1, 1, 1)
 
 
-def killed(url: str, namespace: str, server: ProviderServer, now_ms: int) -> None:
+def kill_while_reading(url: str, namespace: str, server: ProviderServer, now_ms: int) -> None:
     """A worker process is killed while the model reads."""
     asked = len(server.asked)
     with start_pod("extract", url, namespace, server.base_url, now_ms) as process:
@@ -264,9 +264,9 @@ async def test_a_worker_that_is_killed_half_way_is_taken_over_once(
     settings = Settings(deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=settings, clock=clock) as memory:
         apollo = memory.project("apollo")
-        (talk,) = await ended(apollo)
+        (talk,) = await end_conversations(apollo)
         server.modes.append("hang")
-        await asyncio.to_thread(killed, redis_server.url, namespace, server, clock())
+        await asyncio.to_thread(kill_while_reading, redis_server.url, namespace, server, clock())
         workers = [ExtractionWorker(memory.store, model) for _ in range(3)]
         assert await asyncio.gather(*(worker.drain() for worker in workers)) == [0, 0, 0], "it has a lease"
         assert await counts(apollo) == (0, 0, 0)

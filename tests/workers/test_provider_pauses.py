@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import T0
-from support.examples import HUNDRED, Opened
+from support.examples import HUNDRED, OpenMemory
 
 from redismem import Settings
 from redismem.errors import ProviderUnavailable
@@ -99,8 +99,10 @@ class Play:
 
 @HUNDRED
 @given(steps=steps)
-async def test_one_worker_tries_a_paused_provider_and_nobody_else_asks_it(opened: Opened, steps: list[Any]) -> None:
-    async with opened() as memory:
+async def test_one_worker_tries_a_paused_provider_and_nobody_else_asks_it(
+    open_memory: OpenMemory, steps: list[Any]
+) -> None:
+    async with open_memory() as memory:
         play = Play(memory.store)
         for step in steps:
             await play.step(*step)
@@ -109,16 +111,16 @@ async def test_one_worker_tries_a_paused_provider_and_nobody_else_asks_it(opened
             assert worker.is_paused == (availability is not Availability.AVAILABLE)
 
 
-async def test_a_provider_without_a_name_is_never_paused(opened: Opened) -> None:
-    async with opened() as memory:
+async def test_a_provider_without_a_name_is_never_paused(open_memory: OpenMemory) -> None:
+    async with open_memory() as memory:
         nobody = Provider(memory.store, None)
         await nobody.record_failure(ProviderUnavailable("x"), None, T0)
         assert await nobody.look(T0) is Availability.AVAILABLE
         assert not nobody.is_paused
 
 
-async def test_two_providers_are_paused_apart(opened: Opened) -> None:
-    async with opened() as memory:
+async def test_two_providers_are_paused_apart(open_memory: OpenMemory) -> None:
+    async with open_memory() as memory:
         one, other = Provider(memory.store, "one"), Provider(memory.store, "other")
         await one.record_failure(ProviderUnavailable("x"), None, T0)
         assert [await each.look(T0) for each in (one, other)] == [Availability.PAUSED, Availability.AVAILABLE]

@@ -21,10 +21,10 @@ async def test_evicting_what_was_active_within_the_hour_is_warned_of(
 ) -> None:
     async with store.memory(namespace, Settings(shards=2, max_sessions=2)) as memory:
         for number in range(5):
-            await clock.at(T0, memory.session(f"s-{number}").append(chat_message(number)))
+            await clock.run_at(T0, memory.session(f"s-{number}").append(chat_message(number)))
         caplog.clear()
         eviction = Eviction(memory.store)
-        assert await clock.at(T0 + age_ms, eviction.enforce()) == 3
+        assert await clock.run_at(T0 + age_ms, eviction.enforce()) == 3
         warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
         assert len(warnings) == (1 if warned else 0)
         for record in warnings:
@@ -42,9 +42,9 @@ async def test_it_is_said_once_a_minute(
         said_at = []
         for at, later_ms in enumerate((0, 1_000, 59_999, 60_000, 61_000, 130_000)):
             for name in ("a", "b"):
-                await clock.at(T0 + later_ms, memory.session(f"{name}-{at}").append(chat_message(at)))
+                await clock.run_at(T0 + later_ms, memory.session(f"{name}-{at}").append(chat_message(at)))
             caplog.clear()
-            assert await clock.at(T0 + later_ms, eviction.enforce()) >= 1
+            assert await clock.run_at(T0 + later_ms, eviction.enforce()) >= 1
             if any("within the last hour" in record.getMessage() for record in caplog.records):
                 said_at.append(later_ms)
         assert said_at == [0, 60_000, 130_000]

@@ -120,7 +120,7 @@ async def test_two_schedulers_do_everything_once(store: Store, namespace: str, c
         now_ms = await front.server_time_ms()
         for number in range(30):
             session = front.session(f"s-{number:02d}")
-            await clock.at(now_ms - 100_000 + number * 1_000, session.append(*map(chat_message, range(1, 12))))
+            await clock.run_at(now_ms - 100_000 + number * 1_000, session.append(*map(chat_message, range(1, 12))))
         async with (
             store.memory(namespace, settings, workers=makers[0]),
             store.memory(namespace, settings, workers=makers[1]),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.clock import T0, Clock
 from support.examples import (
     HUNDRED,
-    Opened,
+    OpenMemory,
     append,
     batches,
     bounds,
@@ -28,8 +28,8 @@ from redismem.workers.summaries import Worker
 
 @HUNDRED
 @given(steps=st.lists(st.lists(payloads, min_size=1, max_size=7) | st.just("drain") | texts, min_size=1, max_size=10))
-async def test_storage_consistency(opened: Opened, steps: list[Any]) -> None:
-    async with opened(keep_originals=True) as memory:
+async def test_storage_consistency(open_memory: OpenMemory, steps: list[Any]) -> None:
+    async with open_memory(keep_originals=True) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         put: list[dict[str, Any]] = []
         params: dict[str, str] = {}
@@ -56,9 +56,9 @@ async def test_storage_consistency(opened: Opened, steps: list[Any]) -> None:
 @HUNDRED
 @given(counts=batches, drain_after=st.sets(st.integers(0, 7)), bound=bounds)
 async def test_context_holds_summaries_and_recent(
-    opened: Opened, counts: list[int], drain_after: set[int], bound: dict[str, int]
+    open_memory: OpenMemory, counts: list[int], drain_after: set[int], bound: dict[str, int]
 ) -> None:
-    async with opened(summaries_limit=2, **bound) as memory:
+    async with open_memory(summaries_limit=2, **bound) as memory:
         session, worker, total = memory.session("a"), Worker(memory.store, Echo()), 0
         for number, count in enumerate(counts):
             context = await session.append_and_read(*(chat_message(total + at + 1) for at in range(count)))
@@ -85,8 +85,8 @@ async def test_context_holds_summaries_and_recent(
 
 @HUNDRED
 @given(counts=batches, threshold=st.integers(1, 30))
-async def test_trigger_over_threshold(opened: Opened, counts: list[int], threshold: int) -> None:
-    async with opened(threshold=threshold, recent_limit=1) as memory:
+async def test_trigger_over_threshold(open_memory: OpenMemory, counts: list[int], threshold: int) -> None:
+    async with open_memory(threshold=threshold, recent_limit=1) as memory:
         session, total = memory.session("a"), 0
         for count in counts:
             await session.append(*map(chat_message, range(total + 1, total + count + 1)))
@@ -99,8 +99,8 @@ async def test_trigger_over_threshold(opened: Opened, counts: list[int], thresho
 
 @HUNDRED
 @given(counts=batches, bound=bounds)
-async def test_exactly_recent_limit_verbatim(opened: Opened, counts: list[int], bound: dict[str, int]) -> None:
-    async with opened(**bound) as memory:
+async def test_exactly_recent_limit_verbatim(open_memory: OpenMemory, counts: list[int], bound: dict[str, int]) -> None:
+    async with open_memory(**bound) as memory:
         session = memory.session("a")
         await append(session, counts)
         before = (await session.read()).messages
@@ -115,14 +115,16 @@ async def test_exactly_recent_limit_verbatim(opened: Opened, counts: list[int], 
 @given(
     told=st.lists(texts.filter(str.strip), min_size=11, max_size=25), limit=st.integers(1, 3), tokens=st.integers(0, 9)
 )
-async def test_summary_structure(opened: Opened, told: list[str], limit: int, tokens: int, clock: Clock) -> None:
-    async with opened(summaries_limit=limit) as memory:
+async def test_summary_structure(
+    open_memory: OpenMemory, told: list[str], limit: int, tokens: int, clock: Clock
+) -> None:
+    async with open_memory(summaries_limit=limit) as memory:
         session, echo = memory.session("a"), Echo()
         worker = Worker(memory.store, echo)
         for at, text in enumerate(told):
             echo.drafts.append(Draft(text, tokens, tokens, "some-model"))
-            await clock.at(T0 + at, session.append(chat_message(at)))
-            await clock.at(T0 + at, worker.drain())
+            await clock.run_at(T0 + at, session.append(chat_message(at)))
+            await clock.run_at(T0 + at, worker.drain())
         context, seen_ids = await session.read(), set()
         assert 1 <= len(context.summaries) <= limit
         next_seq = 1
@@ -145,9 +147,9 @@ async def test_summary_structure(opened: Opened, told: list[str], limit: int, to
 @HUNDRED
 @given(counts=batches, bound=bounds, limit=st.integers(1, 5), window_limit=st.integers(12, 40))
 async def test_thresholds_respected(
-    opened: Opened, counts: list[int], bound: dict[str, int], limit: int, window_limit: int
+    open_memory: OpenMemory, counts: list[int], bound: dict[str, int], limit: int, window_limit: int
 ) -> None:
-    async with opened(summaries_limit=limit, max_window_count=window_limit, **bound) as memory:
+    async with open_memory(summaries_limit=limit, max_window_count=window_limit, **bound) as memory:
         session, worker, total = memory.session("a"), Worker(memory.store, Echo()), 0
         for number, count in enumerate(counts):
             window = (await session.read()).messages

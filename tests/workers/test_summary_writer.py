@@ -26,11 +26,11 @@ async def test_an_outage_longer_than_the_setting_ends_in_extractive_summaries(
         store.memory(namespace, EAGER.model_copy(update={"extractive_after_s": 600.0})) as memory,
     ):
         worker, start_ms = Worker(memory.store, strategy), await memory.server_time_ms()
-        await clock.at(start_ms, fill(memory.session("early"), 11))
-        await clock.at(start_ms - 10_000_000, fill(memory.session("long before"), 11))
+        await clock.run_at(start_ms, fill(memory.session("early"), 11))
+        await clock.run_at(start_ms - 10_000_000, fill(memory.session("long before"), 11))
         for after_s in range(0, 600, 60):
             assert await drain_at(worker, start_ms + after_s * 1_000) == 0, "no model was down for long yet"
-        await clock.at(start_ms + 599_000, fill(memory.session("late"), 11))
+        await clock.run_at(start_ms + 599_000, fill(memory.session("late"), 11))
         asked_count = len(provider.asked)
         assert await drain_at(worker, start_ms + 605_000) in (0, 2), "a try may be due first"
         await drain_at(worker, start_ms + 605_000)
@@ -56,7 +56,7 @@ async def test_a_failing_model_never_ends_in_a_refused_append(
     async with open_strategy("openai", provider.base_url) as strategy, store.memory(namespace, settings) as memory:
         worker, session, now_ms = Worker(memory.store, strategy), memory.session("a"), await memory.server_time_ms()
         for number in range(200):
-            await clock.at(now_ms, session.append(chat_message(number)))
+            await clock.run_at(now_ms, session.append(chat_message(number)))
             await drain_at(worker, now_ms)
         context = await session.read()
         assert context.total_messages == 200
@@ -141,12 +141,12 @@ async def test_where_the_setting_forbids_it_the_dead_are_tried_again_by_themselv
             died_ms = now_ms
             while (await session.info()).queued == "dead":
                 now_ms += 100_000
-                await clock.at(now_ms, eviction.sweep())
+                await clock.run_at(now_ms, eviction.sweep())
                 await drain_at(Worker(memory.store, Bearing(ValueError())), now_ms - 100_000)
             waits_ms.append(now_ms - died_ms)
             await drain_at(worker, now_ms)
         assert waits_ms == [300_000, 600_000, 1_200_000]
         strategy.error = ModelFailed("never raised")
         await session.clear()
-        await clock.at(now_ms, fill(session, 11))
+        await clock.run_at(now_ms, fill(session, 11))
         assert await drain_at(worker, now_ms) == 1

@@ -48,7 +48,7 @@ class Swarm:
         self._started.append(start_pod(role, self._url, NAMESPACE, *rest))
         return self._started[-1]
 
-    def acked(self) -> list[list[tuple[str, int, str]]]:
+    def read_messages(self) -> list[list[tuple[str, int, str]]]:
         """Read each producer's log; its last line may be incomplete."""
         return [list(map(tuple, read_ledger(path))) for path in self._ledgers]
 
@@ -202,7 +202,7 @@ async def test_workers_die_and_nothing_is_lost(
 ) -> None:
     torment(running, server)
     running.finish()
-    ledgers = running.acked()
+    ledgers = running.read_messages()
     expected = expected_of_all(ledgers)
     summaries_count = 0
     async with Memory.connect(server.url, namespace=NAMESPACE, settings=SWARM) as memory:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 import redis
-from support.commands import Between, run_command
+from support.commands import TransportLayer, run_command
 
 from redismem.protocol import replies
 from redismem.protocol.scripts import load
 from redismem.protocol.server_errors import ServerError
 
 
-def test_the_demo_shows_the_conversation_and_passes_its_checks(command: Any, where: Any) -> None:
-    ran = command("demo", *where)
+def test_the_demo_shows_the_conversation_and_passes_its_checks(command: Any, store_options: Any) -> None:
+    ran = command("demo", *store_options)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "\x1b" not in ran.out
@@ -33,11 +33,11 @@ def test_the_demo_shows_the_conversation_and_passes_its_checks(command: Any, whe
         "message 3 of 200 is given to the model",
         "All 15 turns checked",
         "2 drains checked",
-        where[1] if where else "embedded",
+        store_options[1] if store_options else "embedded",
     ):
         assert words in ran.out
     assert (ran.out.count("queue: overdue"), ran.out.count("queue: none")) == (5, 12)
-    assert ("REDISMEM_URL" in ran.out) == (not where)
+    assert ("REDISMEM_URL" in ran.out) == (not store_options)
 
 
 def test_the_bundled_conversation_has_what_a_newcomer_should_see() -> None:
@@ -50,8 +50,8 @@ def test_the_bundled_conversation_has_what_a_newcomer_should_see() -> None:
     assert len({row["id"] for row in rows}) == len(rows)
 
 
-def test_the_document_of_the_demo(command: Any, where: Any) -> None:
-    ran = command("demo", "--json", *where)
+def test_the_document_of_the_demo(command: Any, store_options: Any) -> None:
+    ran = command("demo", "--json", *store_options)
     document = ran.document
     assert (ran.code, document["good"]) == (0, True)
     turns = document["turns"]
@@ -68,8 +68,8 @@ def test_the_document_of_the_demo(command: Any, where: Any) -> None:
     assert len(document["checks"]) == 5
 
 
-def test_pending_messages_become_a_summary_in_the_context(command: Any, where: Any) -> None:
-    turns = command("demo", "--json", *where).document["turns"]
+def test_pending_messages_become_a_summary_in_the_context(command: Any, store_options: Any) -> None:
+    turns = command("demo", "--json", *store_options).document["turns"]
     assert [turn["turn"] for turn in turns if turn["drained"]] == [8, 15]
     for turn, ranges in ((turns[7], [[2, 6]]), (turns[14], [[2, 14]])):
         drained = turn["drained"]
@@ -131,20 +131,20 @@ def test_the_demo_on_a_terminal_that_knows_ascii_only() -> None:
     assert ran.out.isascii()
 
 
-class SwapsMessages(Between):
-    async def passed(self, commands: Any, answers: Any) -> Any:
+class SwapsMessages(TransportLayer):
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         for command, answer in zip(commands, answers, strict=True):
             if command[0] == "LRANGE" and len(answer) > 1:
                 answer[0], answer[1] = answer[1], answer[0]
         return answers
 
 
-class ForgetsToClear(Between):
-    async def passed(self, commands: Any, answers: Any) -> Any:
+class ForgetsToClear(TransportLayer):
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         return [1 if command[0] == "EXISTS" else answer for command, answer in zip(commands, answers, strict=True)]
 
 
-class AddsOne(Between):
+class AddsOne(TransportLayer):
     """A store that adds one message to each append."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
@@ -156,12 +156,12 @@ class AddsOne(Between):
         return answers
 
 
-class MisplacesInQueue(Between):
+class MisplacesInQueue(TransportLayer):
     """A store that reports an overdue session in no queue, or in the queue `elsewhere`."""
 
     elsewhere: bytes | None = None
 
-    async def passed(self, commands: Any, answers: Any) -> Any:
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         if [command[0] for command in commands] == ["HGETALL"]:
             fields = replies.fields(answers[0])
             if fields.pop(b"queued", None) and self.elsewhere:
@@ -174,16 +174,16 @@ class SaysItIsLeased(MisplacesInQueue):
     elsewhere = b"leased"
 
 
-class PutsAllInLine(Between):
+class PutsAllInLine(TransportLayer):
     """A store that reports every session as overdue."""
 
-    async def passed(self, commands: Any, answers: Any) -> Any:
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         if [command[0] for command in commands] == ["HGETALL"]:
             return [replies.fields(answers[0]) | {b"queued": b"overdue"}]
         return answers
 
 
-class NeedsTwoTrips(Between):
+class NeedsTwoTrips(TransportLayer):
     """A store that answers every second script call with NOSCRIPT."""
 
     lost = 0
@@ -196,10 +196,10 @@ class NeedsTwoTrips(Between):
         return await self._inner.run(commands, timeout_s, script)
 
 
-class LosesOneOriginal(Between):
+class LosesOneOriginal(TransportLayer):
     """A store that drops the second message of each page."""
 
-    async def passed(self, commands: Any, answers: Any) -> Any:
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         page = load("page").sha
         with_originals = commands[0][0] == "EVALSHA" and commands[0][1] == page and commands[0][-2] == 1
         if with_originals and isinstance(answers[0], list) and answers[0]:  # a new server answers NOSCRIPT first
@@ -210,7 +210,7 @@ class LosesOneOriginal(Between):
         return answers
 
 
-class CommitsNothing(Between):
+class CommitsNothing(TransportLayer):
     """A store that refuses every commit as fenced: the worker is always too late."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
@@ -234,11 +234,11 @@ class CommitsNothing(Between):
     ],
 )
 def test_the_demo_fails_where_the_memory_is_wrong(
-    command: Any, intercept: Any, where: Any, namespace: str, fault: Any, said: Any
+    command: Any, intercept: Any, store_options: Any, namespace: str, fault: Any, said: Any
 ) -> None:
     intercept(fault)
-    ran = command("demo", "--namespace", namespace, *where)
+    ran = command("demo", "--namespace", namespace, *store_options)
     assert ran.code == 1
     assert "WRONG" in ran.out
     assert said in ran.out
-    assert not command("demo", "--json", "--namespace", namespace, *where).document["good"]
+    assert not command("demo", "--json", "--namespace", namespace, *store_options).document["good"]

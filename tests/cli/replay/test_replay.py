@@ -17,8 +17,8 @@ AIRLINE = Path(__file__).parents[4] / "shared" / "data" / "airline.jsonl"
 
 
 @pytest.mark.skipif(not AIRLINE.exists(), reason="the airline conversations are not on this machine")
-def test_a_hundred_real_conversations_come_back_identical(command: Any, where: Any) -> None:
-    ran = command("replay", AIRLINE, "--concurrency", 64, "--json", *where)
+def test_a_hundred_real_conversations_come_back_identical(command: Any, store_options: Any) -> None:
+    ran = command("replay", AIRLINE, "--concurrency", 64, "--json", *store_options)
     found = ran.document
     assert (ran.code, ran.err) == (0, "")
     lines = [json.loads(line) for line in AIRLINE.read_text().splitlines()]
@@ -27,29 +27,29 @@ def test_a_hundred_real_conversations_come_back_identical(command: Any, where: A
     assert found["round_trips_per_turn"] == 1.0
     assert found["summaries"] >= sum(len(line["messages"]) > 16 for line in lines)
     assert (found["checked_sessions"], found["violations"]) == (100, 0)
-    assert (found["bytes_per_message"] is None) == (not where)
-    if where:
+    assert (found["bytes_per_message"] is None) == (not store_options)
+    if store_options:
         assert found["stored_to_raw"] <= 1.5
 
 
-def test_the_report_for_people(command: Any, where: Any, file: Any) -> None:
-    ran = command("replay", file, *where)
+def test_the_report_for_people(command: Any, store_options: Any, file: Any) -> None:
+    ran = command("replay", file, *store_options)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
     for words in ("sessions", "turns per second", "latency p50", "latency p99"):
         assert words in ran.out
     assert re.search(r"round trips per turn +1\.000", ran.out)
     assert re.search(r"invariants +20 +sessions checked: 0 violations", ran.out)
-    assert ("not available on this store" in ran.out) == (not where)
+    assert ("not available on this store" in ran.out) == (not store_options)
     assert "identical: all 140 messages" in ran.out
 
 
-def test_a_turn_ends_with_each_user_message(command: Any, where: Any, file: Any) -> None:
-    found = command("replay", file, "--json", *where).document
+def test_a_turn_ends_with_each_user_message(command: Any, store_options: Any, file: Any) -> None:
+    found = command("replay", file, "--json", *store_options).document
     assert (found["sessions"], found["messages"], found["turns"]) == (20, 140, 60)
 
 
-def test_bad_lines_are_named_and_skipped(command: Any, where: Any, tmp_path: Path) -> None:
+def test_bad_lines_are_named_and_skipped(command: Any, store_options: Any, tmp_path: Path) -> None:
     long = [{"role": "user", "content": "x" * 2_000_000}]
     rows = [
         chat("good-1"),
@@ -64,7 +64,7 @@ def test_bad_lines_are_named_and_skipped(command: Any, where: Any, tmp_path: Pat
         b'{"session_id": "cut',
     ]
     file = write(tmp_path / "chats.jsonl", *rows)
-    ran = command("replay", file, "--json", "--concurrency", 1, *where)
+    ran = command("replay", file, "--json", "--concurrency", 1, *store_options)
     found = ran.document
     assert ran.code == 1
     assert (found["sessions"], found["identical_messages"], found["good"]) == (2, 14, False)
@@ -89,11 +89,11 @@ def test_a_transcript_longer_than_the_window_may_be_is_skipped_whole(
 
 
 def test_a_long_turn_is_sent_in_several_batches(
-    command: Any, monkeypatch: pytest.MonkeyPatch, where: Any, tmp_path: Path
+    command: Any, monkeypatch: pytest.MonkeyPatch, store_options: Any, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("REDISMEM_MAX_BATCH_COUNT", "3")
     file = write(tmp_path / "chats.jsonl", chat("a", [{"role": "assistant", "content": str(n)} for n in range(10)]))
-    found = command("replay", file, "--json", *where).document
+    found = command("replay", file, "--json", *store_options).document
     assert (found["turns"], found["good"]) == (4, True)
 
 
@@ -104,21 +104,21 @@ def test_an_empty_file_is_not_a_success(command: Any, tmp_path: Path) -> None:
 
 
 def test_the_same_file_again_and_nothing_left(
-    command: Any, here: Any, file: Any, redis_server: Any, namespace: str
+    command: Any, redis_options: Any, file: Any, redis_server: Any, namespace: str
 ) -> None:
     for _ in range(2):
-        assert command("replay", file, *here).code == 0
+        assert command("replay", file, *redis_options).code == 0
     left = namespace_keys(redis_server.url, namespace)
     assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}
 
 
 def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
-    command: Any, here: Any, file: Any, redis_server: Any, namespace: str
+    command: Any, redis_options: Any, file: Any, redis_server: Any, namespace: str
 ) -> None:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         memory.session("chat-3").append({"role": "user", "content": "alive"}, merge={"a": 1})
         memory.session("chat-4").merge({"b": 2})
-        ran = command("replay", file, "--json", *here)
+        ran = command("replay", file, "--json", *redis_options)
         assert (ran.code, ran.document["sessions"]) == (1, 18)
         assert [problem["line"] for problem in ran.document["problems"]] == [4, 5]
         assert "already exists" in ran.err
@@ -126,15 +126,15 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
         assert memory.session("chat-4").params() == {"b": 2}
         assert memory.count() == 2
 
-        assert command("replay", file, "--keep", "--replace", *here).code == 0
+        assert command("replay", file, "--keep", "--replace", *redis_options).code == 0
         assert memory.count() == 20
         assert [message.to_openai() for message in memory.session("chat-3").messages()] == CHAT
 
 
 def test_the_bytes_equal_memory_usage_of_redis(
-    command: Any, here: Any, file: Any, redis_server: Any, namespace: str
+    command: Any, redis_options: Any, file: Any, redis_server: Any, namespace: str
 ) -> None:
-    found = command("replay", file, "--json", "--keep", "--no-summaries", *here).document
+    found = command("replay", file, "--json", "--keep", "--no-summaries", *redis_options).document
     with redis.Redis.from_url(redis_server.url) as raw:
         keys = [
             key
@@ -164,9 +164,11 @@ MESSAGES = st.lists(
 
 @given(chats=st.lists(MESSAGES, min_size=1, max_size=4))
 @settings(max_examples=100)
-def test_any_json_in_a_transcript_comes_back_identical(command: Any, where: Any, tmp_path: Path, chats: Any) -> None:
+def test_any_json_in_a_transcript_comes_back_identical(
+    command: Any, store_options: Any, tmp_path: Path, chats: Any
+) -> None:
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{n}", messages) for n, messages in enumerate(chats)))
     options = ("--replace", "--concurrency", 2, "--namespace", "test-any-json")
-    ran = command("replay", file, "--json", *options, *where)
+    ran = command("replay", file, "--json", *options, *store_options)
     assert (ran.code, ran.err) == (0, "")
     assert ran.document["identical_messages"] == sum(map(len, chats))

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from support.commands import Between
+from support.commands import TransportLayer
 
 from redismem.protocol import replies
 from redismem.protocol.scripts import load
@@ -12,10 +12,10 @@ from redismem.protocol.scripts import load
 CHAT = [{"role": "user" if number % 2 else "assistant", "content": f"text {number}"} for number in range(6)]
 
 
-class ChangesContexts(Between):
+class ChangesContexts(TransportLayer):
     """A store that changes the context returned by the appends to one conversation."""
 
-    async def passed(self, commands: Any, answers: Any) -> Any:
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         append = commands[0][0] == "EVALSHA" and commands[0][1] == load("append").sha and len(commands) == 3
         if append and b"chat-3" in commands[0] and isinstance(answers[0], bytes | list):
             reply, stored, elements = answers
@@ -37,12 +37,12 @@ class GivesOtherPlaces(ChangesContexts):
 
 @pytest.mark.parametrize("fault", [GivesAnotherMessage, GivesOtherPlaces])
 def test_a_wrong_context_is_reported(
-    command: Any, intercept: Any, where: Any, namespace: str, tmp_path: Any, fault: Any
+    command: Any, intercept: Any, store_options: Any, namespace: str, tmp_path: Any, fault: Any
 ) -> None:
     file = tmp_path / "chats.jsonl"
     file.write_text("".join(json.dumps({"session_id": f"chat-{n}", "messages": CHAT}) + "\n" for n in range(5)))
     intercept(fault)
-    ran = command("replay", file, "--json", "--namespace", namespace, *where)
+    ran = command("replay", file, "--json", "--namespace", namespace, *store_options)
     found = ran.document
     assert (ran.code, found["good"]) == (1, False)
     assert {problem["line"] for problem in found["problems"]} == {4}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from support.commands import Between
+from support.commands import TransportLayer
 from support.transcripts import chat, namespace_keys, write
 
 from redismem.protocol.server_errors import ServerError
 
 
-class Changes(Between):
+class Changes(TransportLayer):
     """A store that returns 1 for a stored 1.0."""
 
-    async def passed(self, commands: Any, answers: Any) -> Any:
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         def changed(answer: Any) -> Any:
             if isinstance(answer, bytes):
                 return answer.replace(b"\xcb\x3f\xf0" + bytes(6), b"\xd3" + bytes(7) + b"\x01")
@@ -24,20 +24,20 @@ class Changes(Between):
 
 
 def test_a_changed_message_is_reported_and_its_session_kept(
-    command: Any, intercept: Any, here: Any, tmp_path: Path, redis_server: Any
+    command: Any, intercept: Any, redis_options: Any, tmp_path: Path, redis_server: Any
 ) -> None:
     messages = [{"role": "user", "content": "a", "n": 1.0}]
     file = write(tmp_path / "chats.jsonl", chat("same"), chat("changed", messages))
     intercept(Changes)
-    ran = command("replay", file, *here)
+    ran = command("replay", file, *redis_options)
     assert ran.code == 1
     assert "line 2: session changed: message 1 differs from the file" in ran.err
     assert "7 of 8 messages identical" in ran.out
-    kept = namespace_keys(redis_server.url, here[-1])
+    kept = namespace_keys(redis_server.url, redis_options[-1])
     assert {key.rpartition(b":")[2] for key in kept} == {b"namespace", b"fences", b"active", b"changed"}
 
 
-class WritesToo(Between):
+class WritesToo(TransportLayer):
     """A store in which another client writes to a session between the turns of a replay."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
@@ -48,17 +48,17 @@ class WritesToo(Between):
 
 
 def test_a_session_with_another_writer_is_left_alone(
-    command: Any, intercept: Any, here: Any, file: Any, redis_server: Any
+    command: Any, intercept: Any, redis_options: Any, file: Any, redis_server: Any
 ) -> None:
     intercept(WritesToo)
-    ran = command("replay", file, "--json", *here)
+    ran = command("replay", file, "--json", *redis_options)
     assert (ran.code, ran.document["sessions"]) == (1, 19)
     assert "line 4: session chat-3: another client is writing to it" in ran.err
-    left = namespace_keys(redis_server.url, here[-1])
+    left = namespace_keys(redis_server.url, redis_options[-1])
     assert sum(key.endswith(b":chat-3") for key in left) == 2
 
 
-class RunsFull(Between):
+class RunsFull(TransportLayer):
     """A server that runs out of memory after 30 appends."""
 
     appends = 0
@@ -72,11 +72,11 @@ class RunsFull(Between):
 
 
 def test_a_server_out_of_memory_ends_the_replay_and_leaves_nothing(
-    command: Any, intercept: Any, here: Any, file: Any, redis_server: Any
+    command: Any, intercept: Any, redis_options: Any, file: Any, redis_server: Any
 ) -> None:
     intercept(RunsFull)
-    ran = command("replay", file, "--concurrency", 4, *here)
+    ran = command("replay", file, "--concurrency", 4, *redis_options)
     assert ran.code == 1
-    assert "OOM" in ran.complaint
-    left = namespace_keys(redis_server.url, here[-1])
+    assert "OOM" in ran.error_line
+    left = namespace_keys(redis_server.url, redis_options[-1])
     assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from support.commands import Between
+from support.commands import TransportLayer
 from support.transcripts import CHAT, LONG, namespace_keys
 
 import redismem.blocking
@@ -14,23 +14,23 @@ from redismem.protocol.scripts import load
 
 
 def test_a_replay_ends_with_summaries_and_every_message_is_still_there(
-    command: Any, where: Any, long_file: Any
+    command: Any, store_options: Any, long_file: Any
 ) -> None:
-    ran = command("replay", long_file, "--json", *where)
+    ran = command("replay", long_file, "--json", *store_options)
     found = ran.document
     assert (ran.code, ran.err, found["good"]) == (0, "", True)
     assert found["summaries"] == 10
     assert found["covered_messages"] == 10 * (len(LONG) - 6)
     assert found["identical_messages"] == 10 * len(LONG) + len(CHAT)
     assert (found["checked_sessions"], found["violations"]) == (11, 0)
-    assert re.search(r"summaries +10 +of 240 messages", command("replay", long_file, *where).out)
+    assert re.search(r"summaries +10 +of 240 messages", command("replay", long_file, *store_options).out)
 
 
 def test_the_sessions_left_by_a_replay_are_summarised_and_intact(
-    command: Any, here: Any, long_file: Any, redis_server: Any, namespace: str
+    command: Any, redis_options: Any, long_file: Any, redis_server: Any, namespace: str
 ) -> None:
-    assert command("replay", long_file, "--keep", *here).code == 0
-    checked = command("check", "--json", *here).document
+    assert command("replay", long_file, "--keep", *redis_options).code == 0
+    checked = command("check", "--json", *redis_options).document
     assert (checked["sessions_count"], checked["good"]) == (11, True)
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         context = memory.session("long-3").read()
@@ -41,27 +41,27 @@ def test_the_sessions_left_by_a_replay_are_summarised_and_intact(
 
 
 def test_without_summaries_the_sessions_stay_as_they_are(
-    command: Any, here: Any, long_file: Any, redis_server: Any, namespace: str
+    command: Any, redis_options: Any, long_file: Any, redis_server: Any, namespace: str
 ) -> None:
-    found = command("replay", long_file, "--keep", "--no-summaries", "--json", *here).document
+    found = command("replay", long_file, "--keep", "--no-summaries", "--json", *redis_options).document
     assert (found["summaries"], found["covered_messages"], found["good"]) == (0, 0, True)
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert memory.session("long-3").info().queued == "overdue"
 
 
 def test_only_sessions_of_the_file_are_summarised(
-    command: Any, here: Any, long_file: Any, redis_server: Any, namespace: str
+    command: Any, redis_options: Any, long_file: Any, redis_server: Any, namespace: str
 ) -> None:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         memory.session("other").append(*LONG)
-        assert command("replay", long_file, *here).code == 0
+        assert command("replay", long_file, *redis_options).code == 0
         assert memory.session("other").info().queued == "overdue"
 
 
-class MiscountsTokens(Between):
+class MiscountsTokens(TransportLayer):
     """A store that miscounts the tokens of the fourth conversation."""
 
-    async def passed(self, commands: Any, answers: Any) -> Any:
+    async def change_replies(self, commands: Any, answers: Any) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
             state = self.memory.store.keys.session("long-3").state
             counters = await self.memory.store.run(Call(None, (("HGET", state, "counters"),), bytes.split))
@@ -71,18 +71,18 @@ class MiscountsTokens(Between):
 
 
 def test_a_session_that_breaks_an_invariant_is_reported_and_kept(
-    command: Any, intercept: Any, here: Any, long_file: Any, redis_server: Any
+    command: Any, intercept: Any, redis_options: Any, long_file: Any, redis_server: Any
 ) -> None:
     intercept(MiscountsTokens)
-    ran = command("replay", long_file, "--json", *here)
+    ran = command("replay", long_file, "--json", *redis_options)
     assert (ran.code, ran.document["violations"]) == (1, 1)
     assert ran.document["identical_messages"] == ran.document["messages"]
     assert "line 4: session long-3: I10: " in ran.err
-    left = {key.rpartition(b":")[2] for key in namespace_keys(redis_server.url, here[-1])}
+    left = {key.rpartition(b":")[2] for key in namespace_keys(redis_server.url, redis_options[-1])}
     assert left == {b"namespace", b"fences", b"active", b"long-3"}
 
 
-class CommitsLate(Between):
+class CommitsLate(TransportLayer):
     """A worker whose lease was taken over."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
@@ -92,10 +92,10 @@ class CommitsLate(Between):
 
 
 def test_a_missing_summary_is_reported(
-    command: Any, intercept: Any, where: Any, namespace: str, long_file: Any
+    command: Any, intercept: Any, store_options: Any, namespace: str, long_file: Any
 ) -> None:
     intercept(CommitsLate)
-    ran = command("replay", long_file, "--json", "--namespace", namespace, *where)
+    ran = command("replay", long_file, "--json", "--namespace", namespace, *store_options)
     assert (ran.code, ran.document["summaries"]) == (1, 9)
     assert "line 4: session long-3: not summarised: fenced" in ran.err
     assert ran.document["identical_messages"] == ran.document["messages"]

@@ -21,10 +21,10 @@ async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> No
 
 async def test_an_expired_lease_is_taken_over(lua: Scripts) -> None:
     await create_claimed(lua)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     later: dict[str, Any] = {"now_ms": NOW_MS + LEASE_MS - 1}
     assert await lua.run("claim", **CLAIM | later) == [b"leased", b"", 0, NOW_MS + LEASE_MS - 1]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
     later = {"now_ms": NOW_MS + LEASE_MS, "nonce": "ef"}
     assert await lua.run("claim", **CLAIM | later) == [
         *(b"job", b"3-ef", 2, NOW_MS + LEASE_MS),
@@ -37,9 +37,9 @@ async def test_an_expired_lease_is_taken_over(lua: Scripts) -> None:
 async def test_a_session_due_later_is_not_claimed(lua: Scripts) -> None:
     await create_overdue(lua)
     await lua.raw.zadd(lua.key("overdue"), {"s": NOW_MS + 1})
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("claim", **CLAIM) == [b"notdue", b"", 0, NOW_MS]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("queued", [None, "dead", "leased"])
@@ -50,9 +50,9 @@ async def test_a_session_that_is_not_queued_for_a_summary_is_not_claimed(lua: Sc
         await lua.raw.hdel(lua.key("state"), "queued")
     else:
         await lua.raw.hset(lua.key("state"), "queued", queued)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("claim", **CLAIM) == [b"none", b"", 0, NOW_MS]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_missing_session_is_removed_from_every_queue(lua: Scripts) -> None:
@@ -100,10 +100,10 @@ async def test_after_the_last_attempt_it_is_dead(lua: Scripts, failure: Any, sin
 async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: str) -> None:
     await create_overdue(lua)
     await lua.raw.set(lua.key(name), "x")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("claim", **CLAIM)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_without_now_ms_the_servers_clock_counts(lua: Scripts) -> None:

@@ -24,17 +24,17 @@ async def test_one_worker_at_a_time_claims_the_eviction(lua: Scripts) -> None:
     assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 1
     assert await queues(lua) == {"evictions": {b"s": LATER_MS + 30_000}}
     assert await lua.fields() == before
-    after = await lua.everything()
+    after = await lua.read_namespace()
     assert await lua.run("claim_eviction", **CLAIM_EVICTION | {"now_ms": LATER_MS + 29_999}) == 0
-    assert await lua.everything() == after
+    assert await lua.read_namespace() == after
     assert await lua.run("claim_eviction", **CLAIM_EVICTION | {"now_ms": LATER_MS + 30_000}) == 1
 
 
 async def test_a_session_that_is_not_queued_is_not_claimed(lua: Scripts) -> None:
     await lua.append("1")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("how", ["append", "touch"])
@@ -57,7 +57,7 @@ async def test_an_entry_without_a_session_is_removed(lua: Scripts) -> None:
 async def test_a_state_of_a_foreign_type_is_refused_and_left(lua: Scripts) -> None:
     await chosen(lua)
     await lua.raw.set(lua.key("state"), "x")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("claim_eviction", **CLAIM_EVICTION)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before

@@ -60,9 +60,9 @@ async def test_large_sums_of_tokens_stay_exact(lua: Scripts) -> None:
 async def test_a_resent_commit_is_recognised(lua: Scripts) -> None:
     await create_claimed(lua)
     assert await lua.run("commit", **COMMIT) == b"ok"
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("commit", **COMMIT) == b"already"
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_messages_appended_meanwhile_stay_for_the_next_summary(lua: Scripts) -> None:
@@ -90,10 +90,10 @@ async def test_a_worker_that_lost_the_lease_writes_nothing(lua: Scripts, after: 
         changed = {"fence": "2-zz"}
     if after == "another life":
         await lua.append(*"123456", token=b"token..3")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     expected = b"gone" if after in ("clear", "expiry", "another life") else b"fenced"
     assert await lua.run("commit", **COMMIT | changed) == expected
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ async def test_a_window_or_summaries_changed_since_the_claim_are_stale(
     lua: Scripts, changed: dict[str, Any], tail: tuple[str, ...]
 ) -> None:
     await create_claimed(lua)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("commit", *tail, **COMMIT | changed) == b"stale"
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_summaries_are_folded_into_one(lua: Scripts) -> None:
@@ -204,20 +204,20 @@ async def test_unreadable_counters_are_refused_before_any_write(lua: Scripts, va
     await create_claimed(lua)
     key = lua.key("state")
     await (lua.raw.hdel(key, "counters") if value is None else lua.raw.hset(key, "counters", value))
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^CORRUPT"):
         await lua.run("commit", **COMMIT)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("name", ["state", "messages", "originals"])
 async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: str) -> None:
     await create_claimed(lua)
     await lua.raw.set(lua.key(name), "x")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("commit", "0", "x", **COMMIT | {"kept_count": 2})
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_tokens_appended_meanwhile_can_make_it_overdue_again(lua: Scripts) -> None:

@@ -26,12 +26,12 @@ async def as_read(lua: Scripts) -> dict[str, Any]:
 
 async def test_every_key_of_the_session_is_removed_and_no_other(lua: Scripts) -> None:
     await lua.append("1", session_id="other")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     transcript = await chosen(lua)
     for name in INDEXES:
         await lua.raw.zadd(lua.key(name), {"s": 1})
     assert await lua.run("evict", **transcript) == 1
-    after = await lua.everything()
+    after = await lua.read_namespace()
     fences = lua.key("fences")
     assert after.pop(fences) == (b"2", -1)
     before.pop(fences)
@@ -63,9 +63,9 @@ async def test_a_session_changed_since_its_transcript_stays(lua: Scripts, since:
         await lua.append("1", "2", token=b"token..2", now_ms=LATER_MS)
     if "chosen again" in since:
         assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == [1, 0]
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("evict", **transcript) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_session_touched_and_queued_again_still_matches_its_transcript(lua: Scripts) -> None:
@@ -94,4 +94,4 @@ async def test_a_session_without_append_ids_is_removed_too(lua: Scripts) -> None
 async def test_without_a_session_nothing_happens(lua: Scripts) -> None:
     assert await lua.run("evict", **WITHOUT_TRANSCRIPT) == 0
     assert await lua.run("evict", appends="-") == 0
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}

@@ -41,6 +41,6 @@ async def test_only_the_holder_of_a_lease_extends_it(lua: Scripts, after: str) -
         await lua.run("release", **RELEASE)
     elif after == "expiry":
         await lua.raw.delete(lua.key("state"), lua.key("messages"))
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("extend", **EXTEND | {"fence": fence}) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before

@@ -14,17 +14,17 @@ async def test_a_session_not_touched_since_the_poll_is_queued_once(lua: Scripts)
     assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
     assert await queues(lua) == {"evictions": {b"s": LATER_MS}}
     assert await changed_fields(lua, before) == {b"counters": before[b"counters"] + b" idle"}
-    after = await lua.everything()
+    after = await lua.read_namespace()
     assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 9, "limit", 0, "s", NOW_MS) == [0, 0]
-    assert await lua.everything() == after
+    assert await lua.read_namespace() == after
 
 
 async def test_a_session_touched_since_is_left(lua: Scripts) -> None:
     await lua.append("1")
     await lua.run("touch", now_ms=NOW_MS + 1, kept_ms=60_000)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [0, 0]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_each_session_of_a_call_is_checked_separately(lua: Scripts) -> None:

@@ -82,6 +82,6 @@ async def test_a_worker_that_lost_the_lease_changes_nothing(lua: Scripts, after:
         await lua.run("clear", epoch="1-ab")
     else:
         await lua.raw.delete(lua.key("state"), lua.key("messages"))
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("release", **RELEASE | changed) == b"fenced"
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before

@@ -45,9 +45,9 @@ async def test_a_dropped_session_is_not_queued_until_its_next_message(lua: Scrip
 async def test_a_session_that_is_not_dead_is_left(lua: Scripts, where: str, again: int) -> None:
     if where != "nowhere":
         await (create_overdue(lua) if where == "overdue" else create_claimed(lua))
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("requeue", **AGAIN | {"again": again}) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("again", [0, 1])

@@ -39,18 +39,18 @@ async def test_a_consistent_session_is_left_unchanged(lua: Scripts, where: str) 
         await lua.run("release", **RELEASE | {"max_attempts": 0})
     elif where == "evictions":
         await run_many(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await sweep(lua, "s") == [0, 0]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> None:
     await create_overdue(lua, "other")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     for name in INDEXES:
         await lua.raw.zadd(lua.key(name), {"s": NOW_MS})
     assert await sweep(lua, "other", "s") == [1, 0]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("queue", QUEUES)
@@ -69,19 +69,19 @@ async def test_a_session_leaves_a_queue_that_its_state_does_not_name(lua: Script
     """Otherwise workers would poll it over and over without work to do."""
     await create_overdue(lua)
     await lua.append("1", session_id="b")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     await lua.raw.zadd(lua.key("dead"), {"s": 1})
     await lua.raw.zadd(lua.key("overdue"), {"b": 1})
     assert await sweep(lua, "s", "b") == [0, 2]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_session_missing_from_the_active_index_is_added(lua: Scripts) -> None:
     await lua.append("1")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     await lua.raw.delete(lua.key("active"))
     assert await sweep(lua, "s") == [0, 1]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_session_lost_from_the_eviction_queue_can_be_queued_again(lua: Scripts) -> None:

@@ -13,7 +13,7 @@ STAMP = b"\xcf" + NOW_MS.to_bytes(8, "big")
 async def test_the_first_append_creates_the_whole_session(lua: Scripts) -> None:
     reply = await lua.append("a", "b", sets={"param:x": "1"}, nonce="00ff")
     assert reply == [counters(2, 10), 1, 2, 1, 0]
-    stored = await lua.everything()
+    stored = await lua.read_namespace()
     assert set(stored) == {lua.key(name) for name in ("messages", "state", "active", "fences")}
     assert stored[lua.key("messages")] == ([element("a") + STAMP, element("b") + STAMP], EXPIRES_MS)
     assert stored[lua.key("state")][1] == EXPIRES_MS
@@ -42,9 +42,9 @@ async def test_an_append_without_messages_changes_the_state_only(lua: Scripts) -
     fields = await lua.fields()
     assert b"plan" not in fields
     assert fields[b"param:x"] == b"1"
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.append(sets={"plan": "p"}, tokens=0) == [counters(0, 0), 1, 0, 1, 1]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
     assert await lua.append("a", token=b"token..3") == counters(1, 10)
     assert await lua.raw.pexpiretime(lua.key("messages")) == await lua.raw.pexpiretime(lua.key("state")) == EXPIRES_MS
 

@@ -18,11 +18,11 @@ def is_new(reply: Any) -> bool:
 async def test_a_known_token_returns_the_first_reply_and_writes_nothing(lua: Scripts) -> None:
     await lua.append("a", "b", token=b"token..1")
     await lua.append("c", token=b"token..2")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     again = await lua.append("x", "y", token=b"token..1", sets={"plan": "p"}, expect="99", now_ms=NOW_MS + 10**7)
     assert again == [counters(3, 20), 1, 2, 1, 1]
     assert await lua.append("x", token=b"token..2") == [counters(3, 20), 3, 3, 0, 1]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("sizes", [[1] * 20, [20] * 1 + [1] * 19, [3, 1, 4, 1, 5, 9, 2, 6] * 3, [1000] * 17])
@@ -30,13 +30,13 @@ async def test_the_last_sixteen_appends_are_known_whatever_their_sizes(lua: Scri
     limits: dict[str, Any] = {"window_limit": 10**6, "threshold": 10**6}
     for number, size in enumerate(sizes):
         await lua.append(*["m"] * size, token=b"%08d" % number, **limits)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     noted = counters(sum(sizes), 10 * len(sizes))
     for number in range(len(sizes) - 16, len(sizes)):
         first_seq, last_seq = sum(sizes[:number]) + 1, sum(sizes[: number + 1])
         again = await lua.append("other", token=b"%08d" % number, **limits)
         assert again == [noted, first_seq, last_seq, int(number == 0), 1]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
     forgotten = await lua.append("m", token=b"%08d" % (len(sizes) - 17), **limits)
     assert forgotten == counters(sum(sizes) + 1, 10 * len(sizes) + 10)
 
@@ -94,17 +94,17 @@ async def test_the_first_attempt_may_arrive_after_the_retry(lua: Scripts) -> Non
     assert await lua.append("b", token=b"token..2", fresh=2) == counters(2, 20)
     for number in range(15):
         assert is_new(await lua.append("c", token=b"%08d" % number, fresh=1))
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert (await lua.append("b", token=b"token..2", fresh=1))[1:] == [2, 2, 0, 1]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (0, 3)])
 async def test_a_resent_append_that_is_known_writes_nothing(lua: Scripts, first: int, second: int) -> None:
     await lua.append("a", fresh=first)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert (await lua.append("a", fresh=second))[1:] == [1, 1, 1, 0]
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_only_a_resend_of_the_same_call_is_no_duplicate(lua: Scripts) -> None:

@@ -32,10 +32,10 @@ REFUSED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("word", REFUSED)
 async def test_a_refusal_comes_before_anything_is_written(lua: Scripts, word: str) -> None:
     await lua.append("a", "b", sets={"param:a": "1"})
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=f"^{word.strip()}"):
         await lua.append("c", token=b"token..2", now_ms=NOW_MS + 10**7, drops=["param:a"], **REFUSED[word])
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
     assert await lua.append("c", token=b"token..2") == counters(3, 20)
 
 
@@ -47,7 +47,7 @@ async def test_nothing_is_created_by_a_refusal(lua: Scripts) -> None:
     ):
         with pytest.raises(ResponseError):
             await lua.append("c", **changed)
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}
 
 
 FOREIGN: dict[str, list[tuple[Any, ...]]] = {
@@ -89,7 +89,7 @@ async def test_foreign_keys_are_refused_and_left_as_they_are(lua: Scripts, what:
             await lua.append("a")
         else:
             await lua.raw.execute_command(command, lua.key(key), *rest)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^(CORRUPT|WRONGTYPE)"):
         await lua.append(*contents, token=b"token..2", sets={"plan": "p"}, now_ms=NOW_MS + 10**7)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before

@@ -83,16 +83,16 @@ async def test_a_time_at_which_the_session_would_expire_at_once_is_refused(lua: 
     refused = f"^PAST {past_ms}"
     with pytest.raises(redis.ResponseError, match=refused):
         await lua.append("a", now_ms=past_ms)
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}
     await lua.append("a")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     for late in (
         lua.append("b", token=b"token..2", now_ms=past_ms),
         lua.run("touch", now_ms=past_ms, kept_ms=TIMEOUT_MS),
     ):
         with pytest.raises(redis.ResponseError, match=refused):
             await late
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
     await lua.append("b", token=b"token..2", now_ms=past_ms + 60_000)
     assert (await lua.counters())["active_ms"] == NOW_MS
 

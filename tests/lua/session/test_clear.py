@@ -15,9 +15,9 @@ async def test_a_session_is_removed_whole_and_its_neighbours_stay(lua: Scripts) 
         await lua.raw.hset(lua.key("originals", session_id), "0", "old")
         for index in INDEXES:
             await lua.raw.zadd(lua.key(index), {session_id: 5})
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("clear", epoch="1-ab") == 1
-    after = await lua.everything()
+    after = await lua.read_namespace()
     gone = {lua.key(name) for name in ("messages", "state", "originals")}
     assert set(before) - set(after) == gone
     for index in INDEXES:
@@ -28,9 +28,9 @@ async def test_a_session_is_removed_whole_and_its_neighbours_stay(lua: Scripts) 
 @pytest.mark.parametrize("epoch", ["-", "2-ab", "1-cd", "1", "1-ab "])
 async def test_another_epoch_removes_nothing(lua: Scripts, epoch: str) -> None:
     await lua.append("a")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("clear", epoch=epoch) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_resent_clear_spares_a_newer_session(lua: Scripts) -> None:
@@ -38,15 +38,15 @@ async def test_a_resent_clear_spares_a_newer_session(lua: Scripts) -> None:
     assert await lua.run("clear", epoch="1-ab") == 1
     assert await lua.run("clear", epoch="1-ab") == 0
     await lua.append("b")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("clear", epoch="1-ab") == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_without_a_session_nothing_is_cleared(lua: Scripts) -> None:
     assert await lua.run("clear", epoch="-") == 0
     assert await lua.run("clear", epoch="1-ab") == 0
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -56,13 +56,13 @@ async def test_what_is_left_of_a_session_without_an_epoch_is_cleared_too(lua: Sc
     if empty:
         await lua.raw.hset(lua.key("state"), "epoch", "")
     assert await lua.run("clear", epoch="-") == 1
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}
 
 
 async def test_a_state_of_a_foreign_type_is_refused_and_left(lua: Scripts) -> None:
     await lua.append("a")
     await lua.raw.set(lua.key("state"), "x")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("clear", epoch="1-ab")
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before

@@ -31,16 +31,16 @@ async def stored(namespace: str) -> Any:
 
 
 async def test_without_vector_sets_nothing_is_changed(stored: Scripts) -> None:
-    before = await stored.everything()
+    before = await stored.read_namespace()
     assert await stored.run("move_vectors", *ROW, **MOVED) == -1
-    assert await stored.everything() == before
+    assert await stored.read_namespace() == before
 
 
 @pytest.mark.parametrize("changed", [{"seen": b"another"}, {"block": 0}, {"block": 7}])
 async def test_vectors_that_have_changed_are_not_moved(stored: Scripts, changed: dict[str, Any]) -> None:
-    before = await stored.everything()
+    before = await stored.read_namespace()
     assert await stored.run("move_vectors", *ROW, **MOVED | changed) == 0
-    assert await stored.everything() == before
+    assert await stored.read_namespace() == before
 
 
 async def test_vectors_of_a_lost_set_are_searched_beside_their_blocks_again(stored: Scripts) -> None:

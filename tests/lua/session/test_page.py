@@ -79,14 +79,14 @@ async def test_a_missing_block_is_false_in_the_reply(lua: Scripts) -> None:
 
 async def test_no_session_is_an_empty_reply(lua: Scripts) -> None:
     assert await lua.run("page", **PAGE) == []
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}
 
 
 async def test_a_page_writes_nothing(lua: Scripts) -> None:
     await make(lua, 3, 4)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     await lua.run("page", **PAGE | {"with_originals": 1})
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,9 @@ async def test_large_sums_of_tokens_stay_exact(lua: Scripts) -> None:
 async def test_a_resent_prune_is_recognised_and_drops_nothing(lua: Scripts) -> None:
     await lua.append("a", "b", "c")
     assert await lua.run("prune", **PRUNE) == 1
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("prune", **PRUNE) == 1
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize(
@@ -61,15 +61,15 @@ async def test_a_resent_prune_is_recognised_and_drops_nothing(lua: Scripts) -> N
 )
 async def test_a_window_changed_since_the_read_is_left(lua: Scripts, changed: dict[str, Any]) -> None:
     await lua.append("a", "b", "c")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("prune", **PRUNE | changed) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_without_a_session_nothing_is_written(lua: Scripts) -> None:
     assert await lua.run("prune", **PRUNE) == 0
     assert await lua.run("prune", **PRUNE | {"epoch": "-", "first_seq": "-"}) == 0
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}
 
 
 @pytest.mark.parametrize("value", [None, "x", "", "v1 1 3 10 5", "v1 1 3 10 5 6 7", "1 3 10 5 6"])
@@ -77,17 +77,17 @@ async def test_unreadable_counters_are_refused_before_any_write(lua: Scripts, va
     await lua.append("a", "b", "c")
     key = lua.key("state")
     await (lua.raw.hdel(key, "counters") if value is None else lua.raw.hset(key, "counters", value))
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^CORRUPT"):
         await lua.run("prune", **PRUNE)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("name", ["state", "messages"])
 async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: str) -> None:
     await lua.append("a", "b", "c")
     await lua.raw.set(lua.key(name), "x")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("prune", **PRUNE)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before

@@ -21,7 +21,7 @@ async def broken(lua: Scripts, commands: list[tuple[Any, ...]]) -> dict[bytes, t
         await lua.raw.zadd(lua.key(index), {"s": 1, "other": 2})
     for command, key, *rest in commands:
         await lua.raw.execute_command(command, lua.key(key), *rest)
-    return await lua.everything()
+    return await lua.read_namespace()
 
 
 COMMANDS: dict[str, list[tuple[Any, ...]]] = {
@@ -60,7 +60,7 @@ async def test_a_visibly_broken_session_is_renamed_and_keeps_its_time_to_live(
     before = await broken(lua, BROKEN[what])
     there = [name for name in KEYS if lua.key(name) in before]
     assert await lua.run("quarantine", **ASIDE | {"epoch": epoch}) == len(there)
-    after = await lua.everything()
+    after = await lua.read_namespace()
     for name in there:
         content, expires_ms = before[lua.key(name)]
         aside, aside_ms = after[lua.key(f"quarantine_{name}")]
@@ -75,7 +75,7 @@ async def test_a_visibly_broken_session_is_renamed_and_keeps_its_time_to_live(
 async def test_a_session_of_the_epoch_that_the_caller_saw_is_renamed(lua: Scripts) -> None:
     before = await broken(lua, [])
     assert await lua.run("quarantine", **ASIDE | {"epoch": "1-ab"}) == 3
-    after = await lua.everything()
+    after = await lua.read_namespace()
     assert after[lua.key("quarantine_messages")] == before[lua.key("messages")]
     assert after[lua.key("quarantine_state")][1] == EXPIRES_MS
 
@@ -84,7 +84,7 @@ async def test_a_session_of_the_epoch_that_the_caller_saw_is_renamed(lua: Script
 async def test_a_sound_session_of_another_epoch_is_left(lua: Scripts, epoch: str) -> None:
     before = await broken(lua, [])
     assert await lua.run("quarantine", **ASIDE | {"epoch": epoch}) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("epoch", ["-", "1-ab"])
@@ -93,11 +93,11 @@ async def test_the_second_of_two_callers_spares_the_fresh_session(lua: Scripts, 
     assert await lua.run("quarantine", **ASIDE | {"epoch": epoch}) == 3
     assert await lua.run("quarantine", **ASIDE | {"epoch": epoch}) == 0
     await lua.append("current", nonce="fe")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("quarantine", **ASIDE | {"epoch": epoch}) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_without_a_session_nothing_is_renamed(lua: Scripts) -> None:
     assert await lua.run("quarantine", **ASIDE) == 0
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}

@@ -27,16 +27,16 @@ async def test_only_the_block_and_its_signature_are_moved(stored: Scripts) -> No
 
 async def test_a_resent_call_does_nothing_more(stored: Scripts) -> None:
     assert await stored.run("quarantine_block", **BLOCK) == 1
-    before = await stored.everything()
+    before = await stored.read_namespace()
     assert await stored.run("quarantine_block", **BLOCK) == 0
-    assert await stored.everything() == before
+    assert await stored.read_namespace() == before
 
 
 @pytest.mark.parametrize("changed", [{"seen": b"another"}, {"block": 7}, {"block": "s1"}])
 async def test_a_block_changed_since_the_read_stays(stored: Scripts, changed: dict[str, Any]) -> None:
-    before = await stored.everything()
+    before = await stored.read_namespace()
     assert await stored.run("quarantine_block", **BLOCK | changed) == 0
-    assert await stored.everything() == before
+    assert await stored.read_namespace() == before
 
 
 async def test_a_key_of_a_foreign_type_is_refused(lua: Scripts) -> None:

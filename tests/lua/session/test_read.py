@@ -13,12 +13,12 @@ WHOLE: dict[str, Any] = {"first": 0, "last": -1}
 
 async def test_it_returns_state_and_messages_and_writes_nothing(lua: Scripts) -> None:
     await lua.append("1", "2", "3", sets={"param:a": b"\x01"})
-    before = await lua.everything()
+    before = await lua.read_namespace()
     state, messages = await lua.run("read", **WHOLE)
     assert dict(zip(state[::2], state[1::2], strict=True)) == await lua.fields()
     assert messages == await lua.raw.lrange(lua.key("messages"), 0, -1)
     assert len(messages) == 3
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize(("first", "last", "expected"), [(-2, -1, 2), (-9, -1, 3), (1, 0, 0), (0, 0, 1)])

@@ -40,20 +40,20 @@ async def test_the_original_is_replaced_too(left: Scripts) -> None:
 async def test_a_message_that_is_back_in_the_window_is_left(lua: Scripts) -> None:
     """The new value has the form of a field, which would be foreign in the window."""
     await lua.append("1", "2", "3")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     moved = COPY | {"old": stored_element("1"), "block": "-"}
     for new_field, new in (("pinned:1", b"new"), ("-", b"")):
         assert await lua.run("replace", **moved | {"new_field": new_field, "new": new}) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
     assert await lua.run("replace", **moved | {"pinned_field": "-", "new_field": "-"}) == 1
     assert await lua.raw.lindex(lua.key("messages"), 0) == b"new"
 
 
 async def test_a_block_that_has_changed_since_is_left(left: Scripts) -> None:
     await left.raw.hset(left.key("originals"), "0", "longer by now")
-    before = await left.everything()
+    before = await left.read_namespace()
     assert await left.run("replace", **COPY) == 0
-    assert await left.everything() == before
+    assert await left.read_namespace() == before
 
 
 async def test_a_message_without_an_original_is_replaced(left: Scripts) -> None:

@@ -26,24 +26,24 @@ RESTORE: dict[str, Any] = {
 FIELD = ("plan", "p")
 
 
-async def quarantined(lua: Scripts) -> dict[bytes, tuple[Any, int]]:
+async def quarantine(lua: Scripts) -> dict[bytes, tuple[Any, int]]:
     """Create a session in quarantine, with two messages, originals and a plan."""
     await lua.append("a", "b", sets={"plan": "p"}, tokens=20)
     await lua.raw.hset(lua.key("originals"), "0", "old")
     assert await lua.run("quarantine", **ASIDE) == 3
-    return await lua.everything()
+    return await lua.read_namespace()
 
 
-def of_session(stored: dict[bytes, Any]) -> set[bytes]:
+def session_keys(stored: dict[bytes, Any]) -> set[bytes]:
     return {key for key in stored if b":s" in key}
 
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_sound_session_is_restored_whole_and_overdue(lua: Scripts, times: int) -> None:
-    before = await quarantined(lua)
+    before = await quarantine(lua)
     for _ in range(times):
         assert await lua.run("restore", *FIELD, **RESTORE) == 1
-    after = await lua.everything()
+    after = await lua.read_namespace()
     for name in ("messages", "originals"):
         assert after[lua.key(name)][0] == before[lua.key(f"quarantine_{name}")][0]
     fields = await lua.fields()
@@ -61,11 +61,11 @@ async def test_a_sound_session_is_restored_whole_and_overdue(lua: Scripts, times
 
 
 async def test_with_messages_left_out_the_quarantine_stays_unchanged(lua: Scripts) -> None:
-    before = await quarantined(lua)
+    before = await quarantine(lua)
     copies = RESTORE | {"moves": 0, "epoch": "-", "first_seq": 5, "field_count": 0, "tokens": 10}
     for _ in range(2):
         assert await lua.run("restore", 0, **copies) == 1
-    after = await lua.everything()
+    after = await lua.read_namespace()
     for name in ("messages", "state", "originals"):
         assert after[lua.key(f"quarantine_{name}")] == before[lua.key(f"quarantine_{name}")]
     assert after[lua.key("messages")][0] == before[lua.key("quarantine_messages")][0][1:]
@@ -76,33 +76,33 @@ async def test_with_messages_left_out_the_quarantine_stays_unchanged(lua: Script
 
 @pytest.mark.parametrize("live", ["session", "messages", "originals"])
 async def test_an_existing_session_is_not_overwritten(lua: Scripts, live: str) -> None:
-    await quarantined(lua)
+    await quarantine(lua)
     if live == "session":
         await lua.append("current", nonce="cd")
     else:
         await lua.raw.rpush(lua.key(live), "x")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^LIVE"):
         await lua.run("restore", *FIELD, **RESTORE)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_quarantine_changed_since_the_read_is_left(lua: Scripts) -> None:
-    await quarantined(lua)
+    await quarantine(lua)
     await lua.raw.rpush(lua.key("quarantine_messages"), "more")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^CHANGED 3$"):
         await lua.run("restore", *FIELD, **RESTORE)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_with_an_empty_quarantine_nothing_is_restored(lua: Scripts) -> None:
     assert await lua.run("restore", *FIELD, **RESTORE) == 0
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}
 
 
 async def test_messages_of_a_foreign_type_count_as_none(lua: Scripts) -> None:
-    await quarantined(lua)
+    await quarantine(lua)
     await lua.raw.delete(lua.key("quarantine_messages"))
     await lua.raw.set(lua.key("quarantine_messages"), "x")
     assert await lua.run("restore", *FIELD, **RESTORE | {"seen_count": 0, "moves": 0, "tokens": 0, "first_seq": 3}) == 1

@@ -30,15 +30,15 @@ async def test_vectors_are_stored_beside_their_block_and_expire_with_it(stored: 
 
 @pytest.mark.parametrize("changed", [{"seen": b"another"}, {"block": 7}, {"block": "s1"}])
 async def test_vectors_of_a_changed_block_are_not_stored(stored: Scripts, changed: dict[str, Any]) -> None:
-    before = await stored.everything()
+    before = await stored.read_namespace()
     assert await stored.run("set_vectors", **VECTORS | changed) == 0
-    assert await stored.everything() == before
+    assert await stored.read_namespace() == before
 
 
 async def test_a_missing_session_is_not_created(lua: Scripts) -> None:
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("set_vectors", **VECTORS) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_key_of_a_foreign_type_is_refused(lua: Scripts) -> None:

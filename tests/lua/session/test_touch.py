@@ -48,11 +48,11 @@ async def test_without_now_ms_the_servers_clock_counts(lua: Scripts) -> None:
 
 async def test_without_a_session_nothing_is_written(lua: Scripts) -> None:
     assert await lua.run("touch", **TOUCH) == 0
-    assert await lua.everything() == {}
+    assert await lua.read_namespace() == {}
     await lua.raw.hset(lua.key("state"), "foreign", "1")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     assert await lua.run("touch", **TOUCH) == 0
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 @pytest.mark.parametrize("kept_ms", [1, 15_999, 16_001])
@@ -67,15 +67,15 @@ async def test_a_short_time_to_live_gets_a_second_more_as_after_an_append(lua: S
 async def test_unreadable_counters_are_refused_and_left(lua: Scripts, counters: str) -> None:
     await lua.append("a")
     await lua.raw.hset(lua.key("state"), "counters", counters)
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^CORRUPT"):
         await lua.run("touch", **TOUCH)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before
 
 
 async def test_a_state_of_a_foreign_type_is_refused(lua: Scripts) -> None:
     await lua.raw.set(lua.key("state"), "x")
-    before = await lua.everything()
+    before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("touch", **TOUCH)
-    assert await lua.everything() == before
+    assert await lua.read_namespace() == before

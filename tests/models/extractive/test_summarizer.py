@@ -15,7 +15,7 @@ from redismem.messages.message import Message
 from redismem.models import Draft, open_extractive
 
 
-def summarized(messages: Any, previous: Any = None, max_tokens: Any = 400) -> Draft:
+def summarize(messages: Any, previous: Any = None, max_tokens: Any = 400) -> Draft:
     return asyncio.run(open_extractive().summarize(messages, previous, max_tokens))
 
 
@@ -39,7 +39,7 @@ CONVERSATION = [
 
 
 def test_it_keeps_names_numbers_decisions_and_the_open_question() -> None:
-    text = summarized(CONVERSATION, max_tokens=150).text
+    text = summarize(CONVERSATION, max_tokens=150).text
     for kept in ("Mei Kovacs", "#W2378156", "2024-05-12", "$142.50", "refund", "And who pays for the lamp?"):
         assert kept in text
     assert "DPD-77120" in text, "of what tools answered, ids are kept"
@@ -48,15 +48,15 @@ def test_it_keeps_names_numbers_decisions_and_the_open_question() -> None:
 
 
 def test_lines_stand_in_the_order_they_were_said() -> None:
-    lines = summarized(CONVERSATION).text.splitlines()
+    lines = summarize(CONVERSATION).text.splitlines()
     at = [next(at for at, line in enumerate(lines) if said in line) for said in ("Kovacs", "lost", "refund", "lamp")]
     assert at == sorted(at)
 
 
 def test_the_previous_summary_is_folded_in() -> None:
-    first = summarized(CONVERSATION, max_tokens=100)
+    first = summarize(CONVERSATION, max_tokens=100)
     then = [Message("user", "Please also cancel order #W9000001."), Message("assistant", "Done, it is cancelled.")]
-    second = summarized(then, first.text, max_tokens=130).text
+    second = summarize(then, first.text, max_tokens=130).text
     assert "#W2378156" in second
     assert "#W9000001" in second
     assert second.index("Kovacs") < second.index("#W9000001")
@@ -64,45 +64,45 @@ def test_the_previous_summary_is_folded_in() -> None:
 
 
 def test_folding_alone_makes_it_shorter() -> None:
-    long = summarized(CONVERSATION, max_tokens=300).text
-    folded = summarized([], long, max_tokens=60).text
+    long = summarize(CONVERSATION, max_tokens=300).text
+    folded = summarize([], long, max_tokens=60).text
     assert size(folded) <= 60
     assert "W2378156" in folded
 
 
 def test_numbers_without_a_sentence_stay_one_list() -> None:
     previous = "user: My lamp is late.\nAlso mentioned: A-100, B-200"
-    lines = summarized([Message("user", "It is order C-300.")], previous).text.splitlines()
+    lines = summarize([Message("user", "It is order C-300.")], previous).text.splitlines()
     assert lines[-1] == "Also mentioned: A-100, B-200"
     assert [line for line in lines[:-1] if "mentioned" in line] == []
 
 
 def test_a_number_in_the_part_of_a_sentence_that_is_cut_is_listed() -> None:
-    text = summarized([Message("user", f"{'so ' * 150} order Q-4711 {'and ' * 90} please")]).text
+    text = summarize([Message("user", f"{'so ' * 150} order Q-4711 {'and ' * 90} please")]).text
     assert "Also mentioned: Q-4711" in text
 
 
 def test_a_sentence_over_the_room_is_cut_not_dropped() -> None:
-    text = summarized([Message("user", f"I wait for order Q-4711 {'and wait ' * 50}")], max_tokens=40).text
+    text = summarize([Message("user", f"I wait for order Q-4711 {'and wait ' * 50}")], max_tokens=40).text
     assert text.startswith("user: I wait for order")
 
 
 def test_a_tool_that_answers_hundreds_of_ids_does_not_fill_the_summary() -> None:
     answer = ", ".join(f"FLIGHT-{at}" for at in range(100, 250))
     messages = [Message("user", f"Is there a seat for passenger {at}?") for at in range(10)]
-    text = summarized([*messages, Message("tool", answer, tool_call_id="c")], max_tokens=200).text
+    text = summarize([*messages, Message("tool", answer, tool_call_id="c")], max_tokens=200).text
     assert text.count("FLIGHT-") <= 200 * 4 // 2 // 8 // len("FLIGHT-100, ") + 20
     assert text.count("Is there a seat") >= 5
 
 
 def test_the_points_of_a_list_keep_their_numbers() -> None:
-    lines = summarized([Message("assistant", "Do this:\n1. Call the bank.\n2. Block the card.")]).text.splitlines()
+    lines = summarize([Message("assistant", "Do this:\n1. Call the bank.\n2. Block the card.")]).text.splitlines()
     assert lines == ["assistant: Do this:", " 1. Call the bank.", " 2. Block the card."]
 
 
 def test_a_summary_with_room_enough_comes_back_as_it_is() -> None:
-    text = summarized(CONVERSATION, max_tokens=300).text
-    assert summarized([], text, max_tokens=600).text == text
+    text = summarize(CONVERSATION, max_tokens=300).text
+    assert summarize([], text, max_tokens=600).text == text
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_summary_with_room_enough_comes_back_as_it_is() -> None:
     ],
 )
 def test_languages(said: Any, kept: Any) -> None:
-    text = summarized([Message("user", said), Message("assistant", "…")]).text
+    text = summarize([Message("user", said), Message("assistant", "…")]).text
     assert all(piece in text for piece in kept), text
 
 
@@ -128,9 +128,9 @@ def test_no_message_is_too_odd() -> None:
         {"role": None, "content": [None, 5, {"type": 7}, {"x": 1}, []]},
     ]
     for payload in odd:
-        assert summarized([Message.from_openai(payload)]).text.strip()
+        assert summarize([Message.from_openai(payload)]).text.strip()
     with pytest.raises(ValueError, match="nothing to summarise"):
-        summarized([], " ")
+        summarize([], " ")
 
 
 def test_it_is_the_same_in_another_process_with_other_hashes() -> None:
@@ -150,7 +150,7 @@ def test_it_is_the_same_in_another_process_with_other_hashes() -> None:
 
 
 def test_its_draft_names_it() -> None:
-    draft = summarized(CONVERSATION)
+    draft = summarize(CONVERSATION)
     assert (draft.model, draft.input_tokens, draft.output_tokens) == ("extractive", 0, 0)
     assert repr(draft) == "<Draft by extractive in=0 out=0>"
 
@@ -166,10 +166,10 @@ any_messages = st.lists(st.builds(Message, roles, contents, name=st.text(min_siz
 def test_property_deterministic_within_budget_never_empty(messages: Any, previous: Any, max_tokens: Any) -> None:
     if not messages and not any(char.isalnum() for char in previous or ""):
         return
-    text = summarized(messages, previous, max_tokens).text
+    text = summarize(messages, previous, max_tokens).text
     assert text.strip()
     assert size(text) <= max_tokens
-    assert text == summarized(messages, previous, max_tokens).text
+    assert text == summarize(messages, previous, max_tokens).text
     assert all(char in "\n\t" or ord(char) >= 0x20 for char in text)
 
 
@@ -183,7 +183,7 @@ def test_property_every_id_that_fits_a_quarter_of_the_room_is_kept(said: Any, ma
     numbers = {number for _, number, _ in said}
     messages = [Message("user", " ".join([*before, number, *after]) + ".") for before, number, after in said]
     needed = sum(len(number) + 2 for number in numbers) + len("Also mentioned: ")
-    text = summarized(messages, None, max_tokens).text
+    text = summarize(messages, None, max_tokens).text
     if needed <= max_tokens:
         assert [number for number in numbers if number not in text] == []
     else:
@@ -195,5 +195,5 @@ def test_property_numbers_survive_being_folded_again_and_again(turns: Any) -> No
     previous = ""
     for ids in turns:
         messages = [Message("user", f"Please look at {number}, will you?") for number in ids]
-        previous = summarized(messages, previous or None, 150).text
+        previous = summarize(messages, previous or None, 150).text
     assert [number for ids in turns for number in ids if number not in previous] == []

@@ -45,7 +45,7 @@ async def model(server: ProviderServer) -> AsyncIterator[ChatModel]:
     await model.aclose()
 
 
-async def ended(apollo: Project, *texts: str) -> str:
+async def end_conversation(apollo: Project, *texts: str) -> str:
     """A conversation that has ended and waits."""
     talk = await apollo.conversations.start("planning")
     for text in texts or ("Let us use Redis. Ada moves the data.",):
@@ -59,7 +59,7 @@ async def counts(apollo: Project) -> tuple[int, int, int]:
 
 
 async def test_what_was_said_becomes_items_once(apollo: Project, model: ChatModel, raw: Any) -> None:
-    talk_id = await ended(apollo)
+    talk_id = await end_conversation(apollo)
     (did,) = await apollo.extract_due(model)
     assert (did.outcome, len(did.item_ids)) == (Outcome.DONE, 3)
     (decision,), (task,), (ada,) = (
@@ -79,13 +79,13 @@ async def test_what_was_said_becomes_items_once(apollo: Project, model: ChatMode
 
 
 async def test_another_conversation_finds_what_is_there(apollo: Project, model: ChatModel, server: Any) -> None:
-    await ended(apollo)
+    await end_conversation(apollo)
     await apollo.extract_due(model)
     (decision,), (task,) = await apollo.decisions.list(), await apollo.tasks.list()
     (ada,) = await apollo.entities.list()
     more = {"updates": [{"id": task.id, "priority": "critical"}], "references": [decision.id, ada.id]}
     server.text = json.dumps(ANSWER | more)
-    second = await ended(apollo)
+    second = await end_conversation(apollo)
     (did,) = await apollo.extract_due(model)
     assert (did.outcome, set(did.item_ids)) == (Outcome.DONE, {decision.id, task.id, ada.id})
     assert await counts(apollo) == (1, 1, 1)
@@ -101,7 +101,7 @@ async def test_two_that_say_the_same_at_once_make_it_once(
 ) -> None:
     """The second answer is applied between the first one's read and write. A name would be refused anyway."""
     server.text = json.dumps({name: ANSWER[name] for name in ("decisions", "tasks")})
-    talks = [await ended(apollo), await ended(apollo)]
+    talks = [await end_conversation(apollo), await end_conversation(apollo)]
     inner = memory.store.run
 
     async def run(call: Any, **options: Any) -> Any:
@@ -145,7 +145,7 @@ WRONG: dict[str, str] = {
 async def test_what_is_no_answer_changes_nothing(
     apollo: Project, model: ChatModel, server: Any, clock: ProjectClock, wrong: str
 ) -> None:
-    talk_id = await ended(apollo)
+    talk_id = await end_conversation(apollo)
     server.text = WRONG[wrong]
     did = await apollo.extract(talk_id, model)
     assert did.outcome is Outcome.FAILED
@@ -163,7 +163,7 @@ async def test_an_update_may_not_change_what_it_likes(apollo: Project, model: Ch
     task = await apollo.tasks.create("Move")
     updates: list[dict[str, Any]] = [{"title": "x"}, {"status": "completed"}, {"tags": []}, {}]
     for update in updates:
-        talk_id = await ended(apollo)
+        talk_id = await end_conversation(apollo)
         server.text = json.dumps({"updates": [{"id": task.id, **update}]})
         assert (await apollo.extract(talk_id, model)).outcome is Outcome.FAILED
     assert (await apollo.tasks.get(task.id)).version == 1
@@ -172,7 +172,7 @@ async def test_an_update_may_not_change_what_it_likes(apollo: Project, model: Ch
 async def test_after_so_many_attempts_it_has_failed(
     apollo: Project, model: ChatModel, server: Any, clock: ProjectClock
 ) -> None:
-    talk_id = await ended(apollo)
+    talk_id = await end_conversation(apollo)
     server.text = "I would rather not."
     for attempt in range(ATTEMPTS_LIMIT):
         assert [each.outcome for each in await apollo.extract_due(model)] == [Outcome.FAILED], attempt
@@ -186,7 +186,7 @@ async def test_after_so_many_attempts_it_has_failed(
 async def test_who_is_late_is_taken_over_and_comes_too_late(
     apollo: Project, model: ChatModel, server: Any, clock: ProjectClock
 ) -> None:
-    talk_id = await ended(apollo)
+    talk_id = await end_conversation(apollo)
     server.modes.append("hang")
     first = asyncio.create_task(apollo.extract_due(model))
     await asyncio.to_thread(server.wait_for_asked, 1)
@@ -200,7 +200,7 @@ async def test_who_is_late_is_taken_over_and_comes_too_late(
 
 
 async def test_what_is_cleared_meanwhile_makes_no_items(apollo: Project, model: ChatModel, server: Any) -> None:
-    talk_id = await ended(apollo)
+    talk_id = await end_conversation(apollo)
     server.modes.append("hang")
     extracting = asyncio.create_task(apollo.extract_due(model))
     await asyncio.to_thread(server.wait_for_asked, 1)
@@ -211,7 +211,7 @@ async def test_what_is_cleared_meanwhile_makes_no_items(apollo: Project, model: 
 
 
 async def test_offline_nothing_is_extracted_and_it_says_so(apollo: Project) -> None:
-    talk_id = await ended(apollo)
+    talk_id = await end_conversation(apollo)
     (did,) = await apollo.extract_due(None)
     assert (did.outcome, did.item_ids) == (Outcome.OFFLINE, ())
     assert "nothing was extracted" in did.reason
@@ -280,7 +280,7 @@ async def test_planted_instructions_make_items_and_nothing_else(apollo: Project,
     before = [await apollo.decisions.get(decision.id), await apollo.tasks.get(task.id)]
     for number in range(50):
         texts = [f"{PLANTED[number % len(PLANTED)]} ({number})"]
-        talk_id = await ended(apollo, *texts)
+        talk_id = await end_conversation(apollo, *texts)
         obeyed: list[dict[str, Any]] = [
             {"delete": [decision.id]},
             {"updates": [{"id": task.id, "status": "completed"}]},

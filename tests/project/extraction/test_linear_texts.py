@@ -29,7 +29,7 @@ def state(kind: Any, **sets: Any) -> Any:
     return fold(kind, [Delta(1, 1, 1, "n", sets)])
 
 
-def shown(text: str) -> None:
+def render(text: str) -> None:
     context = ProjectContext(
         "apollo",
         Summary(1, 1, 1, 1),
@@ -40,12 +40,12 @@ def shown(text: str) -> None:
     context.format(max_tokens=200)
 
 
-def stored(text: str) -> None:
+def store_and_load(text: str) -> None:
     delta = Delta(1, 1, 1, "n", {"title": text, "status": "backlog"})
     decode_body(TASK, encode_body(TASK, state(TASK, title=text, status="backlog"), delta))
 
 
-def refusing(read: Callable[[str], object]) -> Callable[[str], object]:
+def suppress_refusals(read: Callable[[str], object]) -> Callable[[str], object]:
     def reading(text: str) -> None:
         with contextlib.suppress(RedismemError, UnicodeError):
             read(text)
@@ -61,8 +61,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "words of an item": lambda text: indexes.places(DECISION, state(DECISION, description=text, status="accepted")),
     "a query": lambda text: Query.of(TASK, {"text": text}).fits(state(TASK, title=text, status="backlog")),
     "a cursor": decode_cursor,
-    "an item": stored,
-    "a context": shown,
+    "an item": store_and_load,
+    "a context": render,
     "an answer": lambda text: parse_answer(text, ()),
     "an answer between fences": lambda text: parse_answer(f"```json {text}```", ()),
     "a question": lambda text: user_prompt([], [("t-1", text)]),
@@ -73,4 +73,4 @@ READERS: dict[str, Callable[[str], object]] = {
 @pytest.mark.parametrize("reader", READERS)
 def test_reading_any_text_takes_linear_time(reader: str) -> None:
     for name, shape in SHAPES.items():
-        check_growth(f"{reader}, {name}", refusing(READERS[reader]), shape, LONG // 2)
+        check_growth(f"{reader}, {name}", suppress_refusals(READERS[reader]), shape, LONG // 2)

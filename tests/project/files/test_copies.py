@@ -26,7 +26,7 @@ from redismem.workers.summaries import Worker
 SMALL = {"threshold": 10, "recent_limit": 4}
 
 
-async def talked(memory: Memory, count: int = 21) -> tuple[Project, str]:
+async def create_conversation(memory: Memory, count: int = 21) -> tuple[Project, str]:
     """A conversation with summaries, a pinned message that left the window, and a message that was taken back."""
     apollo = memory.project("apollo")
     talk = await apollo.conversations.start("talk")
@@ -53,7 +53,7 @@ async def test_originals_are_compressed_in_a_thread(
 
     monkeypatch.setattr(copies, "encode_fields", seen)
     async with store.memory(namespace, Settings(**SMALL)) as memory:
-        apollo, _ = await talked(memory)
+        apollo, _ = await create_conversation(memory)
         assert (await memory.project("other").import_files(await apollo.export_files())).added == 1
     assert len(compressed_in) == 1
     assert threading.get_ident() not in compressed_in
@@ -63,7 +63,7 @@ def conversations(files: dict[str, str]) -> Any:
     return json.loads(files["conversations.json"])["conversations"]
 
 
-async def seen(session: Session) -> Any:
+async def read_session(session: Session) -> Any:
     """Return all that a reader sees of a session, without its epoch."""
     context = await session.read()
     every = await session.messages(include_originals=True)
@@ -84,7 +84,7 @@ async def seen(session: Session) -> Any:
 async def test_summaries_come_back_as_they_were(store: Store, namespace: str, clock: Clock, keeps: bool) -> None:
     limits = Settings(**SMALL, keep_originals=keeps)
     async with store.memory(namespace, limits) as memory:
-        apollo, talk_id = await talked(memory)
+        apollo, talk_id = await create_conversation(memory)
         files = await apollo.export_files()
         (entry,) = conversations(files)
         assert len(entry["summaries"]) > 1
@@ -92,7 +92,7 @@ async def test_summaries_come_back_as_they_were(store: Store, namespace: str, cl
         assert (await other.import_files(files)).added == 1
         assert conversations(await other.export_files()) == [entry]
         mine, theirs = apollo.conversations.session(talk_id), other.conversations.session(talk_id)
-        before, after = await seen(mine), await seen(theirs)
+        before, after = await read_session(mine), await read_session(theirs)
         # What a summary was encoded as holds the epoch too, whose length may differ.
         assert (before[0], before[2:]) == (after[0], after[2:])
         assert (await mine.read()).epoch != (await theirs.read()).epoch
@@ -106,7 +106,7 @@ async def test_summaries_come_back_as_they_were(store: Store, namespace: str, cl
                 await session.append(chat_message(number))
             await Worker(memory.store, Echo()).drain()
             assert await check_session(memory.store, session.id) == []
-        assert (await seen(mine))[0] == (await seen(theirs))[0]
+        assert (await read_session(mine))[0] == (await read_session(theirs))[0]
         found = [[each.seq for each in await session.recall("message 3")] for session in (mine, theirs)]
         assert found[0] == found[1]
         assert bool(found[0]) is keeps
@@ -114,13 +114,13 @@ async def test_summaries_come_back_as_they_were(store: Store, namespace: str, cl
 
 async def test_a_session_that_is_there_stays_as_it_is(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, Settings(**SMALL)) as memory:
-        apollo, talk_id = await talked(memory)
+        apollo, talk_id = await create_conversation(memory)
         files = await apollo.export_files()
         session = apollo.conversations.session(talk_id)
         await session.append(chat_message(1, "later"))
-        before = await seen(session)
+        before = await read_session(session)
         assert (await apollo.import_files(files, replace=True)).unchanged == 1
-        assert await seen(session) == before
+        assert await read_session(session) == before
         await apollo.conversations.clear()
         assert not await session.exists()
         await apollo.import_files(files)
@@ -167,7 +167,7 @@ async def test_whatever_became_of_it_comes_back(
         await other.import_files(files)
         copied = other.conversations.session(talk.id)
         assert conversations(await other.export_files()) == conversations(files)
-        assert (await seen(session))[2:] == (await seen(copied))[2:]
+        assert (await read_session(session))[2:] == (await read_session(copied))[2:]
         assert await check_session(memory.store, copied.id) == []
         for project in (apollo, other):
             await project.conversations.clear()
@@ -203,7 +203,7 @@ WRONG = {
 
 async def test_what_no_session_could_be_is_refused(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, Settings(**SMALL)) as memory:
-        apollo, _ = await talked(memory)
+        apollo, _ = await create_conversation(memory)
         files = await apollo.export_files()
         other = memory.project("other")
         for what, change in WRONG.items():

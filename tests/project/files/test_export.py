@@ -146,7 +146,7 @@ async def test_an_import_is_texts_by_their_names(memory: Memory, files: Any) -> 
         await memory.project("apollo").import_files(files)
 
 
-def changed(change: Callable[[Any], Any]) -> Callable[[dict[str, str]], dict[str, str]]:
+def change_documents(change: Callable[[Any], Any]) -> Callable[[dict[str, str]], dict[str, str]]:
     def make(files: dict[str, str]) -> dict[str, str]:
         documents = {name: json.loads(text) for name, text in files.items()}
         change(documents)
@@ -155,25 +155,25 @@ def changed(change: Callable[[Any], Any]) -> Callable[[dict[str, str]], dict[str
     return make
 
 
-def superseded(documents: Any) -> Any:
+def superseded_decision(documents: Any) -> Any:
     return next(each for each in documents["decisions.json"]["decisions"] if "superseded_by" in each)
 
 
 def first(**fields: Any) -> Callable[[dict[str, str]], dict[str, str]]:
     """Change fields of the first version of a decision."""
-    return changed(lambda documents: superseded(documents)["versions"][0]["sets"].update(fields))
+    return change_documents(lambda documents: superseded_decision(documents)["versions"][0]["sets"].update(fields))
 
 
 def version(**parts: Any) -> Callable[[dict[str, str]], dict[str, str]]:
-    return changed(lambda documents: superseded(documents)["versions"][0].update(parts))
+    return change_documents(lambda documents: superseded_decision(documents)["versions"][0].update(parts))
 
 
 def a_task(**parts: Any) -> Callable[[dict[str, str]], dict[str, str]]:
-    return changed(lambda documents: documents["tasks.json"]["tasks"][0].update(parts))
+    return change_documents(lambda documents: documents["tasks.json"]["tasks"][0].update(parts))
 
 
 def half_a_link(documents: Any) -> None:
-    superseded(documents)["versions"][-1]["sets"]["superseded_by"] = "d-" + "0" * 18
+    superseded_decision(documents)["versions"][-1]["sets"]["superseded_by"] = "d-" + "0" * 18
 
 
 def two_of_one_name(documents: Any) -> None:
@@ -189,7 +189,7 @@ def a_redis(part: str, **fields: Any) -> Callable[[dict[str, str]], dict[str, st
         found = next(each for each in documents["entities.json"]["entities"] if each["name"] == "Redis")
         found["versions"][-1].setdefault(part, {}).update(fields)
 
-    return changed(change)
+    return change_documents(change)
 
 
 def twice(documents: Any) -> None:
@@ -201,11 +201,11 @@ def a_talk(entries: Any) -> Callable[[dict[str, str]], dict[str, str]]:
     """A conversation with these messages."""
     versions = [{"version": 1, "at": "2100-01-01T00:00:00+00:00", "known_at": "2100-01-01T00:00:00+00:00"}]
     talk = {"id": "c-" + "0" * 18, "versions": versions, "messages": entries}
-    return changed(lambda documents: documents["conversations.json"]["conversations"].append(talk))
+    return change_documents(lambda documents: documents["conversations.json"]["conversations"].append(talk))
 
 
 WRONG: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
-    "an id twice": changed(twice),
+    "an id twice": change_documents(twice),
     "a mention that is none": a_redis("adds", mentions=[["x"]]),
     "a mention at no time": a_redis("adds", mentions=[["x", "now", ""]]),
     "a relation that is none": a_redis("adds", relations=[5]),
@@ -226,19 +226,19 @@ WRONG: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
     "no JSON": lambda files: files | {"tasks.json": "{"},
     "deep JSON": lambda files: files | {"tasks.json": "[" * 100_000},
     "a list": lambda files: files | {"tasks.json": "[]"},
-    "another format": changed(lambda documents: documents["tasks.json"].update(format=2)),
+    "another format": change_documents(lambda documents: documents["tasks.json"].update(format=2)),
     "no versions": a_task(versions=[]),
     "versions that are none": a_task(versions=5),
     "an id of another kind": a_task(id="d-000000000000000000"),
-    "a version that is missing": changed(lambda documents: superseded(documents)["versions"].pop(1)),
+    "a version that is missing": change_documents(lambda documents: superseded_decision(documents)["versions"].pop(1)),
     "an unknown field": first(secret=1),
     "an unknown part": version(secret=1),
     "a field of another type": first(title=5),
     "a way that is none": first(status="rejected"),
     "a status that is none": first(status="odd"),
     "a time that is none": version(at="tomorrow"),
-    "half a link": changed(half_a_link),
-    "two of one name": changed(two_of_one_name),
+    "half a link": change_documents(half_a_link),
+    "two of one name": change_documents(two_of_one_name),
 }
 
 

@@ -22,13 +22,13 @@ from redismem.protocol.project.keys import ProjectKeys
 PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
 
 
-def put(folder: Path, files: dict[str, str]) -> None:
+def write_files(folder: Path, files: dict[str, str]) -> None:
     folder.mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)
 
 
-def unnamed(files: dict[str, str]) -> dict[str, Any]:
+def without_project_name(files: dict[str, str]) -> dict[str, Any]:
     return {name: {**json.loads(text), "project": ""} for name, text in files.items()}
 
 
@@ -38,21 +38,25 @@ async def test_wherever_it_is_killed_and_redis_with_it_all_or_nothing_is_there(t
         async with Memory.connect(server.url, namespace=namespace, settings=PATIENT, clock=ProjectClock()) as memory:
             apollo = await create_project(memory)
             before = await apollo.export_files()
-            put(tmp_path / "before", before)
+            write_files(tmp_path / "before", before)
             await apollo.decisions.clear()
             for number in range(12):
                 await apollo.tasks.create(f"task {number} " + " ".join(f"word{number}x{at}" for at in range(10)))
             await apollo.entities.create("Fresh")
             after = await apollo.export_files()
-            put(tmp_path / "after", after)
+            write_files(tmp_path / "after", after)
             count = import_each_killed_later(server.url, namespace, tmp_path)
             names = [f"p{number}" for number in range(count)]
             left = [await memory.store.run(imports.list_pieces(ProjectKeys(memory.store.keys, name))) for name in names]
             server.kill()
             server.start()
-            outcomes = [unnamed(await memory.project(name).export_files()) for name in names]
-            is_after = [outcome == unnamed(after) for outcome in outcomes]
-            assert all(outcome == unnamed(before) for outcome, yes in zip(outcomes, is_after, strict=True) if not yes)
+            outcomes = [without_project_name(await memory.project(name).export_files()) for name in names]
+            is_after = [outcome == without_project_name(after) for outcome in outcomes]
+            assert all(
+                outcome == without_project_name(before)
+                for outcome, yes in zip(outcomes, is_after, strict=True)
+                if not yes
+            )
             assert is_after == sorted(is_after), "from one step on it counts"
             assert len([each for each in left if each]) > 2, "some were killed while they were carried out"
             assert not is_after[0]
@@ -136,7 +140,7 @@ async def test_messages_come_back_as_they_were(memory: Memory, clock: ProjectClo
     files = await apollo.export_files()
     other = memory.project("other")
     assert (await other.import_files(files)).added == 2
-    assert unnamed(await other.export_files()) == unnamed(files)
+    assert without_project_name(await other.export_files()) == without_project_name(files)
     ours, theirs = apollo.conversations.session(talk.id), other.conversations.session(talk.id)
     mine, copied = await ours.messages(), await theirs.messages()
     assert [(each.to_openai(), each.beside, each.pinned) for each in mine] == [

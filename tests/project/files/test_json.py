@@ -19,7 +19,7 @@ from redismem.project.files.json import entries_of, text_of, text_of_entry
 entries = st.lists(st.dictionaries(texts, values, max_size=3), max_size=4)
 
 
-def written(found: list[dict[str, Any]], project: str = "apollo") -> str:
+def write_entries(found: list[dict[str, Any]], project: str = "apollo") -> str:
     async def each() -> AsyncIterator[str]:
         for entry in found:
             yield text_of_entry(entry)
@@ -29,7 +29,7 @@ def written(found: list[dict[str, Any]], project: str = "apollo") -> str:
 
 @given(entries, st.text(st.characters(exclude_categories=["Cs"]), max_size=9))
 def test_it_is_the_document_with_two_blanks_a_level(found: list[dict[str, Any]], project: str) -> None:
-    text = written(found, project)
+    text = write_entries(found, project)
     document = {"format": 1, "project": project, "tasks": found}
     with contextlib.suppress(UnicodeEncodeError):  # halves of surrogate pairs have no bytes, and are escaped
         assert text.encode() == (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

@@ -124,32 +124,32 @@ async def test_a_chain_that_leads_back_to_itself_is_told(
             await apollo.decisions.history(start, at=closed)
 
 
-def named(documents: Any, kind: str, name: str) -> Any:
+def find_by_name(documents: Any, kind: str, name: str) -> Any:
     return next(each for each in documents[f"{kind}.json"][kind] if name in (each.get("title"), each.get("name")))
 
 
 def decisions_in_a_circle(documents: Any) -> set[str]:
-    old, new = (named(documents, "decisions", title) for title in ("Use Postgres", "Use Redis"))
+    old, new = (find_by_name(documents, "decisions", title) for title in ("Use Postgres", "Use Redis"))
     old["versions"][0]["sets"]["supersedes"] = new["id"]
     new["versions"][0]["sets"]["superseded_by"] = old["id"]
     return {old["id"], new["id"]}
 
 
 def a_decision_in_its_own_place(documents: Any) -> set[str]:
-    alone = named(documents, "decisions", "Use Redis")
+    alone = find_by_name(documents, "decisions", "Use Redis")
     documents["decisions.json"]["decisions"] = [alone]
     alone["versions"][0]["sets"] |= {"supersedes": alone["id"], "superseded_by": alone["id"]}
     return {alone["id"]}
 
 
 def tasks_in_a_circle(documents: Any) -> set[str]:
-    first, second = (named(documents, "tasks", title) for title in ("Move", "Write"))
+    first, second = (find_by_name(documents, "tasks", title) for title in ("Move", "Write"))
     first["versions"][0]["sets"]["dependencies"] = [second["id"]]
     return {first["id"], second["id"]}
 
 
 def entities_in_a_circle(documents: Any) -> set[str]:
-    ada, double = (named(documents, "entities", name) for name in ("Ada", "A."))
+    ada, double = (find_by_name(documents, "entities", name) for name in ("Ada", "A."))
     ada["versions"][0]["sets"]["merged_into"] = double["id"]
     return {ada["id"], double["id"]}
 

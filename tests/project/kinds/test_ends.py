@@ -118,11 +118,11 @@ async def test_a_step_that_is_entered_late_keeps_what_was_said_before_it(apollo:
 Step = Callable[[Project, str, datetime | None], Awaitable[Any]]
 
 
-async def deprecated(apollo: Project, id: str, at: datetime | None) -> Any:
+async def deprecate(apollo: Project, id: str, at: datetime | None) -> Any:
     return await apollo.decisions.deprecate(id, at=at)
 
 
-async def superseded(apollo: Project, id: str, at: datetime | None) -> Any:
+async def supersede(apollo: Project, id: str, at: datetime | None) -> Any:
     return await apollo.decisions.supersede(id, title="new", at=at)
 
 
@@ -130,7 +130,7 @@ async def superseded(apollo: Project, id: str, at: datetime | None) -> Any:
 async def test_what_came_first_ends_a_decision(apollo: Project, clock: ProjectClock, late: bool) -> None:
     made = await apollo.decisions.create("old", status="accepted")
     monday, tuesday = clock.tick(), clock.tick()
-    steps: list[tuple[Step, datetime]] = [(deprecated, monday), (superseded, tuesday)]
+    steps: list[tuple[Step, datetime]] = [(deprecate, monday), (supersede, tuesday)]
     for step, at in reversed(steps) if late else steps:
         await step(apollo, made.id, at)
     now = await apollo.decisions.get(made.id)

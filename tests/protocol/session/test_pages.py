@@ -19,7 +19,7 @@ def block(first: int, last: int) -> bytes:
     return encode_block(first, ELEMENTS[first : last + 1])
 
 
-def read(*answer: Any) -> list[int]:
+def read_seqs(*answer: Any) -> list[int]:
     found = page("s", [b"1-ab", *answer])
     assert found is not None
     messages = found.messages()
@@ -30,15 +30,17 @@ def read(*answer: Any) -> list[int]:
 
 def test_a_page_has_its_epoch_and_its_messages() -> None:
     assert page("s", []) is None
-    assert read(4, 4, 0, 0, *ELEMENTS[4:6]) == [4, 5]
-    assert read(6, 6, 0, 0) == []
+    assert read_seqs(4, 4, 0, 0, *ELEMENTS[4:6]) == [4, 5]
+    assert read_seqs(6, 6, 0, 0) == []
 
 
 def test_only_the_requested_messages_of_blocks_are_returned() -> None:
-    assert read(5, 12, 0, 1, block(1, 16)) == list(range(5, 12))
-    assert read(14, 35, 0, 3, block(1, 16), block(17, 32), block(33, 40), *ELEMENTS[35:38]) == list(range(14, 38))
-    assert read(3, 20, 0, 2, block(7, 16), block(17, 19), *ELEMENTS[20:22]) == list(range(7, 22)), "nothing before 7"
-    assert read(1, 40, 0, 3, block(1, 16), None, block(33, 39), ELEMENTS[40]) == [*range(1, 17), *range(33, 41)]
+    assert read_seqs(5, 12, 0, 1, block(1, 16)) == list(range(5, 12))
+    assert read_seqs(14, 35, 0, 3, block(1, 16), block(17, 32), block(33, 40), *ELEMENTS[35:38]) == list(range(14, 38))
+    assert read_seqs(3, 20, 0, 2, block(7, 16), block(17, 19), *ELEMENTS[20:22]) == list(range(7, 22)), (
+        "nothing before 7"
+    )
+    assert read_seqs(1, 40, 0, 3, block(1, 16), None, block(33, 39), ELEMENTS[40]) == [*range(1, 17), *range(33, 41)]
 
 
 FOREIGN = {
@@ -71,5 +73,5 @@ def test_an_unreadable_window_is_corrupt() -> None:
 def test_messages_of_a_newer_release_are_refused() -> None:
     newer = encode_block(1, [b"\x95\x03" + ELEMENTS[1][2:]])
     with pytest.raises(UnsupportedFormat) as refused:
-        read(1, 2, 0, 1, newer)
+        read_seqs(1, 2, 0, 1, newer)
     assert refused.value.session_id == "s"

@@ -58,10 +58,10 @@ class Gate:
 class Pod:
     """A memory with the fallback that has accepted two messages, and a Redis that is up but refuses the first."""
 
-    def __init__(self, memory: Memory, near: Memory, raw: Any) -> None:
+    def __init__(self, memory: Memory, direct_memory: Memory, raw: Any) -> None:
         self.memory = memory
         self.session = memory.session("a")
-        self.there = near.session("a")
+        self.there = direct_memory.session("a")
         self._raw = raw
 
     def gate(self, held_sha: bytes) -> Gate:
@@ -77,7 +77,7 @@ class Pod:
         health = self.memory.health()
         return health.backlog_message_count, health.backlog_bytes
 
-    async def caught_up(self) -> None:
+    async def catch_up(self) -> None:
         await self.may("+evalsha")
         if await self.there.exists():
             await self.there.merge({"theirs": UNSET})
@@ -92,18 +92,18 @@ class Pod:
 
 @asynccontextmanager
 async def open_refused_pod(
-    proxy: Proxy, near: Memory, server: RedisServer, settings: Settings = SETTINGS
+    proxy: Proxy, direct_memory: Memory, server: RedisServer, settings: Settings = SETTINGS
 ) -> AsyncIterator[Pod]:
-    name = near.store.keys.namespace
+    name = direct_memory.store.keys.namespace
     async with redis.asyncio.Redis(port=server.port) as raw:
         await raw.execute_command("ACL", "SETUSER", name, "on", ">word", "~*", "+@all")
-        await near.session("another").clear()  # so that the server knows the script
-        await near.session("a").append(FIRST, merge={"theirs": 1})
+        await direct_memory.session("another").clear()  # so that the server knows the script
+        await direct_memory.session("a").append(FIRST, merge={"theirs": 1})
         url = f"redis://{name}:word@127.0.0.1:{proxy.port}/0"
         async with Memory.connect(url, namespace=name, settings=settings, fallback=True) as memory:
             await memory.session("another").read()
             await proxy.refuse()
-            pod = Pod(memory, near, raw)
+            pod = Pod(memory, direct_memory, raw)
             assert (await pod.session.append(MINE[0], merge={"mine": 1})).degraded
             assert (await pod.session.append(MINE[1])).degraded
             await proxy.accept_again()
@@ -119,8 +119,8 @@ async def open_refused_pod(
 
 
 @pytest.fixture
-async def pod(proxy: Proxy, near: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
-    async with open_refused_pod(proxy, near, redis_server) as pod:
+async def pod(proxy: Proxy, direct_memory: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
+    async with open_refused_pod(proxy, direct_memory, redis_server) as pod:
         yield pod
 
 
@@ -131,7 +131,7 @@ async def test_a_clear_that_is_refused_loses_nothing(pod: Pod) -> None:
         await pod.session.clear()
     assert pod.waiting() == before
     assert (await pod.session.append(MINE[2])).degraded, "it goes behind the others"
-    await pod.caught_up()
+    await pod.catch_up()
     assert await contents(pod.there) == [FIRST["content"], *SAID[:3]]
 
 
@@ -146,7 +146,7 @@ async def test_a_clear_whose_reply_is_lost_loses_nothing(pod: Pod, proxy: Proxy,
         assert pod.waiting() == before
     await pod.session.append(MINE[2])
     proxy.heal()
-    await pod.caught_up()
+    await pod.catch_up()
     assert await contents(pod.there) == [*([FIRST["content"]] if how == "hole" else []), *SAID[:3]]
 
 
@@ -161,7 +161,7 @@ async def test_a_clear_that_cannot_be_sent_loses_nothing(pod: Pod, proxy: Proxy)
     assert not (await catch_unavailable(pod.session.clear())).may_be_done
     assert pod.waiting() == before
     await proxy.accept_again()
-    await pod.caught_up()
+    await pod.catch_up()
     assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
 
 
@@ -182,7 +182,7 @@ async def test_appends_accepted_during_a_clear_stay(pod: Pod, is_made: bool) -> 
             await clear
     kept = SAID[2:] if is_made else SAID  # the session on another pod has messages that this pod has never seen
     assert [message.content for message in (await pod.session.read()).messages] == kept
-    await pod.caught_up()
+    await pod.catch_up()
     assert await contents(pod.there) == (kept if is_made else [FIRST["content"], *kept])
 
 
@@ -193,15 +193,15 @@ async def test_a_cancelled_clear_loses_nothing(pod: Pod) -> None:
     clear.cancel()
     with pytest.raises(asyncio.CancelledError):
         await clear
-    await pod.caught_up()
+    await pod.catch_up()
     assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
 
 
 async def test_an_append_under_way_does_not_return_after_the_clear(
-    proxy: Proxy, near: Memory, redis_server: RedisServer
+    proxy: Proxy, direct_memory: Memory, redis_server: RedisServer
 ) -> None:
     patient = SETTINGS.model_copy(update={"fallback_after_s": 3.0})
-    async with open_refused_pod(proxy, near, redis_server, patient) as pod:
+    async with open_refused_pod(proxy, direct_memory, redis_server, patient) as pod:
         gate = pod.gate(APPEND)
         await pod.there.merge({"theirs": UNSET})
         await gate.reached.wait()

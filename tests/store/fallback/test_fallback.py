@@ -199,13 +199,13 @@ async def test_events_report_degraded_calls_and_the_replay(faulty: Faulty, names
     assert (replay.outcome, replay.message_count, replay.sent_count) == ("ok", 2, 1)
 
 
-async def test_the_fallback_serves_blocking_callers_too(proxy: Proxy, near: Memory) -> None:
+async def test_the_fallback_serves_blocking_callers_too(proxy: Proxy, direct_memory: Memory) -> None:
     loop = asyncio.get_running_loop()
 
     def talk() -> None:
         settings = Settings(deadline_s=60, fallback_after_s=0.3)
         with redismem.blocking.Memory.connect(
-            proxy.url, namespace=near.store.keys.namespace, settings=settings, fallback=True
+            proxy.url, namespace=direct_memory.store.keys.namespace, settings=settings, fallback=True
         ) as memory:
             session = memory.session("a")
             while session.append_and_read(user(0), id="0").degraded:
@@ -223,8 +223,8 @@ async def test_the_fallback_serves_blocking_callers_too(proxy: Proxy, near: Memo
             session.append(user("behind"))
 
     await asyncio.to_thread(talk)
-    assert await contents(near.session("a")) == [user(n)["content"] for n in [*range(20), "last", "behind"]]
-    assert await near.session("a").params() == {"n": 19}
+    assert await contents(direct_memory.session("a")) == [user(n)["content"] for n in [*range(20), "last", "behind"]]
+    assert await direct_memory.session("a").params() == {"n": 19}
 
 
 async def test_pinned_messages_stay_first_and_bounded(faulty: Faulty, degradable: Memory) -> None:

@@ -107,7 +107,7 @@ async def test_a_blocking_memory_logs_lost_messages_and_leaves_no_thread(
 
 @pytest.mark.parametrize("asked", ["read", "ping"])
 async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
-    proxy: Proxy, near: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str
+    proxy: Proxy, direct_memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str
 ) -> None:
     loop, began, may_begin = asyncio.get_running_loop(), threading.Thread.start, threading.Event()
 
@@ -117,7 +117,7 @@ async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
         began(thread)
 
     def talk() -> None:
-        settings, namespace = Settings(deadline_s=60, fallback_after_s=0.3), near.store.keys.namespace
+        settings, namespace = Settings(deadline_s=60, fallback_after_s=0.3), direct_memory.store.keys.namespace
         with blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
             session = memory.session("a")
             session.append(user(0))
@@ -132,7 +132,7 @@ async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
 
     monkeypatch.setattr(threading.Thread, "start", begin)
     await asyncio.to_thread(talk)
-    assert await contents(near.session("a")) == [user(number)["content"] for number in range(3)]
+    assert await contents(direct_memory.session("a")) == [user(number)["content"] for number in range(3)]
     assert [record.levelno for record in caplog.records if "replay could not start" in record.message] == [
         logging.ERROR
     ]

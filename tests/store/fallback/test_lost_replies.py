@@ -40,24 +40,24 @@ async def lose(memory: Memory, proxy: Proxy, how: How, *messages: object) -> Non
     assert (await memory.session("a").append(*messages)).degraded  # type: ignore[arg-type]
 
 
-async def write_others(near: Memory, count: int = OTHERS) -> list[str]:
+async def write_others(direct_memory: Memory, count: int = OTHERS) -> list[str]:
     messages = [user(f"other {number}") for number in range(count)]
     for message in messages:
-        await near.session("a").append(message)
+        await direct_memory.session("a").append(message)
     return [message["content"] for message in messages]
 
 
-async def wait_for_clock(near: Memory) -> None:
+async def wait_for_clock(direct_memory: Memory) -> None:
     """Wait until the server's clock has moved on."""
-    begun_ms = await near.server_time_ms()
+    begun_ms = await direct_memory.server_time_ms()
 
     async def is_later() -> bool:
-        return await near.server_time_ms() > begun_ms + APART_MS
+        return await direct_memory.server_time_ms() > begun_ms + APART_MS
 
     await until(is_later)
 
 
-async def caught_up(memory: Memory, proxy: Proxy) -> None:
+async def catch_up(memory: Memory, proxy: Proxy) -> None:
     proxy.heal()
 
     async def is_empty() -> bool:
@@ -71,30 +71,30 @@ async def caught_up(memory: Memory, proxy: Proxy) -> None:
 @pytest.mark.parametrize("others_count", [0, OTHERS])
 @pytest.mark.parametrize("was_seen", [True, False])
 async def test_an_older_equal_message_is_another_append(
-    memory: Memory, near: Memory, proxy: Proxy, how: How, others_count: int, was_seen: bool
+    memory: Memory, direct_memory: Memory, proxy: Proxy, how: How, others_count: int, was_seen: bool
 ) -> None:
-    await near.session("a").append(user("first"))
+    await direct_memory.session("a").append(user("first"))
     if was_seen:  # this pod never sees the later messages
         await memory.session("a").read()
-    await near.session("a").append(YES)
-    before = await write_others(near)
-    await wait_for_clock(near)
+    await direct_memory.session("a").append(YES)
+    before = await write_others(direct_memory)
+    await wait_for_clock(direct_memory)
     await lose(memory, proxy, how, YES)
-    said = await write_others(near, others_count)
-    await caught_up(memory, proxy)
-    found = await contents(near.session("a"))
+    said = await write_others(direct_memory, others_count)
+    await catch_up(memory, proxy)
+    found = await contents(direct_memory.session("a"))
     rest = [SAID, *said] if how == "freeze" else [*said, SAID]
     assert found == [user("first")["content"], SAID, *before, *rest]
 
 
 async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
-    memory: Memory, near: Memory, proxy: Proxy
+    memory: Memory, direct_memory: Memory, proxy: Proxy
 ) -> None:
     await memory.session("another").append(YES)
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
-    await near.session("a").append(YES)
-    await wait_for_clock(near)
+    await direct_memory.session("a").append(YES)
+    await wait_for_clock(direct_memory)
     proxy.break_next("hole", float("inf"), to=SAID.encode())
     await proxy.accept_again()
 
@@ -102,90 +102,92 @@ async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
         return proxy.broken_count > 0
 
     await until(is_sent)
-    said = await write_others(near)
-    await caught_up(memory, proxy)
-    assert await contents(near.session("a")) == [SAID, *said, SAID]
+    said = await write_others(direct_memory)
+    await catch_up(memory, proxy)
+    assert await contents(direct_memory.session("a")) == [SAID, *said, SAID]
 
 
 async def test_an_append_that_was_never_sent_is_not_searched(
-    memory: Memory, near: Memory, proxy: Proxy, redis_server: RedisServer
+    memory: Memory, direct_memory: Memory, proxy: Proxy, redis_server: RedisServer
 ) -> None:
     await memory.session("another").append(YES)
-    await near.session("a").append(YES)
+    await direct_memory.session("a").append(YES)
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
-    said = await write_others(near)
+    said = await write_others(direct_memory)
     await proxy.accept_again()
-    await caught_up(memory, proxy)
-    assert await contents(near.session("a")) == [SAID, *said, SAID]
-    keys = near.store.keys.session("a")
+    await catch_up(memory, proxy)
+    assert await contents(direct_memory.session("a")) == [SAID, *said, SAID]
+    keys = direct_memory.store.keys.session("a")
     async with redis.asyncio.Redis(port=redis_server.port) as raw:
         assert not await raw.hexists(keys.state, "repeated"), "an append that was sent twice makes later ones slower"
 
 
 @pytest.mark.parametrize("size", [1, 3])
-async def test_equal_messages_of_others_have_other_times(proxy: Proxy, near: Memory, namespace: str, size: int) -> None:
+async def test_equal_messages_of_others_have_other_times(
+    proxy: Proxy, direct_memory: Memory, namespace: str, size: int
+) -> None:
     """With the memory's own clock the times are exact."""
     async with Memory.connect(
         proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, clock=Clock()
     ) as memory:
         await lose(memory, proxy, "hole", *[YES] * size)
         for _ in range(size):
-            await near.session("a").append(YES)
-        said = await write_others(near)
-        await caught_up(memory, proxy)
-        assert await contents(near.session("a")) == [*[SAID] * size, *said, *[SAID] * size]
+            await direct_memory.session("a").append(YES)
+        said = await write_others(direct_memory)
+        await catch_up(memory, proxy)
+        assert await contents(direct_memory.session("a")) == [*[SAID] * size, *said, *[SAID] * size]
 
 
 @pytest.mark.parametrize("forgotten_count", [499, 500, 501, 1_000])
 async def test_the_search_ends_in_a_session_of_any_length(
-    proxy: Proxy, near: Memory, namespace: str, forgotten_count: int
+    proxy: Proxy, direct_memory: Memory, namespace: str, forgotten_count: int
 ) -> None:
     """By this clock every message may be later than the append, so each page is read."""
-    clock = Clock(await near.server_time_ms() - 60_000)
+    clock = Clock(await direct_memory.server_time_ms() - 60_000)
     async with Memory.connect(proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, clock=clock) as memory:
         before = [user(number) for number in range(forgotten_count)]
-        await near.store.run(near.store.session_calls("a").append(before[:500]))
+        await direct_memory.store.run(direct_memory.store.session_calls("a").append(before[:500]))
         if before[500:]:
-            await near.store.run(near.store.session_calls("a").append(before[500:]))
+            await direct_memory.store.run(direct_memory.store.session_calls("a").append(before[500:]))
         await lose(memory, proxy, "hole", YES)
-        said = await write_others(near, IDS_COUNT)
-        await caught_up(memory, proxy)
-        assert await contents(near.session("a")) == [*(message["content"] for message in before), *said, SAID]
+        said = await write_others(direct_memory, IDS_COUNT)
+        await catch_up(memory, proxy)
+        assert await contents(direct_memory.session("a")) == [*(message["content"] for message in before), *said, SAID]
 
 
-async def test_an_append_on_two_pages_is_found(memory: Memory, near: Memory, proxy: Proxy) -> None:
+async def test_an_append_on_two_pages_is_found(memory: Memory, direct_memory: Memory, proxy: Proxy) -> None:
     mine = [YES, user("no"), YES]
-    await near.session("a").append(*mine)
-    await wait_for_clock(near)
+    await direct_memory.session("a").append(*mine)
+    await wait_for_clock(direct_memory)
     await lose(memory, proxy, "freeze", *mine)
     since = [user(number) for number in range(498)]
-    await near.session("a").append(*since[:249])
-    await near.session("a").append(*since[249:])
-    said = await write_others(near, IDS_COUNT)
-    await caught_up(memory, proxy)
+    await direct_memory.session("a").append(*since[:249])
+    await direct_memory.session("a").append(*since[249:])
+    said = await write_others(direct_memory, IDS_COUNT)
+    await catch_up(memory, proxy)
     wanted = [message["content"] for message in (*mine, *mine, *since)]
-    assert await contents(near.session("a")) == [*wanted, *said]
+    assert await contents(direct_memory.session("a")) == [*wanted, *said]
 
 
 @pytest.mark.parametrize("how", ["hole", "freeze"])
 async def test_an_undecidable_append_is_repeated_rather_than_lost(
-    memory: Memory, near: Memory, proxy: Proxy, redis_server: RedisServer, how: How
+    memory: Memory, direct_memory: Memory, proxy: Proxy, redis_server: RedisServer, how: How
 ) -> None:
     """The keys were made persistent, so nothing tells the server's time."""
-    await near.session("a").append(YES)
+    await direct_memory.session("a").append(YES)
     await lose(memory, proxy, how, YES)
-    said = await write_others(near)
-    keys = near.store.keys.session("a")
+    said = await write_others(direct_memory)
+    keys = direct_memory.store.keys.session("a")
     async with redis.asyncio.Redis(port=redis_server.port) as raw:
         await raw.persist(keys.state)
-    await caught_up(memory, proxy)
-    assert await contents(near.session("a")) == [SAID, *([SAID] if how == "freeze" else []), *said, SAID]
+    await catch_up(memory, proxy)
+    assert await contents(direct_memory.session("a")) == [SAID, *([SAID] if how == "freeze" else []), *said, SAID]
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["expect", "full"])
 async def test_a_sent_but_refused_append_says_that_it_may_be_done(
-    near: Memory, proxy: Proxy, namespace: str, full: bool
+    direct_memory: Memory, proxy: Proxy, namespace: str, full: bool
 ) -> None:
     settings = SETTINGS.model_copy(update={"max_backlog_bytes": 1_024}) if full else SETTINGS
     said = user("yes" * 1_000) if full else YES
@@ -199,4 +201,4 @@ async def test_a_sent_but_refused_append_says_that_it_may_be_done(
             await memory.session("a").append(said, expect=None if full else 1)
         assert not unsent.value.may_be_done
         assert isinstance(sent.value, FallbackFull) == isinstance(unsent.value, FallbackFull) == full
-        assert await contents(near.session("a")) == [user("first")["content"], said["content"]]
+        assert await contents(direct_memory.session("a")) == [user("first")["content"], said["content"]]

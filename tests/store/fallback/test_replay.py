@@ -29,21 +29,21 @@ async def place(namespace: str) -> AsyncIterator[Place]:
 async def test_an_append_under_way_is_made_once_despite_many_other_writes(
     place: Place, fault: Fault, options: Any, was_seen: bool
 ) -> None:
-    await place.near.session("a").append(user("first"))
+    await place.direct_memory.session("a").append(user("first"))
     if was_seen:
         await place.memory.session("a").read()
     await append_and_lose(place, fault, user(1), user(2), **options)
     await place.memory.session("a").append(user(3))
-    others = await place.others("a")
-    await place.caught_up()
+    others = await place.append_others("a")
+    await place.catch_up()
     mine = [user(n)["content"] for n in (1, 2)]
-    stored = await contents(place.near.session("a"))
+    stored = await contents(place.direct_memory.session("a"))
     assert stored == [
         user("first")["content"],
         *([*mine, *others] if fault == "lost after" else [*others, *mine]),
         user(3)["content"],
     ]
-    assert await place.near.session("a").params() == options.get("merge", {})
+    assert await place.direct_memory.session("a").params() == options.get("merge", {})
 
 
 async def test_equal_appends_under_way_are_each_made_once(place: Place) -> None:
@@ -55,9 +55,9 @@ async def test_equal_appends_under_way_are_each_made_once(place: Place) -> None:
         await asyncio.sleep(0)
     place.faulty.is_away = True
     await asyncio.gather(*appending)
-    others = await place.others("a")
-    await place.caught_up()
-    stored = await contents(place.near.session("a"))
+    others = await place.append_others("a")
+    await place.catch_up()
+    stored = await contents(place.direct_memory.session("a"))
     assert Counter(stored) == Counter([user("first")["content"], *others, *[user("yes")["content"]] * 3])
 
 
@@ -66,10 +66,10 @@ async def test_messages_written_meanwhile_come_before_the_replay(place: Place) -
     place.faulty.is_away = True
     for number in range(3):
         await place.memory.session("a").append(user(number))
-    others = await place.others("a", 2)
-    await place.caught_up()
+    others = await place.append_others("a", 2)
+    await place.catch_up()
     mine = [user(number)["content"] for number in range(3)]
-    assert await contents(place.near.session("a")) == [user("first")["content"], *others, *mine]
+    assert await contents(place.direct_memory.session("a")) == [user("first")["content"], *others, *mine]
     again = await place.memory.session("a").append_and_read(user("next"))
     assert (again.degraded, again.last_seq) == (False, 7)
 
@@ -83,10 +83,10 @@ async def test_changes_of_the_state_are_replayed_in_order_with_the_appends(place
     await session.set_waiting("colour")
     await session.append(user(2), merge={"step": 3}, plan=["a"])
     place.faulty.says = ""
-    await place.caught_up()
-    state = await place.near.session("a").state()
+    await place.catch_up()
+    state = await place.direct_memory.session("a").state()
     assert (state.params, state.waiting_for_param, state.plan) == ({"step": 3, "gone": 2}, "colour", ["a"])
-    assert await contents(place.near.session("a")) == [user(n)["content"] for n in ("first", 1, 2)]
+    assert await contents(place.direct_memory.session("a")) == [user(n)["content"] for n in ("first", 1, 2)]
 
 
 async def test_nothing_overtakes_the_backlog(place: Place) -> None:
@@ -98,7 +98,7 @@ async def test_nothing_overtakes_the_backlog(place: Place) -> None:
     number = 50
     while (await session.append(user(number))).degraded:
         number += 1
-    assert await contents(place.near.session("a")) == [user(n)["content"] for n in range(number + 1)]
+    assert await contents(place.direct_memory.session("a")) == [user(n)["content"] for n in range(number + 1)]
 
 
 async def test_a_session_whose_replay_is_refused_waits_and_is_logged(
@@ -110,7 +110,7 @@ async def test_a_session_whose_replay_is_refused_waits_and_is_logged(
         place.faulty.is_away = True
         await place.memory.session("a").append(user(1), merge={"mine": 1})
         await place.memory.session("b").append(user(2))
-        await place.near.session("a").merge({"theirs": 1})
+        await place.direct_memory.session("a").merge({"theirs": 1})
         place.faulty.is_away = False
 
         async def is_refused() -> bool:
@@ -118,7 +118,7 @@ async def test_a_session_whose_replay_is_refused_waits_and_is_logged(
             return (health.backlog_session_count, health.refused_session_count) == (1, 1)
 
         await until(is_refused)
-        assert await contents(place.near.session("b")) == [user(2)["content"]]
+        assert await contents(place.direct_memory.session("b")) == [user(2)["content"]]
         session = place.memory.session("a")
         assert (await session.append(user(3))).degraded, "it goes behind what is refused"
         for call, why in ((session.undo(), "the newest message"), (session.append(user(4), expect=1), "`expect`")):
@@ -126,12 +126,14 @@ async def test_a_session_whose_replay_is_refused_waits_and_is_logged(
                 await call
             assert raised.value.reason == TooLarge.__name__
         assert (await session.messages())[-1].content == user(3)["content"]
-        assert await contents(place.near.session("a")) == [user(0)["content"]], "the turn before it is not undone"
+        assert await contents(place.direct_memory.session("a")) == [user(0)["content"]], (
+            "the turn before it is not undone"
+        )
         (refusal,) = [record for record in caplog.records if getattr(record, "outcome", "") == "refused"]
         assert (refusal.levelno, refusal.__dict__["error"]) == (logging.ERROR, TooLarge.__name__)
-        await place.near.session("a").clear()
-        await place.caught_up()
-        assert await contents(place.near.session("a")) == [user(n)["content"] for n in (1, 3)]
+        await place.direct_memory.session("a").clear()
+        await place.catch_up()
+        assert await contents(place.direct_memory.session("a")) == [user(n)["content"] for n in (1, 3)]
 
 
 async def test_a_clear_drops_the_backlog_of_the_session(namespace: str) -> None:
@@ -139,7 +141,7 @@ async def test_a_clear_drops_the_backlog_of_the_session(namespace: str) -> None:
     async with Place(namespace, limited) as place:
         place.faulty.is_away = True
         await place.memory.session("a").append(user(1), merge={"mine": 1})
-        await place.near.session("a").merge({"theirs": 1})
+        await place.direct_memory.session("a").merge({"theirs": 1})
         place.faulty.is_away = False
 
         async def is_refused() -> bool:
@@ -148,17 +150,17 @@ async def test_a_clear_drops_the_backlog_of_the_session(namespace: str) -> None:
         await until(is_refused)
         assert await place.memory.session("a").clear()
         assert place.memory.health().backlog_session_count == 0
-        assert not await place.near.session("a").exists()
+        assert not await place.direct_memory.session("a").exists()
 
 
 async def test_a_redis_that_comes_back_empty_gets_the_backlog(place: Place) -> None:
     await place.memory.session("a").append_and_read(user(0))
     await append_and_lose(place, "lost before", user(1))
     await place.memory.session("a").append(user(2))
-    await place.near.store.transport._client.flushall()  # type: ignore[attr-defined]
-    await place.caught_up()
-    assert await contents(place.near.session("a")) == [user(n)["content"] for n in (1, 2)]
-    assert await place.near.store.look(), "its record is written again"
+    await place.direct_memory.store.transport._client.flushall()  # type: ignore[attr-defined]
+    await place.catch_up()
+    assert await contents(place.direct_memory.session("a")) == [user(n)["content"] for n in (1, 2)]
+    assert await place.direct_memory.store.look(), "its record is written again"
 
 
 Step = tuple[str, Any]
@@ -207,19 +209,19 @@ class History:
                 messages = [user(f"other {self._said + at}") for at in range(count)]
                 self._said += count
                 for message in messages:
-                    await self._place.near.session(name).append(message)
+                    await self._place.direct_memory.session(name).append(message)
                 self.theirs[name] += [message["content"] for message in messages]
 
     async def check(self) -> None:
         for name, texts in self.mine.items():
-            is_there = await self._place.near.session(name).exists()
-            stored = await contents(self._place.near.session(name)) if is_there else []
+            is_there = await self._place.direct_memory.session(name).exists()
+            stored = await contents(self._place.direct_memory.session(name)) if is_there else []
             assert max(Counter(stored).values(), default=0) <= 1, "doubled"
             assert set(texts) - set(stored) <= self.unsure, "lost"
             assert [text for text in stored if text in set(texts)] == [text for text in texts if text in set(stored)]
             assert [text for text in stored if text in set(self.theirs[name])] == self.theirs[name]
             if name in self.merged:
-                assert (await self._place.near.session(name).params())["n"] == self.merged[name]
+                assert (await self._place.direct_memory.session(name).params())["n"] == self.merged[name]
 
 
 @given(steps=st.lists(STEPS, max_size=25))
@@ -230,7 +232,7 @@ def test_every_append_is_there_once_and_in_order_whatever_is_lost(steps: list[St
             for step in steps:
                 await history.step(step)
             place.faulty.faults.clear()
-            await place.caught_up()
+            await place.catch_up()
             await history.check()
 
     asyncio.run(play())

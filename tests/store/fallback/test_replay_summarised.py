@@ -25,15 +25,15 @@ async def test_a_summarised_append_is_not_repeated(
         deadline_s=5, fallback_after_s=0.02, max_summary_bytes=1 << 20, compress_above_bytes=compress_above_bytes
     )
     async with Place(namespace, settings) as place:
-        store, there = place.near.store, place.near.session("a")
+        store, there = place.direct_memory.store, place.direct_memory.session("a")
         if has_dictionary:
             assert await store.run(dictionaries.add(store.keys, make_dictionary(1)))
         await place.memory.session("a").append_and_read(user("first"))
         await append_and_lose(place, fault, *MINE)
-        others = await place.others("a")
+        others = await place.append_others("a")
         assert await Worker(store, Echo()).drain() == 1
         assert (await there.read()).first_seq > 3
-        await place.caught_up()
+        await place.catch_up()
         mine = [message["content"] for message in MINE]
         contents = [message.content for message in await there.messages(include_originals=True)]
         assert contents == [

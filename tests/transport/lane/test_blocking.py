@@ -50,7 +50,7 @@ def ask(lane: BlockingLane, word: str) -> None:
     assert finish(lane.run([("ECHO", word)], 60)) == [word.encode()]
 
 
-def in_threads(*works: Any) -> None:
+def run_in_threads(*works: Any) -> None:
     """Run functions in threads at once. Raises the first error."""
     failures: list[BaseException] = []
 
@@ -149,7 +149,7 @@ async def test_threads_take_turns_on_a_few_connections(redis_server: RedisServer
             for turn in range(20):
                 ask(lane, f"{at}-{turn}")
 
-        await asyncio.to_thread(in_threads, *(lambda at=at: talk(at) for at in range(16)))
+        await asyncio.to_thread(run_in_threads, *(lambda at=at: talk(at) for at in range(16)))
         assert 1 <= proxy.connections_count <= 3
         await lane.aclose()
 
@@ -213,7 +213,7 @@ def test_connections_that_died_while_idle_cost_one_attempt(tmp_path: Path, names
         gate.wait()
         finish(lane.run([("BLPOP", namespace, "0.1")], 60))
 
-    in_threads(hold, hold, hold, hold)
+    run_in_threads(hold, hold, hold, hold)
     server.kill()
     server.start()
     try:

@@ -25,7 +25,7 @@ LONG_S = 3_600
 ONE = Wanted(1, LONG_S)
 
 
-async def closed_elsewhere(transport: Any) -> None:
+async def close_elsewhere(transport: Any) -> None:
     """Close it in another event loop, in another thread."""
     async with asyncio.timeout(60):
         await asyncio.to_thread(asyncio.run, transport.aclose())
@@ -40,7 +40,7 @@ async def test_pending_and_waiting_calls_end() -> None:
     async with SilentServer() as server, lane_to(server.port, stall_s=LONG_S, max_calls_count=1) as lane:
         calls = [asyncio.ensure_future(lane.run([("ECHO", text)], LONG_S)) for text in "abc"]
         await until(lambda: b"a\r\n" in server.received)
-        await closed_elsewhere(lane)
+        await close_elsewhere(lane)
         ended = await failures(calls)
         assert [type(each) for each in ended] == [ConnectionLost] * 3
         assert [each.reason for each in ended] == ["closed"] * 3
@@ -57,7 +57,7 @@ async def test_calls_that_wait_for_a_connection_end_without_one() -> None:
         await until(lambda: b"AUTH" in server.received)
         connector = lane._connector
         assert connector is not None
-        await closed_elsewhere(lane)
+        await close_elsewhere(lane)
         (ended,) = await failures(calls)
         assert isinstance(ended, ConnectionLost)
         assert (ended.reason, ended.sent) == ("closed", False)
@@ -70,7 +70,7 @@ async def test_calls_to_be_confirmed_end() -> None:
         calls = [asyncio.ensure_future(lane.run_confirmed([("ECHO", "a")], LONG_S, None, ONE))]
         await until(lambda: b"WAIT" in server.received)
         calls.append(asyncio.ensure_future(lane.run_confirmed([("ECHO", "b")], LONG_S, None, ONE)))
-        await closed_elsewhere(lane)
+        await close_elsewhere(lane)
         ended = await failures(calls)
         assert [type(each) for each in ended] == [ConnectionLost] * 2
         assert [(each.reason, each.sent) for each in ended] == [("closed", True), ("closed", False)]
@@ -87,7 +87,7 @@ async def test_calls_in_search_of_their_node_end(scheme: str) -> None:
             transport = SentinelLane(parse_sentinel(f"{url}/chats"), stall_s=LONG_S)
         calls = [asyncio.ensure_future(transport.run([("GET", "a")], LONG_S)) for _ in range(2)]
         await until(lambda: b"SLOTS" in server.received or b"SENTINEL" in server.received)
-        await closed_elsewhere(transport)
+        await close_elsewhere(transport)
         for ended in await failures(calls):
             assert isinstance(ended, ConnectionLost)
 

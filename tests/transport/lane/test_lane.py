@@ -57,7 +57,7 @@ async def test_a_deliberate_reconnect_delays_calls_but_loses_none() -> None:
     ):
         asked = asyncio.ensure_future(lane.run([("PING",)], 60))
         for sent, answer in ((b"SELECT", b"+OK\r\n"), (b"PING", b"-READONLY it is a replica now\r\n")):
-            await until(partial(server.heard, sent, 1))
+            await until(partial(server.has_received, sent, 1))
             server.say(answer)
         assert [error.word for error in await asked] == ["READONLY"]
         with pytest.raises(ConnectionLost) as late:

@@ -96,7 +96,7 @@ def test_a_connection_is_stalled_without_replies_not_with_pending_calls() -> Non
             calls = [asyncio.ensure_future(lane.run([("ECHO", "0")], 100_000))]
             for at in range(5):
                 calls.append(asyncio.ensure_future(lane.run([("ECHO", f"{at + 1}")], 100_000)))
-                await until(partial(server.heard, b"ECHO", at + 2))
+                await until(partial(server.has_received, b"ECHO", at + 2))
                 loop.ahead_s += 600
                 server.say(b"$1\r\n%d\r\n" % at)
                 assert await calls[at] == [b"%d" % at]
@@ -115,7 +115,7 @@ async def test_calls_over_the_limit_wait_in_line() -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=4) as lane:
         calls = [asyncio.ensure_future(lane.run([("ECHO", f"{at:03}")], 20)) for at in range(100)]
         for at in range(100):
-            await until(partial(server.heard, b"ECHO", min(100, at + 4)))
+            await until(partial(server.has_received, b"ECHO", min(100, at + 4)))
             server.say(b"$3\r\n%03d\r\n" % at)
             assert await calls[at] == [b"%03d" % at]
         order = [int(word) for word in server.received.split(b"\r\n")[4::5]]

@@ -89,10 +89,10 @@ async def test_a_lane_is_not_closed_while_replicas_are_asked() -> None:
     side = LoopSide(60)
     async with SilentServer() as server, lane_to(server.port) as lane:
         calls = [lane.run_confirmed([("ECHO", "a")], 60, None, Wanted(1, 60))]
-        await until(lambda: server.heard(b"WAIT", 1))
+        await until(lambda: server.has_received(b"WAIT", 1))
         calls.append(lane.run_confirmed([("ECHO", "b")], 60, None, Wanted(1, 60)))
         for waiting_count, text in ((2, b"a"), (1, b"b")):
-            await until(partial(server.heard, b"WAIT", 3 - waiting_count))
+            await until(partial(server.has_received, b"WAIT", 3 - waiting_count))
             assert lane.calls_count == waiting_count
             assert not side.drop(lane, may_wait=True)
             server.say(b"$1\r\n%b\r\n:1\r\n" % text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.http_service import Served, numbered_message, serve_memory
+from support.http_service import RunningService, numbered_message, serve_memory
 from support.proxy import Proxy
 
 from redismem import Memory, Settings
@@ -33,7 +33,7 @@ OTHERS: list[Any] = [
 
 
 @pytest.mark.parametrize("query", ["", "?read=true"])
-async def test_an_idempotency_key_of_another_message_is_refused(http: Served, query: str) -> None:
+async def test_an_idempotency_key_of_another_message_is_refused(http: RunningService, query: str) -> None:
     messages = f"{URL}/messages{query}"
     system = {"role": "system", "content": "Be brief."}
     await http.ask("POST", messages, json=system, headers={"Idempotency-Key": "system"})
@@ -52,7 +52,7 @@ async def test_an_idempotency_key_of_another_message_is_refused(http: Served, qu
 
 @pytest.mark.parametrize("change", ["replaced", "pruned"])
 async def test_a_retry_of_a_message_that_was_changed_since_is_accepted(
-    http: Served, memory: Memory, change: str
+    http: RunningService, memory: Memory, change: str
 ) -> None:
     await http.ask("POST", f"{URL}/messages", json=numbered_message(1), headers=KEY)
     session = memory.session("s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.http_service import Served
+from support.http_service import RunningService
 from support.provider_rules import check_anthropic, check_gemini, check_openai
 from support.views import URL, assistant, chat_call, chat_result, text, user
 
@@ -37,7 +37,7 @@ CHECKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", CHECKS)
-async def test_a_context_follows_the_rules_of_its_provider(http: Served, form: str) -> None:
+async def test_a_context_follows_the_rules_of_its_provider(http: RunningService, form: str) -> None:
     for number, told in enumerate(CONVERSATIONS.values()):
         if told:
             answer = await http.ask("POST", f"/v1/sessions/{number}/messages", json=told)

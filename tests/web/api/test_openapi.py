@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from support.http_service import PATIENT, Served, run_service
+from support.http_service import PATIENT, RunningService, run_service
 
 from redismem import Memory
 from redismem.web.access import Access
@@ -60,7 +60,7 @@ def test_every_route_conforms_to_the_document(case: Any, url: str) -> None:
     assert response.status_code < 500 or response.json()["code"] in ("store_unavailable", "overloaded")
 
 
-async def test_the_document_is_served_and_lists_every_refusal(http: Served) -> None:
+async def test_the_document_is_served_and_lists_every_refusal(http: RunningService) -> None:
     document = (await http.ask("GET", "/openapi.json")).json()
     assert document == DOCUMENT
     for path, operations in document["paths"].items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.clock import ProjectClock
-from support.http_service import SLOTS, Served, serve_memory
+from support.http_service import SLOTS, RunningService, serve_memory
 
 from redismem import Memory
 from redismem.project.project import Project
@@ -30,13 +30,15 @@ def moment(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds")
 
 
-async def ids(http: Served, path: str, **params: Any) -> list[str]:
+async def ids(http: RunningService, path: str, **params: Any) -> list[str]:
     answer = await http.ask("GET", f"/v1/projects/apollo/{path}", params=params)
     assert answer.status_code == 200, answer.text
     return [each["id"] for each in answer.json()["items"]]
 
 
-async def test_lists_show_the_items_now_and_at_a_moment(http: Served, apollo: Project, clock: ProjectClock) -> None:
+async def test_lists_show_the_items_now_and_at_a_moment(
+    http: RunningService, apollo: Project, clock: ProjectClock
+) -> None:
     old = await apollo.decisions.create("Use Postgres", tags=["db"], status="accepted")
     then = clock.now
     clock.tick()
@@ -58,7 +60,7 @@ async def test_lists_show_the_items_now_and_at_a_moment(http: Served, apollo: Pr
     assert context["summary"]["tasks_count"] == 1
 
 
-async def test_pages_follow_each_other(http: Served, apollo: Project, clock: ProjectClock) -> None:
+async def test_pages_follow_each_other(http: RunningService, apollo: Project, clock: ProjectClock) -> None:
     for number in range(5):
         clock.tick()
         await apollo.tasks.create(f"t{number}")
@@ -73,7 +75,7 @@ async def test_pages_follow_each_other(http: Served, apollo: Project, clock: Pro
     assert titles == ["t4", "t3", "t2", "t1", "t0"]
 
 
-async def test_a_task_moves_over_the_board(http: Served, apollo: Project) -> None:
+async def test_a_task_moves_over_the_board(http: RunningService, apollo: Project) -> None:
     task = await apollo.tasks.create("Move")
 
     async def to(status: str, **more: Any) -> Any:
@@ -103,7 +105,7 @@ async def test_a_task_moves_over_the_board(http: Served, apollo: Project) -> Non
 
 
 async def test_a_board_has_one_column_per_status_now_and_at_a_moment(
-    http: Served, apollo: Project, clock: ProjectClock
+    http: RunningService, apollo: Project, clock: ProjectClock
 ) -> None:
     ids = [(await apollo.tasks.create(f"t{number}", status="in_progress")).id for number in range(3)]
     then = clock.now.isoformat()
@@ -125,7 +127,7 @@ async def test_a_board_has_one_column_per_status_now_and_at_a_moment(
 
 
 async def test_a_project_shows_its_life_and_an_item_its_changes(
-    http: Served, apollo: Project, clock: ProjectClock
+    http: RunningService, apollo: Project, clock: ProjectClock
 ) -> None:
     assert (await http.ask("GET", "/v1/projects/apollo")).json() == {
         "name": "apollo",
@@ -189,7 +191,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("path", WRONG)
-async def test_missing_items_and_wrong_filters_are_refused(http: Served, path: str) -> None:
+async def test_missing_items_and_wrong_filters_are_refused(http: RunningService, path: str) -> None:
     assert (await http.ask("GET", f"/v1/projects/apollo/{path}")).status_code == WRONG[path]
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, given, settings
 from support.checks import until
-from support.http_service import Served, numbered_message, serve_memory
+from support.http_service import RunningService, numbered_message, serve_memory
 from support.json_values import session_ids
 
 from redismem import Memory, Settings
@@ -39,7 +39,7 @@ def path(session_id: str, rest: str = "") -> str:
     return f"/v1/sessions/{segment.replace('.', '%2E')}{rest}"
 
 
-async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: Served) -> None:
+async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: RunningService) -> None:
     new = await http.ask("POST", "/v1/sessions")
     session_id = new.json()["session_id"]
     assert (new.status_code, new.headers["location"]) == (201, f"/v1/sessions/{session_id}")
@@ -60,7 +60,7 @@ async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: S
 
 
 @pytest.mark.parametrize("session_id", IDS)
-async def test_any_id_works_in_a_path(http: Served, session_id: str) -> None:
+async def test_any_id_works_in_a_path(http: RunningService, session_id: str) -> None:
     posted = await http.ask("POST", path(session_id, "/messages"), json=[numbered_message(1), numbered_message(2)])
     assert posted.json()["session_id"] == session_id
     assert (await http.ask("GET", path(session_id))).json()["session_id"] == session_id
@@ -89,13 +89,13 @@ async def test_every_valid_id_works_in_a_path(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("segment", ["%00", "%0A", "%ff", "%20", "x" * 257, "%C3%BC" * 129])
-async def test_an_invalid_id_is_refused(http: Served, segment: str) -> None:
+async def test_an_invalid_id_is_refused(http: RunningService, segment: str) -> None:
     for method, rest in (("GET", ""), ("POST", "/messages"), ("GET", "/messages"), ("GET", "/context")):
         refused = await http.ask(method, f"/v1/sessions/{segment}{rest}", content=b'{"role":"user"}')
         assert (refused.status_code, refused.json()["code"]) == (400, "bad_session_id")
 
 
-async def test_an_append_with_read_answers_with_the_context(http: Served) -> None:
+async def test_an_append_with_read_answers_with_the_context(http: RunningService) -> None:
     await http.ask("POST", path("s", "/messages"), json=[numbered_message(1), numbered_message(2, "assistant")])
     read = await http.ask("POST", path("s", "/messages?read=true"), json=numbered_message(3))
     found = read.json()
@@ -108,7 +108,7 @@ async def test_an_append_with_read_answers_with_the_context(http: Served) -> Non
     assert context == found | {"receipt": None}
 
 
-async def test_an_append_with_a_key_is_made_once(http: Served) -> None:
+async def test_an_append_with_a_key_is_made_once(http: RunningService) -> None:
     headers = {"Idempotency-Key": "turn-1"}
     first = await http.ask("POST", path("s", "/messages"), json=numbered_message(1), headers=headers)
     again = await http.ask("POST", path("s", "/messages"), json=numbered_message(1), headers=headers)
@@ -118,7 +118,7 @@ async def test_an_append_with_a_key_is_made_once(http: Served) -> None:
     assert (read.status_code, read.json()["total_messages"]) == (200, 1)
 
 
-async def test_if_match_refuses_a_stale_seq(http: Served) -> None:
+async def test_if_match_refuses_a_stale_seq(http: RunningService) -> None:
     assert (
         await http.ask("POST", path("s", "/messages"), json=numbered_message(1), headers={"If-Match": '"0"'})
     ).status_code == 201
@@ -132,7 +132,7 @@ async def test_if_match_refuses_a_stale_seq(http: Served) -> None:
         assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
 
 
-async def test_if_match_of_an_etag_refuses_a_reply_to_a_cleared_session(http: Served) -> None:
+async def test_if_match_of_an_etag_refuses_a_reply_to_a_cleared_session(http: RunningService) -> None:
     posted = await http.ask("POST", path("s", "/messages"), json=numbered_message(1))
     again = await http.ask(
         "POST", path("s", "/messages"), json=numbered_message(2), headers={"If-Match": posted.headers["etag"]}
@@ -148,7 +148,7 @@ async def test_if_match_of_an_etag_refuses_a_reply_to_a_cleared_session(http: Se
     assert "cleared" in refused.json()["detail"]
 
 
-async def test_messages_are_read_page_by_page(http: Served) -> None:
+async def test_messages_are_read_page_by_page(http: RunningService) -> None:
     await http.ask("POST", path("s", "/messages"), json=[numbered_message(number) for number in range(1, 8)])
     seen: list[int] = []
     before: Any = None
@@ -185,7 +185,7 @@ async def test_originals_are_listed_on_request(memory: Memory, store: Any) -> No
         assert [row["seq"] for row in everything] == list(range(1, 9))
 
 
-async def test_a_context_fits_max_tokens_and_names_its_format(http: Served) -> None:
+async def test_a_context_fits_max_tokens_and_names_its_format(http: RunningService) -> None:
     await http.ask("POST", path("s", "/messages"), json=[numbered_message(number) for number in range(1, 8)])
     small = (await http.ask("GET", path("s", "/context?max_tokens=25"))).json()
     assert 0 < len(small["request"]["messages"]) < 7
@@ -195,7 +195,7 @@ async def test_a_context_fits_max_tokens_and_names_its_format(http: Served) -> N
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_format_is_written_as_the_context_writes_it(http: Served, memory: Memory, form: str) -> None:
+async def test_a_format_is_written_as_the_context_writes_it(http: RunningService, memory: Memory, form: str) -> None:
     await http.ask("POST", path("s", "/messages"), json=[numbered_message(1), numbered_message(2, "assistant")])
     answer = await http.ask("GET", path("s", f"/context?format={form}"))
     written = getattr(await memory.session("s").read(), f"to_{form}")()
@@ -203,7 +203,7 @@ async def test_a_format_is_written_as_the_context_writes_it(http: Served, memory
     assert answer.json()["request"] == (written if isinstance(written, dict) else {"messages": written})
 
 
-async def test_the_state_is_changed_and_read(http: Served) -> None:
+async def test_the_state_is_changed_and_read(http: RunningService) -> None:
     change = {"params": {"order": 17, "none": None}, "waiting_for_param": "size", "last_intent": ["buy"], "plan": {}}
     assert (await http.ask("PATCH", path("s", "/state"), json=change)).status_code == 204
     state = (await http.ask("GET", path("s", "/state"))).json()
@@ -225,7 +225,7 @@ async def test_the_state_is_changed_and_read(http: Served) -> None:
         assert (await http.ask("PATCH", path("s", "/state"), json=wrong)).status_code == 422
 
 
-async def test_a_param_is_set_or_removed(http: Served) -> None:
+async def test_a_param_is_set_or_removed(http: RunningService) -> None:
     await http.ask("PATCH", path("s", "/state"), json={"params": {"order": 17}})
     both = {"params": {"order": 18, "size": 4}, "remove_params": ["order"], "plan": 1}
     refused = await http.ask("PATCH", path("s", "/state"), json=both)
@@ -234,7 +234,7 @@ async def test_a_param_is_set_or_removed(http: Served) -> None:
     assert (state["params"], state["plan"]) == ({"order": 17}, None)
 
 
-async def test_a_change_with_a_key_is_made_once(http: Served) -> None:
+async def test_a_change_with_a_key_is_made_once(http: RunningService) -> None:
     headers = {"Idempotency-Key": "change-1"}
     await http.ask("PATCH", path("s", "/state"), json={"plan": "first"}, headers=headers)
     await http.ask("PATCH", path("s", "/state"), json={"plan": "second"})
@@ -244,7 +244,7 @@ async def test_a_change_with_a_key_is_made_once(http: Served) -> None:
     assert (appended.status_code, appended.json()["code"]) == (422, "invalid")
 
 
-async def test_sessions_are_listed_page_by_page(http: Served) -> None:
+async def test_sessions_are_listed_page_by_page(http: RunningService) -> None:
     for number in range(5):
         await http.ask("POST", path(f"s-{number}", "/messages"), json=numbered_message(1))
     seen: list[str] = []
@@ -259,7 +259,7 @@ async def test_sessions_are_listed_page_by_page(http: Served) -> None:
     assert (await http.ask("GET", "/v1/sessions?limit=0")).status_code == 422
 
 
-async def test_unusual_json_comes_back_unchanged(http: Served) -> None:
+async def test_unusual_json_comes_back_unchanged(http: RunningService) -> None:
     """Halves of surrogate pairs and integers beyond 64 bits are stored; numbers that are not finite are refused."""
     body = b'{"role":"user","content":"\\ud800","number":123456789012345678901234567890}'
     assert (await http.ask("POST", path("s", "/messages?read=true"), content=body)).status_code == 201
@@ -270,7 +270,7 @@ async def test_unusual_json_comes_back_unchanged(http: Served) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?read=true"])
-async def test_a_refused_body_is_explained_in_terms_of_http(http: Served, query: str) -> None:
+async def test_a_refused_body_is_explained_in_terms_of_http(http: RunningService, query: str) -> None:
     said_of = {
         "the array in the body is empty": [],
         "not an object with `messages`": {"messages": [numbered_message(1)]},
@@ -285,7 +285,7 @@ async def test_a_refused_body_is_explained_in_terms_of_http(http: Served, query:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b'"x"', b"[[]]", b"[" * 10_000, b"\xff", b"[{}, 7]"])
-async def test_a_malformed_message_is_refused_and_not_stored(http: Served, body: bytes) -> None:
+async def test_a_malformed_message_is_refused_and_not_stored(http: RunningService, body: bytes) -> None:
     refused = await http.ask("POST", path("s", "/messages"), content=body)
     assert refused.status_code in (400, 422)
     assert (await http.ask("GET", path("s"))).status_code == 404

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 from support.checks import until
-from support.http_service import ASKED, SLOTS, Served, joined_text, message_rows, open_stream, read_events, serve_chat
+from support.http_service import (
+    ASKED,
+    SLOTS,
+    RunningService,
+    joined_text,
+    message_rows,
+    open_stream,
+    read_events,
+    serve_chat,
+)
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer as Provider
 
@@ -195,7 +204,7 @@ async def test_an_idempotency_key_belongs_to_one_message(memory: Memory, provide
     headers = {"Idempotency-Key": "turn-1"}
     other = {"session_id": "s", "message": "And the invoice?"}
 
-    async def check(http: Served) -> None:
+    async def check(http: RunningService) -> None:
         refused = await http.ask("POST", "/api/chat", json=other, headers=headers)
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
         assert "invoice" not in refused.text

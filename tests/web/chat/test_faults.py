@@ -79,7 +79,7 @@ async def test_a_server_that_stops_stores_the_text_so_far(memory: Memory, provid
     ):
         while (await anext(events)).event != "text":
             pass
-        http.told.set()
+        http.stop_event.set()
         seen = [each async for each in events]
         assert seen[-1].document["reason"] == "the server stopped"
     assert message_rows(await memory.session("s").messages())[1][2] == "the server stopped"
@@ -197,14 +197,14 @@ CARD = {"session_id": "s", "message": "87654321"}
 
 @pytest.mark.parametrize("fallback", [False, True])
 async def test_during_an_outage_a_sensitive_answer_is_not_sent_to_the_model(
-    proxy: Proxy, near: Memory, namespace: str, provider: Provider, fallback: bool
+    proxy: Proxy, direct_memory: Memory, namespace: str, provider: Provider, fallback: bool
 ) -> None:
     """The fallback does not answer either: it cannot know which slot another process has asked for."""
     hasty = Settings(deadline_s=2, reply_timeout_s=1)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=hasty, fallback=fallback) as memory,
         serve_chat(memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as http,
-        serve_chat(near, provider, chat={"slots": Slots.from_toml(SLOTS)}) as other,
+        serve_chat(direct_memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as other,
     ):
         await read_events(http.client, "/api/chat", json=ASKED)
         asked = await read_events(other.client, "/api/chat", json={"session_id": "s", "message": "I want to pay"})
@@ -216,7 +216,7 @@ async def test_during_an_outage_a_sensitive_answer_is_not_sent_to_the_model(
         proxy.heal()
         assert joined_text(await read_events(other.client, "/api/chat", json=CARD)) == TEXT
     assert "87654321" not in str(provider.bodies)
-    assert "87654321" not in str([each.to_openai() for each in await near.session("s").messages()])
+    assert "87654321" not in str([each.to_openai() for each in await direct_memory.session("s").messages()])
 
 
 async def test_a_slot_that_could_not_be_stored_is_not_asked_for(store: Any, namespace: str, provider: Provider) -> None:

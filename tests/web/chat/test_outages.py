@@ -11,8 +11,8 @@ import pytest
 from support.checks import until
 from support.http_service import (
     ASKED,
-    Seen,
-    Served,
+    RunningService,
+    StreamEvent,
     joined_text,
     message_rows,
     notice_codes,
@@ -49,7 +49,9 @@ def restore(server: RedisServer) -> None:
 
 
 @asynccontextmanager
-async def connect(server: RedisServer, provider: Provider, **changed: Any) -> AsyncIterator[tuple[Memory, Served]]:
+async def connect(
+    server: RedisServer, provider: Provider, **changed: Any
+) -> AsyncIterator[tuple[Memory, RunningService]]:
     """Connect a memory with the fallback on, unless `changed` turns it off, and start a service on it."""
     settings = Settings(**{**HASTY, "fallback": True, **changed})
     async with (
@@ -60,13 +62,13 @@ async def connect(server: RedisServer, provider: Provider, **changed: Any) -> As
 
 
 async def answer_during_failure(
-    http: Served, provider: Provider, server: RedisServer, break_redis: Break
-) -> list[Seen]:
+    http: RunningService, provider: Provider, server: RedisServer, break_redis: Break
+) -> list[StreamEvent]:
     """Return all events of an answer during which Redis fails."""
     provider.hold()
     provider.mode = "hang"
     async with open_stream(http.client, "POST", "/api/chat", json=ASKED) as events:
-        seen: list[Seen] = []
+        seen: list[StreamEvent] = []
         while not seen or seen[-1].event != "text":
             seen.append(await anext(events))
         break_redis(server)
@@ -132,7 +134,7 @@ async def test_a_notice_says_that_the_backlog_has_no_room_for_the_answer(
 async def test_confirmed_appends_continue_during_an_outage_with_notices(provider: Provider, tmp_path: Path) -> None:
     servers = Replicated(tmp_path)
     try:
-        await servers.ready()
+        await servers.wait_until_ready()
         async with connect(servers.primary, provider, confirm=2, confirm_timeout_s=1) as (memory, http):
             events = await answer_during_failure(http, provider, servers.primary, RedisServer.stop_process)
             assert (joined_text(events), notice_codes(events)) == (TEXT, ["unconfirmed", "degraded"])

@@ -34,7 +34,7 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]
 async def test_an_unconfirmed_message_is_answered_with_a_notice(
     replicated: Replicated, namespace: str, provider: Provider, with_project: bool
 ) -> None:
-    await replicated.ready()
+    await replicated.wait_until_ready()
     settings = Settings(shards=2, confirm=2, confirm_timeout_s=0.05)
     async with (
         Memory.connect(replicated.url, namespace=namespace, settings=settings) as memory,
@@ -42,7 +42,7 @@ async def test_an_unconfirmed_message_is_answered_with_a_notice(
     ):
         if with_project:
             await memory.project("apollo").decisions.create("We ship parcels by train", status="accepted")
-        with replicated.stopped(1):
+        with replicated.stop_replicas(1):
             events = await read_events(http.client, "/api/chat", json=ASKED)
             assert (joined_text(events), notice_codes(events)) == (TEXT, ["unconfirmed"])
             assert events[-1].document == {"complete": True, "reason": "done", "seq": 2, "waiting_for": None}
@@ -52,7 +52,7 @@ async def test_an_unconfirmed_message_is_answered_with_a_notice(
 
 
 async def test_turns_during_an_outage_are_replayed(
-    proxy: Proxy, near: Memory, namespace: str, provider: Provider
+    proxy: Proxy, direct_memory: Memory, namespace: str, provider: Provider
 ) -> None:
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=Settings(**HASTY), fallback=True) as memory,
@@ -66,11 +66,11 @@ async def test_turns_during_an_outage_are_replayed(
         proxy.heal()
 
         async def is_replayed() -> bool:
-            return len(await near.session("s").messages()) == 6
+            return len(await direct_memory.session("s").messages()) == 6
 
         await until(is_replayed)
     again = [("user", AGAIN["message"], None), ("assistant", TEXT, None)]
-    assert message_rows(await near.session("s").messages()) == BOTH + again + again
+    assert message_rows(await direct_memory.session("s").messages()) == BOTH + again + again
 
 
 async def test_an_answer_above_the_message_limit_is_not_stored_and_a_notice_says_why(

@@ -28,7 +28,7 @@ async def test_a_head_without_an_end_is_refused(begin: bytes, part: bytes) -> No
     protocol = Protocol(answer_whole)
     protocol.data_received(begin)
     feed(protocol, part, 10 * HEAD_BYTES)
-    answer, last = protocol.wire.told
+    answer, last = protocol.wire.sent
     assert isinstance(answer, bytes)
     assert answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
     assert last == "close"
@@ -41,7 +41,7 @@ async def test_a_large_head_within_the_limit_is_answered() -> None:
     protocol.data_received(OPEN)
     feed(protocol, b"x-a: %s\r\n" % (b"y" * 1_000), HEAD_BYTES - 4_000)
     await protocol.ask(b"\r\n")
-    assert protocol.wire.told == [ANSWER]
+    assert protocol.wire.sent == [ANSWER]
     protocol.connection_lost(None)
 
 
@@ -55,10 +55,10 @@ async def test_trailers_count_as_head_and_the_body_does_not() -> None:
     protocol = Protocol(waiting)
     protocol.data_received(CHUNKED)
     feed(protocol, b"400\r\n" + bytes(1_024) + b"\r\n", 10 * HEAD_BYTES)
-    assert protocol.wire.told == []
+    assert protocol.wire.sent == []
     protocol.data_received(b"0\r\n")
     feed(protocol, b"x-a: y\r\n" * 100, 10 * HEAD_BYTES)
-    assert protocol.wire.told[-1] == "close"
+    assert protocol.wire.sent[-1] == "close"
     protocol.connection_lost(None)
     is_complete.set()
     while protocol.tasks:
@@ -71,16 +71,16 @@ async def test_more_bytes_of_a_head_do_not_extend_its_time() -> None:
     protocol.data_received(OPEN)
     protocol.pass_time(4)
     protocol.data_received(b"x-a: y\r\n")
-    assert protocol.wire.told == []
+    assert protocol.wire.sent == []
     protocol.pass_time(1)
-    assert protocol.wire.told == ["close"]
+    assert protocol.wire.sent == ["close"]
     protocol.connection_lost(None)
 
 
 async def test_a_connection_without_a_request_is_closed() -> None:
     protocol = Protocol(answer_whole)
     protocol.pass_time(5)
-    assert protocol.wire.told == ["close"]
+    assert protocol.wire.sent == ["close"]
     protocol.connection_lost(None)
 
 
@@ -94,8 +94,8 @@ async def test_half_a_head_behind_a_request_does_not_end_its_response() -> None:
     protocol = Protocol(slowly)
     protocol.data_received(REQUEST + OPEN)
     protocol.pass_time(60)
-    assert protocol.wire.told == []
+    assert protocol.wire.sent == []
     may_end.set()
     await protocol.ask(b"\r\n")
-    assert b"".join(part for part in protocol.wire.told if isinstance(part, bytes)).count(b"HTTP/1.1 201") == 2
+    assert b"".join(part for part in protocol.wire.sent if isinstance(part, bytes)).count(b"HTTP/1.1 201") == 2
     protocol.connection_lost(None)

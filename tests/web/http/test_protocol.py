@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.http_connection import ANSWER, REQUEST, Protocol, Wire, answer_whole, turn
-from support.http_service import Served
+from support.http_service import RunningService
 
 from redismem.web.http.protocol import _BUFFER_BYTES, WHOLE, BufferedTransport
 
@@ -26,37 +26,37 @@ async def buffered(wire: Wire) -> BufferedTransport:
 async def test_writes_of_one_loop_iteration_leave_together(wire: Wire, buffered: BufferedTransport) -> None:
     buffered.write(b"head ")
     buffered.write(b"body")
-    assert wire.told == []
+    assert wire.sent == []
     await turn()
     buffered.write(b"next")
     await turn()
-    assert wire.told == [b"head body", b"next"]
+    assert wire.sent == [b"head body", b"next"]
 
 
 async def test_a_full_buffer_is_written_at_once(wire: Wire, buffered: BufferedTransport) -> None:
     buffered.write(b"head")
     buffered.write(bytes(_BUFFER_BYTES))
-    assert wire.told == [b"head" + bytes(_BUFFER_BYTES)]
+    assert wire.sent == [b"head" + bytes(_BUFFER_BYTES)]
     buffered.write(b"tail")
     await turn()
-    assert wire.told[1:] == [b"tail"]
+    assert wire.sent[1:] == [b"tail"]
 
 
 async def test_the_buffer_is_written_before_the_connection_closes(wire: Wire, buffered: BufferedTransport) -> None:
     buffered.write(b"last")
     buffered.close()
     await turn()
-    assert wire.told == [b"last", "close"]
+    assert wire.sent == [b"last", "close"]
 
 
 async def test_nothing_is_written_to_an_aborted_connection(wire: Wire, buffered: BufferedTransport) -> None:
     buffered.write(b"lost")
     buffered.abort()
     await turn()
-    assert wire.told == ["abort"]
+    assert wire.sent == ["abort"]
     buffered.write(b"late")
     await turn()
-    assert wire.told == ["abort"]
+    assert wire.sent == ["abort"]
 
 
 async def test_other_calls_reach_the_transport(buffered: BufferedTransport) -> None:
@@ -64,7 +64,7 @@ async def test_other_calls_reach_the_transport(buffered: BufferedTransport) -> N
     assert not buffered.is_closing()
 
 
-async def test_head_and_body_of_a_response_arrive_together(http: Served) -> None:
+async def test_head_and_body_of_a_response_arrive_together(http: RunningService) -> None:
     with socket.create_connection((http.client.base_url.host, http.client.base_url.port or 0)) as asking:
         asking.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = await asyncio.to_thread(asking.recv, 65_536)
@@ -77,7 +77,7 @@ async def test_a_whole_response_is_one_write_and_the_next_request_is_served() ->
     protocol = Protocol(answer_whole)
     await protocol.ask(REQUEST)
     await protocol.ask(REQUEST)
-    assert protocol.wire.told == [ANSWER, ANSWER]
+    assert protocol.wire.sent == [ANSWER, ANSWER]
     assert protocol.server_state.total_requests == 2
 
 
@@ -92,16 +92,16 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 
     protocol = Protocol(numbered)
     await protocol.ask(REQUEST * 3)
-    told = b"".join(part for part in protocol.wire.told if isinstance(part, bytes))
+    told = b"".join(part for part in protocol.wire.sent if isinstance(part, bytes))
     assert [part[-2:] for part in told.split(b"HTTP/1.1 200 OK\r\n")[1:]] == [b"00", b"10", b"20"]
 
 
 async def test_connection_close_is_confirmed_and_obeyed() -> None:
     protocol = Protocol(answer_whole)
     await protocol.ask(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-    told = b"".join(part for part in protocol.wire.told if isinstance(part, bytes))
+    told = b"".join(part for part in protocol.wire.sent if isinstance(part, bytes))
     assert b"connection: close\r\n" in told
-    assert protocol.wire.told[-1] == "close"
+    assert protocol.wire.sent[-1] == "close"
 
 
 async def test_a_response_is_sent_once() -> None:
@@ -116,7 +116,7 @@ async def test_a_response_is_sent_once() -> None:
     protocol = Protocol(twice)
     await protocol.ask(REQUEST)
     assert results == [True, False]
-    assert protocol.wire.told == [ANSWER]
+    assert protocol.wire.sent == [ANSWER]
 
 
 async def test_a_connection_is_closed_once_it_is_idle_for_too_long() -> None:
@@ -125,9 +125,9 @@ async def test_a_connection_is_closed_once_it_is_idle_for_too_long() -> None:
         protocol.pass_time(4)
         await protocol.ask(REQUEST)
     protocol.pass_time(4)
-    assert protocol.wire.told == [ANSWER] * 3
+    assert protocol.wire.sent == [ANSWER] * 3
     protocol.pass_time(1)
-    assert protocol.wire.told == [ANSWER] * 3 + ["close"]
+    assert protocol.wire.sent == [ANSWER] * 3 + ["close"]
     protocol.connection_lost(None)
 
 
@@ -148,7 +148,7 @@ async def test_bytes_between_requests_do_not_keep_a_connection_open() -> None:
     for _ in range(2):
         protocol.pass_time(3)
         protocol.data_received(b"\r\n")
-    assert protocol.wire.told == ["close"]
+    assert protocol.wire.sent == ["close"]
     protocol.connection_lost(None)
 
 
@@ -166,4 +166,4 @@ async def test_a_body_is_taken_once_it_is_complete() -> None:
     await turn()
     await protocol.ask(b"cd")
     assert (bodies[0], bodies[-1]) == (None, b"abcd")
-    assert protocol.wire.told == [ANSWER]
+    assert protocol.wire.sent == [ANSWER]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from support.http_service import Served, numbered_message
+from support.http_service import RunningService, numbered_message
 
 from redismem.web.api.schemas import FAULTS_COUNT, StateChange
 
@@ -16,7 +16,7 @@ UNKNOWN: dict[str, Any] = {f"unknown{number}": 0 for number in range(1_000)}
 
 
 @pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "text/plain", ""])
-async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_type: str) -> None:
+async def test_a_body_is_json_whatever_its_type_is_called(http: RunningService, media_type: str) -> None:
     headers = {"Content-Type": media_type} if media_type else {}
     requests = [
         ("POST", "/v1/sessions/s/messages", json.dumps(numbered_message(1))),
@@ -44,7 +44,7 @@ async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_ty
     ],
 )
 async def test_a_request_with_an_unknown_or_invalid_part_is_refused(
-    http: Served, method: str, path: str, detail: str
+    http: RunningService, method: str, path: str, detail: str
 ) -> None:
     refused = await http.ask(method, path, json=numbered_message(CANARY) if method == "POST" else None)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
@@ -59,19 +59,19 @@ def test_the_number_of_faults_of_a_body_is_limited(body: dict[str, Any]) -> None
     assert refused.value.error_count() <= FAULTS_COUNT
 
 
-async def test_the_first_faults_of_many_are_reported(http: Served) -> None:
+async def test_the_first_faults_of_many_are_reported(http: RunningService) -> None:
     refused = await http.ask("PATCH", "/v1/sessions/s/state", json=UNKNOWN | {"waiting_for_param": 5, "plan": 1})
     faults = [(fault["where"], fault["what"]) for fault in refused.json()["faults"]]
     unknown = [(f"body.unknown{number}", "extra_forbidden") for number in range(FAULTS_COUNT)]
     assert faults == [("body.waiting_for_param", "string_type"), *unknown][:FAULTS_COUNT]
 
 
-async def test_probes_may_be_asked_with_any_query(http: Served) -> None:
+async def test_probes_may_be_asked_with_any_query(http: RunningService) -> None:
     for path in ("/livez?verbose", "/readyz?x=1", "/metrics?target=a"):
         assert (await http.ask("GET", path)).status_code == 200
 
 
-async def test_a_refused_method_is_answered_with_the_allowed_methods(http: Served) -> None:
+async def test_a_refused_method_is_answered_with_the_allowed_methods(http: RunningService) -> None:
     allowed = {
         "/v1/sessions": "GET, HEAD, POST",
         "/v1/sessions/s": "DELETE, GET, HEAD",
@@ -88,7 +88,7 @@ async def test_a_refused_method_is_answered_with_the_allowed_methods(http: Serve
     assert set((await http.ask("PUT", "/openapi.json")).headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
-async def test_head_is_answered_like_get_without_a_body(http: Served) -> None:
+async def test_head_is_answered_like_get_without_a_body(http: RunningService) -> None:
     await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
     for path in ("/livez", "/readyz", "/v1/sessions/s", "/v1/sessions/none", "/v1/sessions?limit=1"):
         got, head = await http.ask("GET", path), await http.ask("HEAD", path)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.http_service import PATIENT, Served, run_service
+from support.http_service import PATIENT, RunningService, run_service
 
 import redismem.web
 from redismem import Memory
@@ -31,7 +31,7 @@ POLICY = {
 }
 
 
-async def test_the_page_is_served_under_a_strict_policy_of_its_own(http: Served) -> None:
+async def test_the_page_is_served_under_a_strict_policy_of_its_own(http: RunningService) -> None:
     answer = await http.ask("GET", "/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = answer.headers["content-security-policy"]
@@ -46,7 +46,7 @@ async def test_the_page_is_served_under_a_strict_policy_of_its_own(http: Served)
     assert other.headers["cache-control"] == "no-store"
 
 
-async def test_a_file_with_a_known_etag_is_not_sent_again(http: Served) -> None:
+async def test_a_file_with_a_known_etag_is_not_sent_again(http: RunningService) -> None:
     for path in load_pages():
         first = await http.ask("GET", path)
         assert (first.status_code, first.headers["cache-control"]) == (200, "no-cache")
@@ -64,7 +64,7 @@ async def test_a_file_with_a_known_etag_is_not_sent_again(http: Served) -> None:
 @pytest.mark.parametrize(
     "path", ["/static/", "/static/none.js", "/static/../page.py", "/static/%2e%2e/page.py", "/static//page.css"]
 )
-async def test_no_other_file_is_served(http: Served, path: str) -> None:
+async def test_no_other_file_is_served(http: RunningService, path: str) -> None:
     answer = await http.ask("GET", path)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     assert (await http.ask("POST", "/")).json()["code"] == "method_not_allowed"

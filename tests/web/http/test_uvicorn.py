@@ -37,7 +37,7 @@ CYCLE = {
 }
 
 
-def used(name: str) -> set[str]:
+def used_attributes(name: str) -> set[str]:
     """Return the attributes of `name` that LimitedProtocol uses and does not define."""
     tree = ast.parse(inspect.getsource(module.LimitedProtocol))
     attributes = {
@@ -75,8 +75,8 @@ async def test_the_attributes_exist_with_the_expected_types() -> None:
 
 
 def test_every_attribute_that_is_used_is_checked() -> None:
-    assert used("self") == ATTRIBUTES | {"timeout_keep_alive_handler"}
-    assert used("cycle") == CYCLE.keys() | {"message_event", "on_response"}
+    assert used_attributes("self") == ATTRIBUTES | {"timeout_keep_alive_handler"}
+    assert used_attributes("cycle") == CYCLE.keys() | {"message_event", "on_response"}
 
 
 def test_the_server_has_the_hooks_that_stopping_needs() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checks import until
-from support.http_service import Served, numbered_message
+from support.http_service import RunningService, numbered_message
 
 from redismem import Memory
 from redismem.events import Event
@@ -62,7 +62,7 @@ def test_a_quantile_lies_in_the_bucket_of_its_rank(counts: list[int], part: floa
     assert low - 0.01 <= quantile <= high + 0.01
 
 
-async def test_the_load_is_served(http: Served) -> None:
+async def test_the_load_is_served(http: RunningService) -> None:
     await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
     document = (await http.ask("GET", "/v1/load")).json()
     assert (document["store"], document["away_since_ms"]) == ("closed", None)
@@ -70,7 +70,7 @@ async def test_the_load_is_served(http: Served) -> None:
 
 
 async def test_conversations_are_found_by_a_part_of_their_id(
-    http: Served, memory: Memory, monkeypatch: pytest.MonkeyPatch
+    http: RunningService, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "_PAGE_COUNT", 3)
     monkeypatch.setattr(listing, "_PAGES_COUNT", 2)
@@ -89,7 +89,7 @@ async def test_conversations_are_found_by_a_part_of_their_id(
     assert empty_page["sessions"] == []
 
 
-async def test_the_list_shows_the_newest_message(http: Served, memory: Memory) -> None:
+async def test_the_list_shows_the_newest_message(http: RunningService, memory: Memory) -> None:
     call: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
     await memory.session("chat").append(numbered_message("of mine"), {"role": "assistant", "content": "an answer"})
     await memory.session("calls").append(call)

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry import trace
 from prometheus_client.parser import text_string_to_metric_families
 from support.checks import until
-from support.http_service import Served, numbered_message, serve_memory
+from support.http_service import RunningService, numbered_message, serve_memory
 
 from redismem import Memory, Settings
 from redismem.events import Event
@@ -35,7 +35,7 @@ def total(metrics: Any, name: str, **labels: str) -> float:
     return sum(value for own, value in metrics.get(name, []) if labels.items() <= own.items())
 
 
-async def scrape(http: Served) -> Any:
+async def scrape(http: RunningService) -> Any:
     answer = await http.ask("GET", "/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     return samples(answer.text)

@@ -57,7 +57,7 @@ def url(own_redis: RedisServer, environment: dict[str, str]) -> Iterator[str]:
         yield address
 
 
-def stored(server: RedisServer, page: Page) -> list[tuple[str | None, object]]:
+def stored_messages(server: RedisServer, page: Page) -> list[tuple[str | None, object]]:
     """Return the stored messages of the page's session."""
     with redismem.blocking.Memory.connect(server.url) as memory:
         return [(message.role, message.content) for message in memory.session(session_id_of(page)).messages()]
@@ -77,7 +77,7 @@ async def test_a_failed_answer_can_be_requested_again(
     await page.get_by_role("button", name="Send again").click()
     await expect(page.locator(".theirs.stored .text")).to_have_text(TEXT)
     await expect(page.get_by_role("button", name="Send again")).to_have_count(0)
-    assert stored(own_redis, page) == [("user", "Where is my parcel?"), ("assistant", TEXT)]
+    assert stored_messages(own_redis, page) == [("user", "Where is my parcel?"), ("assistant", TEXT)]
     assert faults_of(page) == []
 
 
@@ -175,7 +175,7 @@ async def test_an_outage_of_redis_loses_no_message(
     await page.get_by_role("button", name="Send again").click()
     await expect(page.locator(".entry.stored")).to_have_count(4)
     await expect(page.locator(".entry.lost")).to_have_count(0)
-    users = [text for role, text in stored(own_redis, page) if role == "user"]
+    users = [text for role, text in stored_messages(own_redis, page) if role == "user"]
     assert users == ["First, before the outage", "Second, in the midst of it"]
     assert faults_of(page) == []
 
@@ -193,7 +193,7 @@ async def test_an_unstored_message_survives_a_reload(
     await expect(page.locator(".mine.lost .text")).to_have_text("Said into the dark")
     await page.get_by_role("button", name="Send again").click()
     await expect(page.locator(".entry.stored")).to_have_count(2)
-    assert stored(own_redis, page)[0] == ("user", "Said into the dark")
+    assert stored_messages(own_redis, page)[0] == ("user", "Said into the dark")
 
 
 async def test_the_page_reconnects_after_a_restart_of_the_server(
@@ -209,6 +209,11 @@ async def test_the_page_reconnects_after_a_restart_of_the_server(
     with run_service(*words, **environment):
         await expect(page.locator("#health")).to_contain_text("Connected")
         await expect(page.locator(".entry.stored")).to_have_count(4)
-        assert [text for _, text in stored(own_redis, page)] == ["Before the restart", TEXT, "In between", TEXT]
+        assert [text for _, text in stored_messages(own_redis, page)] == [
+            "Before the restart",
+            TEXT,
+            "In between",
+            TEXT,
+        ]
         assert faults_of(page) == []
         await page.close()
