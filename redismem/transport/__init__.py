@@ -1,1 +1,1 @@
-"""Transports send each call once. Retries are up to the store."""
+"""Transports, which send each call once. The store decides about retries."""

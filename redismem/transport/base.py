@@ -19,9 +19,9 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 class Transport(Protocol):
     """Sends commands and returns the replies.
 
-    An error reply is a ServerError in the list of replies. A call without any reply raises ServerError or
-    ConnectionLost. A cancelled call never passes its reply to another call. Transports for blocking callers have the
-    same methods, which block the thread and never suspend.
+    An error reply is a ServerError in the list of replies. If there are no replies at all, the call raises ServerError
+    or ConnectionLost. The reply to a cancelled call never goes to another call. Transports for blocking callers have
+    the same methods, which block the thread and never suspend.
     """
 
     @property
@@ -38,7 +38,7 @@ class Transport(Protocol):
 
     @property
     def nodes(self) -> MultiNode | None:
-        """This transport's view of its nodes, each of which may fail alone; `None` for a single server."""
+        """The nodes, if there are several and each may fail alone; `None` for a single server."""
 
     @property
     def calls_count(self) -> int:
@@ -49,8 +49,8 @@ class Transport(Protocol):
         command.
 
         `script` is the script that the first command runs: if the node does not know it, the transport loads it and
-        repeats the commands. If the node turns out to be a replica, the transport reconnects, because the address may
-        soon lead to the new primary.
+        repeats the commands. If the node is a replica, the transport reconnects, because the address may soon lead to
+        the new primary.
         """
 
     def run_confirmed(
@@ -72,7 +72,7 @@ class Transport(Protocol):
         """Close the connections that the transport opened itself."""
 
     def drop(self) -> None:
-        """Close open connections with a warning. For a transport that was dropped without `aclose`."""
+        """Close open connections with a warning, because the transport was dropped without `aclose`."""
 
 
 class MultiNode(Protocol):
@@ -80,25 +80,25 @@ class MultiNode(Protocol):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Host and port of each known primary."""
+        """The host and port of each known primary."""
 
     def node_of(self, commands: Sequence[Command]) -> str:
-        """Return the place of the node that the commands go to; "" if it is unknown or may be any."""
+        """Return the place of the node that the commands go to; "" if the node is unknown or may be any."""
 
     def run_at(self, place: str, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
         """Send commands to the node at this place.
 
         Raises:
-            ServerError: The node replied with an error to all of them.
+            ServerError: The node replied with an error to all commands.
             ConnectionLost: The node did not reply.
         """
 
 
 def discard_unsent(connection: socket.socket) -> None:
-    """Make the close of this socket discard all bytes that the server has not acknowledged.
+    """Make the socket discard, when it is closed, all bytes that the server has not acknowledged.
 
-    Otherwise the kernel would resend them for minutes. A server that is reachable again would then make calls that were
-    abandoned long ago, were repeated elsewhere, and whose ids it may no longer remember.
+    Otherwise the kernel would resend the bytes for minutes. Once reachable again, the server would run calls that were
+    given up long ago and repeated on another connection, and whose ids it may no longer remember.
     """
     if connection.family != socket.AF_UNIX:  # a unix socket has no unacknowledged bytes
         with contextlib.suppress(OSError):  # already closed
@@ -128,10 +128,10 @@ class _Closed:
 
 CLOSED: Transport = _Closed()
 BEHIND_SENTINELS = "behind the sentinels at "
-"""Prefix of the place of a primary that the sentinels have not named yet."""
+"""Prefix of the place of a primary whose address the sentinels have not returned yet."""
 
 
 def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:
-    """Return the place of the node that commands go to, or of the server; "" if it is not known."""
+    """Return the place of the node that the commands go to, or of the only server; "" if it is not known."""
     node = transport.nodes.node_of(commands) if transport.nodes is not None and commands else ""
     return node or transport.place

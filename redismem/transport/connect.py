@@ -86,7 +86,7 @@ _MAKES: dict[str, tuple[_Make, _Make]] = {
     **{f"{scheme}+sentinel": (_sentinel, _blocking_sentinel) for scheme in _OF_NODES},
     "memory": (_embedded, _blocking_embedded),
 }
-# All other schemes are these with valkey for redis, or with an s for TLS.
+# All other schemes are one of these with valkey instead of redis, or with an s for TLS.
 _FIRST_SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel://, memory://"
 # A URL without a scheme may be a password, but not in this form.
 _BARE_ADDRESS = re.compile(
@@ -95,9 +95,10 @@ _BARE_ADDRESS = re.compile(
 
 
 def connect(url: str | None, client: Any, settings: Settings) -> Transport:
-    """Return a transport over the caller's client, else to the URL, else to a new embedded store with a warning.
+    """Return a transport over the caller's client or, without a client, to the URL.
 
-    `memory://` means the embedded store without the warning.
+    Without client and URL, it returns one to a new embedded store, with a warning. The URL `memory://` means an
+    embedded store without a warning.
 
     Raises:
         InvalidSettings: The URL or the client cannot be used.
@@ -110,7 +111,7 @@ def connect(url: str | None, client: Any, settings: Settings) -> Transport:
 
 
 def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
-    """Return a transport for blocking callers, as `connect` does. Warns of a client without a timeout.
+    """Return a transport for blocking callers, as `connect` does. Logs a warning if a client has no timeout.
 
     Raises:
         InvalidSettings: The URL or the client cannot be used.
@@ -126,7 +127,7 @@ def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transp
 
 
 def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Callable[[], Transport]]:
-    """Return a transport for blocking callers, and a function that makes one to the same place for asyncio.
+    """Return a transport for blocking callers, and a function that makes one to the same server for asyncio.
 
     Raises:
         InvalidSettings: The URL cannot be used.
@@ -141,7 +142,7 @@ def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Callab
 
 
 def _kind_of(given: object) -> str:
-    """Return only the type: a client's repr, or a URL in bytes, may hold a password."""
+    """Return only the type, because a client's repr, or a URL in bytes, may contain a password."""
     return f"one of the type {type(given).__name__}"
 
 
@@ -172,7 +173,7 @@ def _makes(url: str | None) -> tuple[_Make, _Make]:
 
 
 def _suggest(url: str) -> str:
-    """Return a suggestion for a wrong URL. It repeats no part of the URL that may be a password."""
+    """Return a suggestion for a wrong URL. It quotes no part of the URL that may be a password."""
     if _BARE_ADDRESS.fullmatch(url):
         return f"did you mean redis://{url}?"
     near = difflib.get_close_matches(url.partition(":")[0].lower(), _MAKES, 1)

@@ -1,8 +1,8 @@
-"""Appends that count only once replicas have them: a separate connection, with a WAIT after each batch of writes.
+"""Send appends that replicas must confirm, over a separate connection with a WAIT after each batch of writes.
 
 WAIT covers only writes on its own connection, and blocks that connection until it is answered. So these calls have
-their own connection and travel in batches with one WAIT each. The next batch waits for the one before. A retry on
-another connection is again followed by its own WAIT.
+their own connection, and are sent in batches with one WAIT each. A batch waits for the previous batch. A retry on
+another connection has a WAIT of its own.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _BATCH_COUNT = 512
 
 
 class Wanted(NamedTuple):
-    """The number of replicas that must have a write, and the longest wait for them."""
+    """The number of replicas that must have a write, and the longest time to wait for the replicas."""
 
     replicas: int
     wait_s: float
 
 
 class Line(Protocol):
-    """Sends the bytes of a batch: a lane with no other user."""
+    """The interface that sends the bytes of a batch: a lane that sends nothing else."""
 
     def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
         """Send the bytes, and return the raw replies.
@@ -39,13 +39,13 @@ class Line(Protocol):
         """
 
     def reconnect(self) -> None:
-        """Close the connection: the former primary is a replica now."""
+        """Close the connection, because the former primary is a replica now."""
 
     async def aclose(self) -> None:
         """End all pending calls. Nothing can be sent afterwards."""
 
     def drop(self) -> None:
-        """Close open connections of a lane that was dropped without `aclose`."""
+        """Close open connections, because the lane was dropped without `aclose`."""
 
 
 def encode_wait(wanted: Wanted) -> bytes:
@@ -62,7 +62,7 @@ class Content(NamedTuple):
 
     @classmethod
     def of(cls, commands: Sequence[Command], asking: bool = False) -> Content:
-        """Encode one command as it is, several as a transaction. `asking` is for a node that is importing the slot."""
+        """Encode one command alone, or several as a transaction. `asking` is for a node that is importing the slot."""
         if len(commands) == 1:
             encoded = cls(resp.encode_independent(commands), 1, resp.check_replies)
         else:
@@ -79,7 +79,7 @@ def add_replicas(outcome: resp.Outcome, replicas: Any) -> resp.Outcome:
 
 
 class _Call:
-    """A call on its way. `script` becomes `None` once it was loaded for this call."""
+    """A call that is queued or sent. `script` becomes `None` once the script was loaded for this call."""
 
     __slots__ = ("content", "deadline", "future", "script", "wanted")
 
@@ -101,7 +101,7 @@ class _Call:
             self.future.set_result(outcome)
         else:
             self.future.set_exception(outcome)
-            self.future.exception()  # else asyncio logs an error that nobody retrieves
+            self.future.exception()  # otherwise asyncio logs an error that is never retrieved
 
 
 class Confirming:
@@ -123,7 +123,7 @@ class Confirming:
     ) -> asyncio.Future[list[Any]]:
         """Run commands as `Transport.run_confirmed` does, in a batch with other calls."""
         loop = asyncio.get_running_loop()
-        # The batch under way may take as long as this one.
+        # The current batch may take as long as this one.
         deadline = loop.time() + timeout_s + 2 * wanted.wait_s
         call = _Call(Content.of(commands, asking), loop.create_future(), deadline, script, wanted)
         self._calls.append(call)
@@ -186,8 +186,10 @@ class Confirming:
             await self._load(again)
 
     async def _load(self, again: list[_Call]) -> None:
-        """Load the scripts, and put the calls at the head of the next batch. Once per call, because others may flush
-        scripts."""
+        """Load the scripts, and put the calls at the head of the next batch.
+
+        Only once per call, because another client may keep flushing scripts.
+        """
         left_s = max(call.deadline for call in again) - asyncio.get_running_loop().time()
         try:
             for script in {call.script for call in again if call.script is not None}:

@@ -1,7 +1,7 @@
 """Encode calls as bytes and decode the replies, for both kinds of lanes. No I/O.
 
-A call is a number of bytes and the number of replies to them, in order. A transaction of n commands has n + 2 replies:
-+OK, one +QUEUED per command, then an array with the replies of all commands.
+A call is encoded as bytes, with the number of its replies, which come in order. A transaction of n commands has n + 2
+replies: +OK, one +QUEUED per command, then an array with the replies of all commands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MULTI = _pack_words(("MULTI",))
 _EXEC = _pack_words(("EXEC",))
 _REMEMBERED_COUNT = 4_096
 _KEYS_AT = 3  # behind EVALSHA, the script's hash and the number of keys
-# The error of a server with too many clients, which then closes the connection: it ran no command.
+# The error of a server with too many clients, which then closes the connection without running a command.
 _CROWDED = "ERR max number of clients reached"
 # First bytes of replies in RESP2 and RESP3.
 _REPLY_TYPES = frozenset(b"+-:$*_,#!=(%~>|")
@@ -45,7 +45,7 @@ def server_error(text: str) -> ServerError:
 
 
 def reader() -> hiredis.Reader:
-    """Return a reader that yields bytes, int, list, dict, None …, ServerError for an error reply, or NOTHING."""
+    """Return a reader of replies: bytes, int, list, dict, None …; ServerError for an error reply; or NOTHING."""
     return hiredis.Reader(replyError=server_error, notEnoughData=NOTHING)
 
 
@@ -55,20 +55,20 @@ def is_foreign(beginning: bytes) -> bool:
 
 
 def foreign_server() -> ConnectionLost:
-    """Return the error of a call to a server that is not Redis, and so cannot have made the call."""
+    """Return the error of a call to a server that is not Redis, and therefore cannot have run the call."""
     text = "the server there is not a Redis: is it the port of something else, such as HTTP?"
     return ConnectionLost(hiredis.ProtocolError.__name__, sent=False, text=text, lasts=True)
 
 
 def encode_transaction(commands: Sequence[Command]) -> bytes:
-    """Encode commands as one MULTI/EXEC, of which Redis runs all or none."""
+    """Encode commands as one MULTI/EXEC. Redis runs either all commands or none."""
     if commands[0][0] == "EVALSHA":
         return b"".join((_MULTI, _pack(commands[0]), _packed_reads(tuple(commands[1:])), _EXEC))
     return b"".join((_MULTI, *map(_pack, commands), _EXEC))
 
 
 def _pack(command: Command) -> bytes:
-    """Encode a command as hiredis does. For a script, only the arguments behind the keys are encoded each time."""
+    """Encode a command as hiredis does. The words of a script call up to its keys are cached."""
     if command[0] != "EVALSHA":
         return _pack_words(command)
     arguments_at = _KEYS_AT + int(command[2])
@@ -82,7 +82,7 @@ def _pack(command: Command) -> bytes:
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
 def _packed_head(words: Command) -> bytes:
-    """Encode a script and its keys: most words of a call, which repeat for each call to the session."""
+    """Encode a script and its keys. They are most words of a call, and are equal in each call about a session."""
     packed = _pack_words(words)
     return packed[packed.index(b"\r") : -2]
 
@@ -95,7 +95,7 @@ def _length(length: int) -> bytes:
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
 def _packed_reads(commands: tuple[Command, ...]) -> bytes:
-    """Encode the reads after a script, which repeat for each call to the session."""
+    """Encode the reads after a script, which are equal in each call about a session."""
     return b"".join(map(_pack, commands))
 
 
@@ -108,7 +108,7 @@ def check_replies(replies: list[Any]) -> Outcome:
     """Return the replies to independent commands.
 
     Raises:
-        OutOfStep: A push message, which redismem never subscribes to, is among the replies.
+        OutOfStep: A push message is among the replies, although redismem never subscribes to any.
     """
     for reply in replies:
         if type(reply) is hiredis.PushNotification:
@@ -118,7 +118,7 @@ def check_replies(replies: list[Any]) -> Outcome:
 
 
 def unpack_transaction(replies: list[Any]) -> Outcome:
-    """Return one reply per command of a transaction; or the error of the first refused command, else of EXEC.
+    """Return one reply per command of a transaction, or the error of the first refused command, or else of EXEC.
 
     Raises:
         OutOfStep: The replies are not those of a transaction.
@@ -145,7 +145,7 @@ def _is_crowded(reply: Any) -> bool:
 
 
 def refusal(outcome: Outcome) -> ServerError | None:
-    """Return the error in reply to the first command, or to all commands; `None` if there is none."""
+    """Return the error in reply to the first command, or to all commands; `None` if there is no error."""
     first = outcome[0] if isinstance(outcome, list) else outcome
     return first if isinstance(first, ServerError) else None
 
@@ -156,7 +156,10 @@ def encode_load(script: Script) -> bytes:
 
 
 def load_failure(refused: ServerError) -> ServerError:
-    """Return the error of a call whose script could not be loaded. Without the permission it is NOSCRIPT."""
+    """Return the error of a call whose script could not be loaded.
+
+    It is NOSCRIPT if the user may not load scripts.
+    """
     if refused.word != "NOPERM":
         return refused
     why = "the server does not know the scripts, and this user may not load them: run `redismem deploy`"
@@ -167,8 +170,7 @@ def check_greeting(outcome: Outcome) -> None:
     """Check the replies to a greeting.
 
     Raises:
-        ServerError: An error reply, such as NOAUTH, WRONGPASS or NOPERM; READONLY if ROLE says that the server is no
-            primary.
+        ServerError: An error reply, such as NOAUTH, WRONGPASS or NOPERM; READONLY if the server's ROLE is not primary.
         ConnectionLost: No reply came.
     """
     for reply in outcome if isinstance(outcome, list) else [outcome]:

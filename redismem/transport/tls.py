@@ -1,4 +1,4 @@
-"""Find the lasting reason why a TLS connection fails: which side rejects the other's certificate, and why."""
+"""Find the lasting reason for a failed TLS connection: the side that rejects the other's certificate, and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.url import Address
 
 SILENCE = "HandshakeTimeout"
-"""Reason of a connection to a server that did not answer the TLS handshake in time."""
+"""The reason if the server did not answer the TLS handshake in time."""
 _HEARD_S = 0.5
 # Parts of OpenSSL's alert names that reject a client's certificate, or the lack of one.
 _ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "PROTOCOL_VERSION")
@@ -17,9 +17,9 @@ _ENDED = (ConnectionLost, EOFError, ssl.SSLError, ConnectionResetError, Connecti
 
 
 def find_lasting_failure(address: Address, failure: BaseException, timeout_s: float) -> ConnectionLost | None:
-    """Return the lasting reason behind the failure of a new connection; `None` if none is lasting.
+    """Return the lasting reason for the failure of a new connection; `None` if a retry may succeed.
 
-    This may dial the server once more. It blocks, for at most half a second per step.
+    The function may connect to the server once more. It blocks, for at most half a second per step.
     """
     if address.tls is None or not isinstance(failure, _ENDED):
         return None
@@ -42,10 +42,10 @@ def _read_alert(failure: ssl.SSLError) -> ConnectionLost | None:
 
 
 def _read_late_alert(address: Address, context: ssl.SSLContext, timeout_s: float) -> ConnectionLost | None:
-    """Return the alert that the server sends to a client that writes nothing.
+    """Connect without writing anything, and return the alert that the server sends.
 
-    In TLS 1.3 the client finishes its handshake before the server has checked the client's certificate. A client that
-    writes at that moment is reset, and the reset may overtake the alert.
+    In TLS 1.3 the client finishes its handshake before the server has checked the client's certificate. If the client
+    writes at that moment, its connection is reset, and the reset may overtake the alert.
     """
     if timeout_s <= 0:
         return None

@@ -4,7 +4,7 @@
 `valkeys://` equal the first two. Options after the `?`: db, username, password, client_name, protocol (2 or 3),
 socket_keepalive (always on) and, for TLS, ssl_ca_certs, ssl_ca_path, ssl_ca_data, ssl_certfile, ssl_keyfile,
 ssl_password, ssl_cert_reqs (required, optional, none), ssl_check_hostname, ssl_ciphers, ssl_min_version. An unknown
-option, or one without effect, is an error that names it.
+option, or an option without effect, raises an error that names the option.
 """
 
 from __future__ import annotations
@@ -50,19 +50,21 @@ class Address:
     path: str | None = None
     tls: ssl.SSLContext | None = None
     greeting: tuple[Command, ...] = field(default=(), repr=False)
-    """The first commands on a connection, in one write. Holds the password."""
+    """The first commands on a connection, in one write. They contain the password."""
 
     @property
     def place(self) -> str:
-        """Host and port, or the path of the socket. Holds no password, so it may be logged."""
+        """Host and port, or the path of the socket. It contains no password, so it may be logged."""
         if self.path is not None:
             return self.path
         return place_at(self.host, self.port)
 
     @property
     def opening(self) -> tuple[Command, ...]:
-        """The greeting. Over TLS it is at least a PING, whose reply shows that the server accepts the client's
-        certificate."""
+        """The greeting to send.
+
+        Over TLS it is at least a PING, whose reply shows that the server accepts the client's certificate.
+        """
         return self.greeting or ((("PING",),) if self.tls is not None else ())
 
     @classmethod
@@ -70,7 +72,8 @@ class Address:
         """Parse a URL.
 
         Raises:
-            InvalidSettings: The URL cannot be used. Names the option, but neither its value nor the URL.
+            InvalidSettings: The URL cannot be used. The error names the option, but quotes neither its value nor the
+                URL.
         """
         try:
             return cls._from_url(url)
@@ -85,7 +88,7 @@ class Address:
         try:
             parts = urlsplit(url)
             where = _where(parts)
-        except ValueError:  # its text repeats parts of the URL, which may hold a password
+        except ValueError:  # its text quotes parts of the URL, which may contain a password
             raise InvalidSettings(f"the Redis URL is not usable: {_no_place(url)}") from None
         options = _options(parts)
         greeting = _greeting(options)
@@ -115,7 +118,7 @@ def _where(parts: SplitResult) -> dict[str, Any]:
 
 
 def _no_place(url: str) -> str:
-    """Return what is wrong with the host and port of a URL, without repeating any part of it."""
+    """Describe the fault in the host and port of a URL, without quoting any part of the URL."""
     hosts = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
     if "," in hosts:
         return "it names several hosts, which only redis+cluster:// and redis+sentinel:// accept"
@@ -156,7 +159,7 @@ def _unknown_options(parts: SplitResult, names: list[str], *, secure: bool) -> I
 
 
 def _flag(options: dict[str, str], name: str, default: bool, *, only: bool | None = None) -> bool:
-    """Remove the option, and return its value. `only` is its one allowed value."""
+    """Remove the option, and return its value. `only` is the only allowed value."""
     text = options.pop(name, "true" if default else "false").lower()
     if text not in (*_TRUE, *_FALSE) or (only is not None and (text in _TRUE) != only):
         raise InvalidSettings(
@@ -173,7 +176,7 @@ def _number(options: dict[str, str], name: str, default: int) -> int:
 
 
 def _greeting(options: dict[str, str]) -> tuple[Command, ...]:
-    """Return the needed ones of HELLO or AUTH, CLIENT SETNAME, SELECT. Removes their options."""
+    """Return the needed commands among HELLO or AUTH, CLIENT SETNAME, SELECT. Removes their options."""
     username, password = options.pop("username", None), options.pop("password", None)
     protocol, name, db = _number(options, "protocol", 2), options.pop("client_name", None), _number(options, "db", 0)
     if protocol not in (2, 3):
@@ -194,7 +197,10 @@ def _greeting(options: dict[str, str]) -> tuple[Command, ...]:
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext:
-    """Return a context that checks certificate and host name unless the URL says otherwise. Removes its options."""
+    """Return a TLS context that checks certificate and host name, unless the URL turns this off.
+
+    Removes its options.
+    """
 
     def take(name: str, default: Any = None) -> Any:
         return options.pop(f"ssl_{name}", default)

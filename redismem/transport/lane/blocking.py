@@ -1,4 +1,4 @@
-"""The lane for blocking callers: one call at a time per socket, one socket per thread in a call."""
+"""The lane for blocking callers. A socket carries one call at a time, and each thread that is in a call has its own."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Socket:
         """Send a call, and return its replies.
 
         Raises:
-            ConnectionLost: The server is not a Redis.
-            OSError: The connection failed, or the time is over (TimeoutError).
+            ConnectionLost: The server is not Redis.
+            OSError: The connection failed, or the deadline has passed (TimeoutError).
             EOFError: The server closed the connection.
             HiredisError: The replies are malformed.
             OutOfStep: There are more replies than expected.
@@ -96,13 +96,13 @@ class Socket:
         self._socket.close()
 
     def give_up(self) -> None:
-        """Close while a call is pending."""
+        """Close the socket while a call is pending."""
         discard_unsent(self._socket)
         self.close()
 
 
 def _replies_or_raise(outcome: resp.Outcome) -> list[Any]:
-    """Return the replies, or raise the error in their place."""
+    """Return the replies, or raise the error if there is one instead."""
     if isinstance(outcome, list):
         return outcome
     raise outcome
@@ -142,9 +142,11 @@ def _dial(address: Address, until: float) -> socket.socket:
 
 
 class BlockingLane:
-    """A transport to one node for any number of threads; `max_connections` of them call at a time, others wait.
+    """A transport to one node for any number of threads.
 
-    Its methods block and never suspend. After a fork both processes can use it.
+    At most `max_connections` threads call at a time; others wait.
+
+    Its methods block and never suspend. After a fork, both processes can use it.
     """
 
     repeats = False
@@ -219,15 +221,15 @@ class BlockingLane:
         time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
 
     async def aclose(self) -> None:
-        """Close idle connections; others close after their call. Nothing can be called afterwards."""
+        """Close idle connections now and the others after their call. Nothing can be called afterwards."""
         self._is_closed = True
         self._close_idle()
 
     def drop(self) -> None:
-        """Do nothing: a blocking socket is closed with its object."""
+        """Do nothing, because a blocking socket is closed when its object is collected."""
 
     def retire(self) -> None:
-        """Close all connections as soon as they are idle, from now on."""
+        """From now on, close each connection as soon as it is idle."""
         self._is_retired = True
         self._close_idle()
 
@@ -242,7 +244,7 @@ class BlockingLane:
         if self._is_closed:
             raise RuntimeError("this memory is closed")
         if self._pid != os.getpid():
-            # Threads of the parent may have been in calls, and never release their slots here.
+            # Threads of the parent that were in a call do not exist here, and would never release the semaphore.
             self._room, self._pid = threading.BoundedSemaphore(self._max_connections), os.getpid()
         room = self._room
         if not room.acquire(timeout=max(0.0, until - time.monotonic())):
@@ -261,11 +263,11 @@ class BlockingLane:
             return ConnectionLost(type(failure).__name__, sent=False)
         try:
             outcome = read(connection.exchange(content, reply_count, until))
-        except BaseException as failure:  # KeyboardInterrupt too: a late reply would go to the next call
+        except BaseException as failure:  # even KeyboardInterrupt, or a late reply goes to the next call
             connection.give_up()
             if not isinstance(failure, _LOST):
                 raise
-            self._close_idle()  # the other connections have often died too
+            self._close_idle()  # the other idle connections are often broken too
             return ConnectionLost(type(failure).__name__)
         self._idle.append(connection)
         if self._is_closed or self._is_retired:
@@ -277,11 +279,11 @@ class BlockingLane:
         while self._idle:
             try:
                 connection = self._idle.pop()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread has taken the last one
                 break
             if connection.pid == os.getpid() and connection.place == self.place:
                 return connection
-            connection.close()  # in a forked process this closes only its own copy
+            connection.close()  # in a forked process, this closes only the copies of this process
         return Socket(self._find_address(until), until)
 
     def _find_address(self, until: float) -> Address:

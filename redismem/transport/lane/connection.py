@@ -1,4 +1,4 @@
-"""One socket of a lane, with its unanswered calls in order, and how it is connected."""
+"""One connection of a lane, with its unanswered calls in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from redismem.transport.base import discard_unsent
 from redismem.transport.resp import Outcome
 from redismem.transport.url import Address
 
-# Half of the server's read buffer: it runs the first calls of a burst while the client encodes the others.
+# Half of the server's read buffer, so that the server runs the first calls of a burst while the client encodes the
+# rest.
 _WRITE_BYTES = 8 * 1024
 # hiredis moves its unread bytes to the front after each reply, which is slow for a long buffer.
 _FEED_BYTES = 16 * 1024
@@ -30,7 +31,7 @@ _CLOSED = "ConnectionClosed"
 
 
 class PendingCall:
-    """A call that waits for its replies. Its future is done early if the caller was cancelled."""
+    """A call that waits for its replies. If its caller was cancelled, its future is already done."""
 
     __slots__ = ("begun_at", "content", "deadline", "future", "is_transaction", "reply_count", "script")
 
@@ -60,14 +61,14 @@ class PendingCall:
             future.set_result(outcome)
         else:
             future.set_exception(outcome)
-            future.exception()  # else asyncio logs an error that nobody retrieves
+            future.exception()  # otherwise asyncio logs an error that is never retrieved
 
 
 def end_late(calls: Iterable[PendingCall], now: float, answered_at: float, reason: str, *, sent: bool) -> float:
-    """End calls whose deadline has passed, and return the earliest deadline of the rest.
+    """End calls whose deadline has passed, and return the earliest deadline of the other calls.
 
     `answered_at` is the time of the last reply to any call. If it falls into the second half of a late call's time, the
-    server did not stall: there were too many calls.
+    server was not stalled: the call was late because there were too many calls.
     """
     earliest = math.inf
     for call in calls:
@@ -79,7 +80,10 @@ def end_late(calls: Iterable[PendingCall], now: float, answered_at: float, reaso
 
 
 class Connection(asyncio.Protocol):
-    """Calls `on_room` when there may be room for more calls, and `on_lost` once, when it is lost."""
+    """A connection that sends calls.
+
+    It calls `on_room` when more calls may fit, and `on_lost` once, when it is lost.
+    """
 
     def __init__(
         self,
@@ -100,15 +104,15 @@ class Connection(asyncio.Protocol):
         self.sent_bytes = 0
         self.is_paused = False
         self.advanced_at = 0.0
-        """Time of the last reply; or, if it is later, the time when a call was sent while no other was pending."""
+        """The time of the last reply, or of sending a call while no other call was pending, whichever is later."""
         self.answered_at = -math.inf
         self.lost_reason = ""
-        """Reason why the connection is lost, after which nothing can be sent; "" while it is in use."""
+        """The reason why the connection is lost; "" while it is in use. Nothing can be sent over a lost connection."""
         self.closed: asyncio.Future[None] = loop.create_future()
 
     @property
     def is_open(self) -> bool:
-        """True once connected, over TLS once the handshake is complete."""
+        """True once the connection is established, including the TLS handshake."""
         return self._transport is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -192,7 +196,7 @@ class Connection(asyncio.Protocol):
             raise resp.OutOfStep("the beginning of a reply without a call")
 
     def _handle_refusal(self, call: PendingCall, outcome: Outcome) -> None:
-        """React to an error reply before its caller gets it: load a missing script, or leave a replica."""
+        """React to an error reply before the caller gets it: load a missing script, or leave a replica."""
         refusal = resp.refusal(outcome)
         word = "" if refusal is None else refusal.word
         if word == "READONLY":
@@ -204,7 +208,10 @@ class Connection(asyncio.Protocol):
             call.end(outcome)
 
     def _load(self, call: PendingCall, script: Script) -> None:
-        """Load the script, then repeat the call. Once per call, because another client may keep flushing scripts."""
+        """Load the script, then repeat the call.
+
+        Only once per call, because another client may keep flushing scripts.
+        """
         call.script = None
         loaded = self._loop.create_future()
         loaded.add_done_callback(lambda _: self._send_again(call, loaded))
@@ -231,7 +238,7 @@ class Connection(asyncio.Protocol):
         self._on_room()
 
     def lose(self, reason: str) -> None:
-        """Close at once. The outcome of all pending calls is unknown."""
+        """Close the connection at once. The outcome of all pending calls is unknown."""
         if not self.lost_reason:
             self.lost_reason = reason
             self._unwritten.clear()
@@ -251,7 +258,7 @@ class Connection(asyncio.Protocol):
                 discard_unsent(raw)
 
     def eof_received(self) -> None:
-        self.lose(_CLOSED)  # before the transport closes itself, which would still send its buffer
+        self.lose(_CLOSED)  # before the transport closes itself, which would first send its buffer
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None

@@ -1,8 +1,8 @@
 """The lane: all calls of a process to one node share one connection.
 
 Calls of one event-loop iteration leave together, in few writes. Replies come in the order of the calls, so a reply
-belongs to the oldest pending call. A call keeps its place until its replies have come, even if its caller was
-cancelled. There is no task and no timer per call.
+belongs to the oldest pending call. A call stays in this order until its replies have come, even if its caller was
+cancelled. Calls have no task and no timer of their own.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _BUSY_S = 0.1
 class Lane:
     """A transport to one node. Connects on demand, and is bound to the event loop that uses it.
 
-    At most `max_calls_count` calls and `max_bytes` bytes are pending. Thousands more wait in line, each until its own
-    deadline. Further calls are refused at once, because they would only delay the others. If no call is answered for
+    At most `max_calls_count` calls with `max_bytes` bytes are sent and pending. Thousands more wait in line, each until
+    its own deadline. Further calls are refused at once, because they would only delay the others. If no reply comes for
     `stall_s`, the lane closes the connection.
     """
 
@@ -93,7 +93,7 @@ class Lane:
         wanted: Wanted,
         asking: bool = False,
     ) -> Awaitable[list[Any]]:
-        """Return the replies of `run`, then the number of replicas that have the write. Uses a second connection."""
+        """Return the replies of `run`, then the number of replicas that have the write, over a second connection."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._is_closed:
             self._enter(loop)
@@ -109,7 +109,7 @@ class Lane:
         return self._start(content, reply_count, False, None, timeout_s)
 
     def reconnect(self) -> None:
-        """Close the connection, because the address may lead to another node by now."""
+        """Close the connection, because the address may now lead to another node."""
         if self._connection is not None:
             self._connection.lose(RECONNECTING)
 
@@ -151,7 +151,10 @@ class Lane:
             self._end_from_outside()
 
     def _end_from_outside(self) -> None:
-        """End all calls from outside the event loop: only their own loop may touch their futures."""
+        """End all calls from outside the event loop.
+
+        Only the loop itself may complete the futures of the calls.
+        """
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._end)
@@ -177,7 +180,7 @@ class Lane:
     def _start(
         self, content: bytes, reply_count: int, is_transaction: bool, script: Script | None, timeout_s: float
     ) -> asyncio.Future[list[Any]]:
-        """Send the call, or put it in line. The future always ends, after `timeout_s` at the latest."""
+        """Send the call, or put it in line. The future is done after `timeout_s` at the latest."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
@@ -213,7 +216,7 @@ class Lane:
         return fits or not sent_count
 
     def _admit(self) -> None:
-        """Send calls from the head of the line, as far as there is room."""
+        """Send calls from the head of the line, as long as there is room."""
         connection, line = self._connection, self._line
         if not line or connection is None or self._loop is None:
             return
@@ -226,9 +229,9 @@ class Lane:
         """Drop a lost connection, and connect again if calls wait."""
         if connection is self._connection:
             self._connection = None
-            # A reconnect of this lane is no reason for later timeouts.
+            # A reconnect by this lane itself does not explain later timeouts.
             self._lost_reason = "" if connection.lost_reason == RECONNECTING else connection.lost_reason
-            # Jitter: processes that lost the same server must not all return at once.
+            # With jitter, because processes that lost the same server must not all reconnect at once.
             self._pause_s = _FIRST_PAUSE_S
             self._want_connection()
 
@@ -244,12 +247,12 @@ class Lane:
         self._alarm = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
-        """End the calls whose deadline has passed. Sent calls keep their place, and their replies are dropped."""
+        """End the calls whose deadline has passed. A sent call stays in the order, and its replies are dropped."""
         assert self._loop is not None
         now = self._loop.time() + _CLOCK_STEP_S
         busy_s, self._alarm, self._alarm_at = now - self._alarm_at, None, math.inf
         if busy_s > _BUSY_S and not self._is_late:
-            # This process was too busy to read its socket: read the replies first, then look for late calls.
+            # This process was too busy to read its socket. Read the replies first, then look for late calls.
             self._is_late = True
             self._set_alarm(now + min(busy_s, self._stall_s))
             return
@@ -272,7 +275,7 @@ class Lane:
         """Return the address to connect to.
 
         Raises:
-            ServerError: A sentinel refused to name it.
+            ServerError: A sentinel refused to return it.
             ConnectionLost: No sentinel replied.
         """
         return self._address
@@ -284,7 +287,7 @@ class Lane:
             self._connector = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
-        """Retry to connect as long as a call waits for it."""
+        """Connect, and retry as long as a call waits."""
         while any(not call.future.done() for call in self._line):
             await asyncio.sleep(random.uniform(0, self._pause_s))
             self._pause_s = min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, self._pause_s * 2))

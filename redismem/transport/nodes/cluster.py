@@ -1,7 +1,7 @@
-"""A Redis Cluster: one lane per node, and each call goes to the node that owns its slot.
+"""A Redis Cluster. There is one lane per node, and each call goes to the node that owns its slot.
 
-The transport follows redirections at once, within the call's time. Trouble with one node does not delay calls to
-others.
+The transport follows redirections at once, within the call's timeout. Trouble with one node does not delay calls to
+other nodes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from redismem.transport.nodes.sides import Side
 from redismem.transport.nodes.slots import Topology, key_of, next_cursor, parse_redirection, slot_of, split_cursor
 from redismem.transport.replicas import Wanted
 
-# After so many redirections, the store retries the call a little later.
+# After this number of redirections the call fails, and the store retries it a little later.
 _HOPS = 5
 _TROUBLED_SHARE = 0.25
 
 
 class Cluster:
-    """A transport to all nodes of a cluster, for asyncio or for blocking callers, depending on its side."""
+    """A transport to all nodes of a cluster. Its `Side` decides if it is for asyncio or for blocking callers."""
 
     repeats = False
 
@@ -41,7 +41,7 @@ class Cluster:
 
     @property
     def nodes(self) -> MultiNode:
-        """This transport, whose nodes may fail one by one."""
+        """This transport itself, whose nodes may fail one by one."""
         return self
 
     async def run(
@@ -126,7 +126,7 @@ class Cluster:
     ) -> list[Any]:
         """Follow a redirection, and return the replies of the node that it leads to.
 
-        An error that is no redirection is raised, or returned among `replies` if it came there.
+        Another error is raised, or returned among `replies` if it is one of them.
         """
         nodes = self._nodes
         for _ in range(_HOPS):
@@ -157,7 +157,7 @@ class Cluster:
         return replies
 
     async def _run_without_key(self, commands: Sequence[Command], topology: Topology, until: float) -> list[Any]:
-        """Run commands without a key: on one healthy node, or on all nodes for SCAN and SCRIPT."""
+        """Run commands without a key. SCAN and SCRIPT run on all nodes, other commands on one healthy node."""
         if commands[0][0] == "SCAN":
             return await self._scan(commands[0], topology, until)
         if commands[0][0] != "SCRIPT":
@@ -172,7 +172,7 @@ class Cluster:
         return [_merge_script_replies(replies) for replies in zip(*outcomes, strict=True)]
 
     async def _scan(self, command: Command, topology: Topology, until: float) -> list[Any]:
-        """Run a SCAN over all nodes, one after the other. The cursor encodes the node and the cursor there."""
+        """Run a SCAN over all nodes, one after the other. The cursor encodes the node and that node's cursor."""
         places = sorted(topology.primaries)
         number, cursor = split_cursor(int(command[1]))
         if number >= len(places):
@@ -186,7 +186,7 @@ class Cluster:
         """Run commands on the node at this place.
 
         Raises:
-            ServerError: The node replied with an error to all of them.
+            ServerError: The node replied with an error to all commands.
             ConnectionLost: The node did not reply.
         """
         return await self._run_at(place, commands, monotonic() + timeout_s)
@@ -202,7 +202,7 @@ class Cluster:
         return ServerError("CLUSTERDOWN", "CLUSTERDOWN no node has the slot of this key")
 
     def node_of(self, commands: Sequence[Command]) -> str:
-        """Return the place of the node that the commands go to; "" if it is unknown or may be any."""
+        """Return the place of the node that the commands go to; "" if the node is unknown or may be any."""
         key, topology = key_of(commands[0]), self._nodes.topology
         return "" if key is None or topology is None else topology.owners[slot_of(key)]
 
@@ -238,7 +238,7 @@ class Cluster:
 
 
 def _merge_script_replies(replies: Sequence[Any]) -> Any:
-    """Merge the nodes' replies to SCRIPT: an error if any node has one; a script exists if every node knows it."""
+    """Merge the nodes' replies to SCRIPT. An error of any node wins; a script exists if every node has it."""
     refused = next((reply for reply in replies if isinstance(reply, ServerError)), None)
     if refused is not None:
         return refused
@@ -248,9 +248,9 @@ def _merge_script_replies(replies: Sequence[Any]) -> Any:
 async def _run_asking(
     lane: Transport, commands: Sequence[Command], timeout_s: float, script: Script | None
 ) -> list[Any]:
-    """Run commands on a node that is importing the slot. It accepts them only after ASKING.
+    """Run commands on a node that is importing the slot, which accepts them only after ASKING.
 
-    ASKING goes into the same write, before MULTI if there are several commands.
+    ASKING is in the same write. If there are several commands, it comes before MULTI.
     """
     until = monotonic() + timeout_s
     is_transaction = len(commands) > 1

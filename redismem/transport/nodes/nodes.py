@@ -1,8 +1,8 @@
-"""The nodes of a cluster: one lane per node, the owner of each slot, and a refresh when that changes.
+"""The nodes of a cluster: a lane to each node, the owner of each slot, and the refresh of this topology.
 
-A call without a reply starts a refresh of the topology in the background. It repeats until all nodes answer again or
-their slots have new owners. Then the lane of a node that lost its slots is closed, which ends its pending calls, so
-that the store retries them.
+A call without a reply starts a refresh of the topology in the background. The refresh repeats until all nodes answer
+again or their slots have new owners. When a node has lost its slots, its lane is closed. This ends the lane's pending
+calls, so that the store retries them.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class Nodes:
         return sum(lane.calls_count for lane in self._lanes.values())
 
     async def get_topology(self, timeout_s: float) -> Topology:
-        """Return the topology, asking for it if it is unknown.
+        """Return the topology, and ask the nodes for it if it is unknown.
 
         Raises:
-            ServerError: A node refused to tell.
+            ServerError: A node refused to return it.
             ConnectionLost: No node replied.
         """
         if self.topology is None:
             try:
                 await self._side.run_shared(partial(self._discover, timeout_s), timeout_s)
             except ConnectionLost as lost:
-                lost.place = ""  # all seeds failed, not one node
+                lost.place = ""  # the error is about all seeds, not about one node
                 raise
         assert self.topology is not None
         return self.topology
@@ -73,7 +73,7 @@ class Nodes:
         """Ask for the topology now, and return it.
 
         Raises:
-            ServerError: A node refused to tell.
+            ServerError: A node refused to return it.
             ConnectionLost: No node replied.
         """
         await self._refresh(timeout_s)
@@ -85,7 +85,7 @@ class Nodes:
             await self._refresh(timeout_s)
 
     def healthy_primary(self, topology: Topology) -> str:
-        """Return the place of a primary without trouble, or else of any primary."""
+        """Return the place of a primary without trouble; if there is none, of any primary."""
         return next((place for place in topology.primaries if place not in self._troubled), topology.primaries[0])
 
     def is_troubled(self, place: str) -> bool:
@@ -93,7 +93,7 @@ class Nodes:
         return place in self._troubled
 
     def note_lost(self, lost: ConnectionLost, place: str) -> ConnectionLost:
-        """Note that a node did not reply, start a refresh, and return the error with the node's place."""
+        """Record that a node did not reply, start a refresh, and return the error with the node's place."""
         lost.place = place
         self._troubled.add(place)
         self.start_refresh(self._reply_timeout_s)
@@ -103,7 +103,7 @@ class Nodes:
         """Start a refresh if an error means that the topology is out of date.
 
         Raises:
-            ConnectionLost: The node rejects all calls because the cluster is down; it counts as down itself.
+            ConnectionLost: The node rejects all calls because the cluster is down, so the node counts as down too.
         """
         if refusal.word == "MOVED":
             self.start_refresh(0)
@@ -132,11 +132,11 @@ class Nodes:
                     return
                 await self._side.sleep(random.uniform(*(_PAUSE_S if is_urgent else _LONG_PAUSE_S)))
         except RuntimeError:
-            if not self._is_closed:  # else it was closed meanwhile
+            if not self._is_closed:  # otherwise the transport was closed meanwhile
                 raise
 
     async def _is_all_healthy(self) -> bool:
-        """Ping the troubled nodes, and clear those that answer. Return True if none is left."""
+        """Ping the troubled nodes, and forget each that answers. Return True if no troubled node is left."""
         places = sorted(self._troubled)
         outcomes = await self._side.run_all([partial(self._ping, place) for place in places])
         for place, outcome in zip(places, outcomes, strict=True):
@@ -145,7 +145,7 @@ class Nodes:
         return not self._troubled
 
     async def _ping(self, place: str) -> None:
-        """Ping a node, unless it lost its slots: then no call waits for it. Raises ServerError, ConnectionLost."""
+        """Ping a node, unless it has lost its slots and no call waits for it. Raises ServerError, ConnectionLost."""
         if self.topology is None or place in self.topology.primaries:
             await self.lane(place).run_independent([("PING",)], self._reply_timeout_s)
 
@@ -163,7 +163,7 @@ class Nodes:
         for place, lane in list(self._lanes.items()):
             if place in topology.primaries:
                 continue
-            # The slots of a troubled node have a new owner: its pending calls would wait in vain.
+            # The slots of a troubled node have a new owner, so the node's pending calls would wait in vain.
             if self._side.drop(lane, may_wait=place not in self._troubled):
                 self._lanes.pop(place, None)
 

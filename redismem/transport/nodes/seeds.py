@@ -1,8 +1,8 @@
-"""Parse a URL with several nodes: seeds of a cluster, or sentinels.
+"""Parse a URL with several addresses: the seeds of a cluster, or sentinels.
 
 `redis+cluster://user:password@host:port,host:port` and `redis+sentinel://user:password@host:port,host:port/service/db`;
-`rediss+…` for TLS; `valkey+…` and `valkeys+…` are synonyms. User, password and options are for the data nodes, as in
-the URL of a single node. The options sentinel_username and sentinel_password are for the sentinels.
+`rediss+…` for TLS; `valkey+…` and `valkeys+…` are synonyms. User, password and options are used for the data nodes, as
+in the URL of a single node. The options sentinel_username and sentinel_password are for the sentinels.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _SENTINELS_OWN = ("sentinel_username", "sentinel_password")
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The content of a URL with several nodes."""
+    """The content of a URL with several addresses."""
 
     seeds: tuple[Address, ...]
-    """The nodes in the URL; for sentinels, with the sentinels' own login."""
+    """The addresses in the URL. Sentinels have their own login."""
     node: Address
-    """Login and options of a data node. Its host and port are placeholders."""
+    """The login and options of the data nodes. Host and port are placeholders."""
     service: str = ""
-    """Name of the primary and its replicas among the sentinels."""
+    """The sentinels' name for the primary and its replicas."""
 
     @property
     def place(self) -> str:
-        """Hosts and ports of the seeds. Holds no password, so it may be logged."""
+        """The hosts and ports of the seeds. They contain no password, so they may be logged."""
         return ",".join(seed.place for seed in self.seeds)
 
     def at(self, host: str, port: int) -> Address:
@@ -42,7 +42,7 @@ def parse_cluster(url: str) -> Places:
     """Parse a cluster's URL.
 
     Raises:
-        InvalidSettings: The URL cannot be used. Names the option, but neither its value nor the URL.
+        InvalidSettings: The URL cannot be used. The error names the option, but quotes neither its value nor the URL.
     """
     scheme, login, hosts, path, query = _split(url)
     node = Address.from_url(f"{scheme}://{login}node/{path}{query}")
@@ -63,12 +63,12 @@ def parse_sentinel(url: str) -> Places:
     node = Address.from_url(f"{scheme}://{login}node/{db}{'?' if others else ''}{urlencode(others)}")
     sentinel = Address.from_url(f"redis://node{'?' if own else ''}{urlencode(own)}")
     seeds = tuple(_with_host(replace(sentinel, tls=node.tls), host, _SENTINEL_PORT) for host in hosts)
-    # The greeting checks that the node is still the primary: the sentinels may not know of a failover yet.
+    # The greeting checks that the node is still the primary, because the sentinels may not know of a failover yet.
     return Places(seeds, replace(node, greeting=(*node.greeting, ("ROLE",))), unquote(service))
 
 
 def _split(url: str) -> tuple[str, str, list[str], str, str]:
-    """Return scheme of a single node, login with its @, hosts, path, and query with its ?."""
+    """Return the scheme of a single node, login with its @, hosts, path, and query with its ?."""
     scheme, _, rest = url.partition("://")
     rest, mark, query = rest.partition("?")
     place, _, path = rest.partition("/")
@@ -79,7 +79,10 @@ def _split(url: str) -> tuple[str, str, list[str], str, str]:
 
 
 def _with_host(address: Address, host: str, port: int) -> Address:
-    """Return the address with another host, and with its port or else this one. Raises InvalidSettings."""
+    """Return the address with another host, and the port given with the host, or else `port`.
+
+    Raises InvalidSettings.
+    """
     if not host.strip():
         raise InvalidSettings("the Redis URL has an empty host")
     other = Address.from_url(f"redis://{host}")

@@ -1,7 +1,7 @@
-"""A primary behind sentinels: they are asked for its address before each connection, and regularly.
+"""A primary behind sentinels. The sentinels are asked for its address before each connection, and regularly.
 
-A connection to a node that says it is no primary is closed before anything is sent. All sentinels are asked at once,
-and the one that knows the latest failover wins. redis-py parses their replies.
+If the node then says that it is not a primary, the connection is closed before any call is sent. All sentinels are
+asked at once, and the reply of the one that knows the latest failover is used. redis-py parses the replies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from redismem.transport.url import Address
 
 # Sentinels that do not know of a failover yet answer as fast as the others.
 _GRACE_S = 0.05
-# A deposed primary that is cut off from the sentinels still answers.
+# A former primary that is cut off from the sentinels still answers.
 _CHECK_EVERY_S = 1.0
 # Writes to the old primary during a failover are lost.
 _CHECK_SOON_S = 0.1
@@ -49,7 +49,7 @@ class Sentinels:
         """Return the address of the primary.
 
         Raises:
-            ServerError: The sentinels refused to tell.
+            ServerError: The sentinels refused to return it.
             ConnectionLost: No sentinel replied.
         """
         works = [partial(self._ask, number, timeout_s) for number in range(len(self._lanes))]
@@ -71,7 +71,10 @@ class Sentinels:
         return state
 
     def check_soon(self) -> None:
-        """Check soon: a node that stalled during a failover may accept a connection as if it were still the primary."""
+        """Make the next check due soon.
+
+        A node that stalled during a failover may accept a connection as if it were still the primary.
+        """
         self._check_at = min(self._check_at, monotonic() + _CHECK_SOON_S)
 
     def is_check_due(self) -> bool:
@@ -173,6 +176,6 @@ class BlockingSentinelLane(BlockingLane):
         return address
 
     async def aclose(self) -> None:
-        """Close idle connections; others close after their call. Nothing can be called afterwards."""
+        """Close idle connections now and the others after their call. Nothing can be called afterwards."""
         await super().aclose()
         await self._sentinels.aclose()

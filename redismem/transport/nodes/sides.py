@@ -1,6 +1,6 @@
 """Concurrency for transports to several nodes: tasks for asyncio, threads for blocking callers.
 
-All other code of these transports exists only once.
+All other code of these transports is shared by both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FAILURES = (ServerError, ConnectionLost)
 
 
 class Side(Protocol):
-    """Runs work on several nodes."""
+    """Runs work on several nodes, with tasks or with threads."""
 
     @property
     def blocks(self) -> bool:
@@ -45,8 +45,10 @@ class Side(Protocol):
         """Run all works at once. Return the result or the error of each."""
 
     async def first_results(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
-        """Run all works at once. Return the first result, and others within `grace_s` of it. Raises if all works
-        fail."""
+        """Run all works at once. Return the first result, and all others that come within `grace_s` after it.
+
+        Raises ServerError or ConnectionLost if all works fail.
+        """
 
     async def run_shared(self, work: Work[None], timeout_s: float) -> None:
         """Run the work once for all concurrent callers. The work first checks if it is still needed."""
@@ -81,7 +83,7 @@ class LoopSide:
         assert isinstance(lane, Lane)
         if may_wait and lane.calls_count:
             return False
-        # in its own task: the caller's may be cancelled half way
+        # in its own task, because the caller's may be cancelled half way
         closing = asyncio.get_running_loop().create_task(lane.aclose())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -97,8 +99,10 @@ class LoopSide:
         return results
 
     async def first_results(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
-        """Run all works at once. Return the first result, and others within `grace_s` of it. Raises if all works
-        fail."""
+        """Run all works at once. Return the first result, and all others that come within `grace_s` after it.
+
+        Raises ServerError or ConnectionLost if all works fail.
+        """
         waiting = {asyncio.create_task(work()) for work in works}
         results: list[T] = []
         failure: BaseException | None = None
@@ -131,7 +135,7 @@ class LoopSide:
             task = self._shared = asyncio.get_running_loop().create_task(work())
             task.add_done_callback(
                 lambda ended: ended.cancelled() or ended.exception()
-            )  # else asyncio logs an unseen error
+            )  # otherwise asyncio logs an error that is never retrieved
             limit_s = None  # the work has its own timeout, and its error says more
         try:
             async with asyncio.timeout(limit_s):
@@ -202,8 +206,10 @@ class ThreadSide:
         return [results[at] for at in range(len(works))]
 
     async def first_results(self, works: Sequence[Work[T]], grace_s: float = 0) -> list[T]:
-        """Run all works at once. Return the first result, and others within `grace_s` of it. Raises if all works
-        fail."""
+        """Run all works at once. Return the first result, and all others that come within `grace_s` after it.
+
+        Raises ServerError or ConnectionLost if all works fail.
+        """
         outcomes = self._start_threads(works)
         results: list[T] = []
         failure: BaseException | None = None
@@ -229,7 +235,7 @@ class ThreadSide:
     def _start_threads(works: Sequence[Work[Any]]) -> queue.SimpleQueue[tuple[int, Any]]:
         """Start a thread per work. The queue yields the position and the result or error of each.
 
-        Works for which the system has no thread run in the caller's.
+        If the system refuses another thread, the remaining works run in the caller's thread.
         """
         outcomes: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
 
@@ -248,7 +254,7 @@ class ThreadSide:
 
     async def run_shared(self, work: Work[None], timeout_s: float) -> None:
         """Run the work once for all concurrent callers. The work first checks if it is still needed."""
-        if self._pid != os.getpid():  # a thread of the parent may hold the lock, and does not exist here
+        if self._pid != os.getpid():  # a thread of the parent, which does not exist here, may have locked it
             self._lock, self._pid = threading.Lock(), os.getpid()
         lock = self._lock
         if not lock.acquire(timeout=timeout_s):

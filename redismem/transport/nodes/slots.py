@@ -1,4 +1,4 @@
-"""The owner of each slot of a cluster, and redirections. No I/O; redis-py parses CLUSTER SLOTS.
+"""The owner of each slot of a cluster, and redirections. No I/O. redis-py parses the reply to CLUSTER SLOTS.
 
 A node is identified by its place: host and port, as in `127.0.0.1:7000` or `[::1]:7000`.
 """
@@ -19,16 +19,16 @@ from redismem.transport.url import place_at
 SLOTS_COUNT = 16_384
 _REMEMBERED_COUNT = 8_192
 _KEYS_COUNT_AT = 2  # EVALSHA, hash, number of keys, keys
-# All other commands have their first key right after their name.
+# In all other commands the first key follows the name.
 _WITHOUT_A_KEY = frozenset(
     ["PING", "TIME", "ECHO", "SCAN", "SCRIPT", "INFO", "CONFIG", "CLUSTER", "CLIENT", "ACL", "ROLE", "DBSIZE", "WAIT"]
 )
-# Largest number of nodes that a cursor over all nodes can encode.
+# The largest number of nodes that a cursor over all nodes can encode.
 _NODES_LIMIT = 1_024
 
 
 def key_of(command: Command) -> bytes | str | int | None:
-    """Return the first key of a command; `None` if it has none."""
+    """Return the first key of a command; `None` if the command has no key."""
     name = command[0]
     if name == "EVALSHA":
         return command[_KEYS_COUNT_AT + 1] if command[_KEYS_COUNT_AT] else None
@@ -39,13 +39,13 @@ def key_of(command: Command) -> bytes | str | int | None:
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
 def slot_of(key: bytes | str | int) -> int:
-    """Return the slot of a key, which depends only on its hash tag if it has one."""
+    """Return the slot of a key. If the key has a hash tag, the slot depends only on the tag."""
     return key_slot(key if type(key) is bytes else str(key).encode())
 
 
 @dataclass(slots=True)
 class Topology:
-    """The cluster as one of its nodes sees it, updated at once by redirections."""
+    """The cluster as one of its nodes sees it. Redirections update it at once."""
 
     owners: list[str]
     """The place of the primary of each slot; "" for a slot without a node."""
@@ -58,12 +58,12 @@ class Topology:
         """Parse the reply to CLUSTER SLOTS of the node at `asked`.
 
         Raises:
-            ServerError: The node knows no slots, because it is new or isolated.
+            ServerError: The node knows no slots, because the node is new or isolated.
         """
         owners = [""] * SLOTS_COUNT
         primaries: dict[str, None] = {}
         replicas: dict[str, None] = {}
-        # A node that does not know its own host gets the host it was asked at.
+        # If a node does not know its own host, the host that was asked is used.
         shards = parse_cluster_slots(answer, current_host=split_place(asked)[0])
         for (first, last), shard in sorted(shards.items()):
             primary = place_at(*shard["primary"])
@@ -82,7 +82,7 @@ class Topology:
 
 
 class Redirection(NamedTuple):
-    """MOVED: the node at this place owns the slot. ASK: it is importing the slot, and has some of the keys."""
+    """A redirection. MOVED means that the node at this place owns the slot, ASK that it is importing the slot."""
 
     slot: int
     place: str
@@ -101,7 +101,7 @@ def parse_redirection(refusal: ServerError, asked: str) -> Redirection | None:
 
 
 def is_down(refusal: ServerError) -> bool:
-    """True if the node rejects all calls because the cluster is down, not just because a slot has no node."""
+    """True if the node rejects all calls because the cluster is down, not just one call because a slot has no node."""
     return refusal.word == "CLUSTERDOWN" and "cluster is down" in refusal.text
 
 

@@ -30,7 +30,7 @@ from redismem.transport.resp import load_failure
 
 
 def _load_command(script: Script) -> Command:
-    # As one word, redis-py's cluster client sends it to every primary.
+    # Written as one word, redis-py's cluster client sends it to every primary.
     return ("SCRIPT LOAD", script.source)
 
 
@@ -64,12 +64,12 @@ class RedisPy:
         self._client = client
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
-        # A client that the caller provides retries by itself, unless it is configured not to.
+        # A client that the caller provides retries by itself, unless its configuration turns retries off.
         self.repeats = not owned
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> RedisPy:
-        """Return a transport with a client of its own.
+        """Return a transport with a new client, which it closes itself.
 
         Raises:
             InvalidSettings: redis-py does not understand the URL.
@@ -77,7 +77,7 @@ class RedisPy:
         options = _options(max_connections, reply_timeout_s, redis.asyncio.retry.Retry(NoBackoff(), 0))
         try:
             pool = redis.asyncio.BlockingConnectionPool.from_url(url, **options)
-        except ValueError:  # its text repeats parts of the URL, which may hold a password
+        except ValueError:  # its text quotes parts of the URL, which may contain a password
             raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not valid") from None
         return cls(redis.asyncio.Redis(connection_pool=pool), owned=True)
 
@@ -152,7 +152,7 @@ class RedisPy:
         return failure
 
     async def _disconnect(self) -> None:
-        """Close idle connections to a former primary: a new connection may lead to its successor."""
+        """Close idle connections to a former primary, because new ones may lead to the new primary."""
         pool = getattr(
             self._client, "connection_pool", None
         )  # a cluster client has no pool, and updates its topology itself
@@ -168,11 +168,11 @@ class RedisPy:
             await self._client.connection_pool.disconnect()
 
     def drop(self) -> None:
-        """Do nothing: the client closes its connections, or the caller closes the client."""
+        """Do nothing, because the client closes its connections, or the caller closes the client."""
 
 
 class BlockingRedisPy:
-    """A transport over `redis.Redis` or fakeredis' FakeRedis: blocks, and never suspends."""
+    """A transport over `redis.Redis` or fakeredis' FakeRedis, which blocks and never suspends."""
 
     blocks = True
     nodes = None
@@ -185,12 +185,12 @@ class BlockingRedisPy:
         self._client = client
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
-        # A client that the caller provides retries by itself, unless it is configured not to.
+        # A client that the caller provides retries by itself, unless its configuration turns retries off.
         self.repeats = not owned
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> BlockingRedisPy:
-        """Return a transport with a client of its own.
+        """Return a transport with a new client, which it closes itself.
 
         Raises:
             InvalidSettings: redis-py does not understand the URL.
@@ -198,7 +198,7 @@ class BlockingRedisPy:
         options = _options(max_connections, reply_timeout_s, Retry(NoBackoff(), 0))
         try:
             pool = redis.BlockingConnectionPool.from_url(url, **options)
-        except ValueError:  # its text repeats parts of the URL, which may hold a password
+        except ValueError:  # its text quotes parts of the URL, which may contain a password
             raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not valid") from None
         return cls(redis.Redis(connection_pool=pool), owned=True)
 
@@ -239,7 +239,7 @@ class BlockingRedisPy:
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
-        """Run commands as `RedisPy.run_confirmed` does, with only the socket's own timeout."""
+        """Run commands as `RedisPy.run_confirmed` does, but only the socket's own timeout applies."""
         del timeout_s
         check_replicas(self._client)
         together = with_wait(commands, wanted)
@@ -267,7 +267,7 @@ class BlockingRedisPy:
         return failure
 
     def _disconnect(self) -> None:
-        """Close idle connections to a former primary: a new connection may lead to its successor."""
+        """Close idle connections to a former primary, because new ones may lead to the new primary."""
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None:
             pool.disconnect(inuse_connections=False)
@@ -281,4 +281,4 @@ class BlockingRedisPy:
             self._client.connection_pool.disconnect()
 
     def drop(self) -> None:
-        """Do nothing: the client closes its connections, or the caller closes the client."""
+        """Do nothing, because the client closes its connections, or the caller closes the client."""

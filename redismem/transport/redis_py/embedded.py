@@ -1,4 +1,4 @@
-"""The embedded store: fakeredis with Lua, running the same scripts inside this process. It ends with the process."""
+"""The embedded store: fakeredis with Lua, which runs the scripts inside this process. It ends with the process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 
 
 def embedded(server: fakeredis.FakeServer | None = None) -> RedisPy:
-    """Return a new, empty store for asyncio; with `server`, the store on that server."""
+    """Return a new, empty store for asyncio, or the store of `server` if that is given."""
     return RedisPy(fakeredis.FakeAsyncRedis(server=server or fakeredis.FakeServer()), owned=True)
 
 
 def blocking_embedded(server: fakeredis.FakeServer | None = None) -> BlockingRedisPy:
-    """Return a new, empty store for blocking callers; with `server`, the store on that server."""
+    """Return a new, empty store for blocking callers, or the store of `server` if that is given."""
     return BlockingRedisPy(fakeredis.FakeRedis(server=server or fakeredis.FakeServer()), owned=True)
 
 

@@ -15,7 +15,7 @@ log = logging.getLogger("redismem")
 
 
 def _options(client: Any) -> dict[str, Any]:
-    """Return the options of the client's connections. A cluster client has no pool of its own, but one per node."""
+    """Return the options of the client's connections. A cluster client has one pool per node."""
     pool = getattr(client, "connection_pool", None)
     options: dict[str, Any]
     if pool is not None:
@@ -41,7 +41,9 @@ def refuse_decoding(client: Any) -> None:
 
 
 def refuse_other(client: Any, foreign: tuple[type, ...], wanted: str) -> None:
-    """Check that the client fits this kind of memory: with the wrong kind each call would fail in an odd way.
+    """Check that the client fits this kind of memory, asyncio or blocking.
+
+    Otherwise each call would fail with an error that explains nothing.
 
     Raises:
         InvalidSettings: The client is of a foreign type.
@@ -51,7 +53,7 @@ def refuse_other(client: Any, foreign: tuple[type, ...], wanted: str) -> None:
 
 
 def warn_of_no_timeout(client: Any) -> None:
-    """Warn of a blocking client without a timeout: nothing else can end its calls."""
+    """Log a warning if a blocking client has no timeout, because nothing else can end its calls."""
     by_default = inspect.signature(AbstractConnection.__init__).parameters["socket_timeout"].default
     if _options(client).get("socket_timeout", by_default) is None and not is_embedded(client):
         log.warning(
@@ -62,7 +64,7 @@ def warn_of_no_timeout(client: Any) -> None:
 
 
 def place(client: Any) -> str:
-    """Return the host and port, or the path, of the client's server; "" for a cluster client."""
+    """Return the host and port of the client's server, or the path of its socket; "" for a cluster client."""
     if getattr(client, "connection_pool", None) is None:
         return ""
     options = _options(client)

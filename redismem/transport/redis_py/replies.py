@@ -1,4 +1,4 @@
-"""Turn redis-py's exceptions back into replies, and build the commands that replicas confirm."""
+"""Turn redis-py's exceptions back into replies, and add WAIT to commands that replicas must confirm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.redis_py.given_client import is_embedded
 from redismem.transport.replicas import Wanted
 
-# redis-py turns these replies into classes and drops their first word.
+# redis-py turns these replies into exception classes and drops their first word.
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (redis.exceptions.NoScriptError, "NOSCRIPT"),
     (redis.exceptions.BusyLoadingError, "LOADING"),
@@ -33,7 +33,7 @@ _WORDS: tuple[tuple[type[Exception], str], ...] = (
 
 
 def server_error(error: Exception) -> ServerError | ConnectionLost:
-    """Return the error reply behind a redis-py exception, without text to which redis-py adds the arguments."""
+    """Return the error reply behind a redis-py exception, without the arguments that redis-py adds to the text."""
     for kind, word in _WORDS:
         if isinstance(error, kind):
             if word == "NOAUTH" and "username-password" in str(error):
@@ -66,7 +66,7 @@ def translate_errors(answers: Sequence[Any]) -> list[Any]:
 
 
 def word_of(answers: Sequence[Any]) -> str:
-    """Return the word of the error in reply to the first command; "" if it is no error."""
+    """Return the first word of an error in reply to the first command; "" if the reply is not an error."""
     return answers[0].word if isinstance(answers[0], ServerError) else ""
 
 
@@ -84,7 +84,7 @@ def check_replicas(client: Any) -> None:
 
 
 def with_wait(commands: Sequence[Command], wanted: Wanted) -> list[Command]:
-    """Return the commands with a WAIT behind them, for a pipeline over one connection."""
+    """Return the commands followed by a WAIT, for a pipeline over one connection."""
     wait = ("WAIT", wanted.replicas, max(1, int(wanted.wait_s * 1000)))
     return [*commands, wait] if len(commands) == 1 else [("MULTI",), *commands, ("EXEC",), wait]
 
