@@ -77,7 +77,7 @@ def read_ledger(path: Path) -> list[Any]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def _open_ledger(path: str) -> Callable[[list[Any]], None]:
+def _open_ledger(path: str) -> Callable[[Any], None]:
     """Return a function that adds a line to this ledger."""
     file = open(path, "w", buffering=1, encoding="ascii")  # noqa: SIM115 (until the process ends)
     return lambda line: print(json.dumps(line), file=file)
@@ -170,19 +170,19 @@ async def produce_for_swarm(url: str, namespace: str, number: str, path: str) ->
                 note([session.id, 0, "cleared"])
 
 
-async def work_for_swarm(url: str, namespace: str) -> None:
-    """Run a worker. Prints the number of each outcome every 50 ms, as a test may kill it at any time."""
-    stop = _stop_event()
+async def work_for_swarm(url: str, namespace: str, path: str) -> None:
+    """Run a worker. Adds the number of each outcome to its ledger every 50 ms, as a test may kill it at any time."""
+    stop, note = _stop_event(), _open_ledger(path)
     async with Memory.connect(url, namespace=namespace, settings=SWARM) as memory:
         scheduler = Scheduler(memory.store, Recorder(), concurrency=4)
         await scheduler.start()
         assert scheduler.worker is not None
         while not stop.is_set():
-            _say(scheduler.worker.outcomes)
+            note(scheduler.worker.outcomes)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), 0.05)
         await scheduler.stop()
-        _say(scheduler.worker.outcomes)
+        note(scheduler.worker.outcomes)
 
 
 def own_sessions(number: int) -> list[str]:

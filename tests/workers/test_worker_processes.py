@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -35,18 +34,25 @@ class Swarm:
 
     def __init__(self, url: str, folder: Path) -> None:
         self._url = url
+        self._folder = folder
         self._ledgers = [folder / f"producer-{number}" for number in range(PRODUCERS_COUNT)]
         self._started: list[subprocess.Popen[str]] = []
         self.producers = [self._start("swarm-producer", number, path) for number, path in enumerate(self._ledgers)]
-        self.workers = [self._start("swarm-worker") for _ in range(WORKERS)]
+        self._worker_ledgers: dict[int, Path] = {}
+        self.workers = [self._start_worker() for _ in range(WORKERS)]
         self.stopped: list[tuple[int, subprocess.Popen[str]]] = []
-        self._ready: set[int] = set()
         self.done: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
 
     def _start(self, role: str, *rest: object) -> subprocess.Popen[str]:
         self._started.append(start_pod(role, self._url, NAMESPACE, *rest))
         return self._started[-1]
+
+    def _start_worker(self) -> subprocess.Popen[str]:
+        path = self._folder / f"worker-{len(self._worker_ledgers)}"
+        worker = self._start("swarm-worker", path)
+        self._worker_ledgers[worker.pid] = path
+        return worker
 
     def read_messages(self) -> list[list[tuple[str, int, str]]]:
         """Read each producer's log; its last line may be incomplete."""
@@ -63,23 +69,20 @@ class Swarm:
 
     def until_ready(self, at: int) -> None:
         """Wait for a worker to start: before that it has no work, and killing it tests nothing."""
-        worker = self.workers[at]
-        if worker.pid not in self._ready:
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == "{}\n"
-            self._ready.add(worker.pid)
+        path = self._worker_ledgers[self.workers[at].pid]
+        wait_until(lambda: path.exists() and b"\n" in path.read_bytes(), 60)
 
     def kill(self, at: int) -> None:
         self.workers[at].kill()
         self._count(self.workers[at])
-        self.workers[at] = self._start("swarm-worker")
+        self.workers[at] = self._start_worker()
         self.done["kill -9 of a worker"] += 1
 
     def _count(self, worker: subprocess.Popen[str]) -> None:
-        """Return the outcomes that a worker logged last."""
-        out, _ = worker.communicate(timeout=60)
-        whole = [line for line in out.splitlines(keepends=True) if line.endswith("\n")]
-        self.outcomes.update(json.loads(whole[-1]) if whole else {})
+        """Wait for the end of a worker, and add up the outcomes of its last line."""
+        worker.communicate(timeout=60)
+        lines = read_ledger(self._worker_ledgers[worker.pid])
+        self.outcomes.update(lines[-1] if lines else {})
 
     def stop(self, at: int, until_round: int) -> None:
         os.kill(self.workers[at].pid, signal.SIGSTOP)
