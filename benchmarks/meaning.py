@@ -71,7 +71,7 @@ async def _took_ms(session: Session, query: str) -> float:
 
 
 def report(rows: list[dict[str, Any]]) -> str:
-    heads = ("messages", "dimensions", "bytes a message", "recall ms", "recall ms, cold")
+    heads = ("messages", "dimensions", "bytes per message", "recall ms", "recall ms, cold")
     shown = [
         [
             each["messages"],

@@ -88,7 +88,7 @@ async def measure(server: Server, stored: list[Conversation]) -> dict[str, Any]:
         "used_memory_bytes": grown,
         "keys_bytes": kinds,
         "ratio": grown / raw,
-        "bytes_a_message": grown / len(every),
+        "bytes_per_message": grown / len(every),
         "overhead_bytes_a_session": (grown - kinds["messages"]) / len(stored),
     }
 
@@ -103,7 +103,7 @@ def report(result: dict[str, Any]) -> str:
             f"{result['sessions']} sessions, {result['messages']:,} messages, {raw:,} bytes of raw text, "
             f"{contents:,} bytes of contents\n",
             table(("", "bytes", "to raw text", "to contents"), rows),
-            f"\n{result['bytes_a_message']:.0f} bytes a message, all included (raw text: "
+            f"\n{result['bytes_per_message']:.0f} bytes per message, all included (raw text: "
             f"{raw / result['messages']:.0f}); beside its messages a session takes "
             f"{result['overhead_bytes_a_session']:.0f} bytes",
             f"used_memory to raw text: x {result['ratio']:.3f}; wanted: at most x {MOST_RATIO}",

@@ -151,7 +151,7 @@ async def _removed(servers: ClusterServers, memory: Memory, shard: int) -> None:
 
 
 def report(rows: list[dict[str, Any]]) -> str:
-    head = ("sessions", "keys a batch", "keys", "move s", "its shard s", "same node s", "third node s", "before s")
+    head = ("sessions", "keys per batch", "keys", "move s", "its shard s", "same node s", "third node s", "before s")
     shown = []
     for row in rows:
         still = row["without_an_answer_s"]
@@ -160,7 +160,7 @@ def report(rows: list[dict[str, Any]]) -> str:
         shown.append((*counts, *(f"{figure:.2f}" for figure in figures)))
     most = max(row["sessions"] for row in rows)
     paces = [
-        f"{row['sessions'] / row['move_s']:,.0f} sessions a second with {row['batch']} keys a batch"
+        f"{row['sessions'] / row['move_s']:,.0f} sessions per second with {row['batch']} keys per batch"
         for row in rows
         if row["sessions"] == most
     ]

@@ -193,7 +193,7 @@ def report(small: Side, large: Side) -> None:
             rows.append([what, size, f"{mine:.2f}", f"{side.files_ms[at]:.2f}", f"x {side.files_ms[at] / mine:.1f}"])
     print(table(["", "size", "redismem ms", "JSON file ms", "redismem is faster by"], rows))
     print()
-    print(f"bytes an item: {small.item_bytes:,.0f} at a hundredth, {large.item_bytes:,.0f} at full size")
+    print(f"bytes per item: {small.item_bytes:,.0f} at a hundredth, {large.item_bytes:,.0f} at full size")
     for size, side in (("a hundredth", small), ("full size", large)):
         what = max(side.slowest_ms, key=lambda each: side.slowest_ms[each])
         did = side.imported

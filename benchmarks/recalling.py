@@ -163,7 +163,7 @@ def report(found: dict[str, Any]) -> str:
 
 def _wanted(found: dict[str, Any]) -> Iterator[str]:
     ratios = found["ratios"]
-    yield verdict("turns a second with recall to those without", ratios["turns"]["per_s"], LEAST_RATIO, at_most=False)
+    yield verdict("turns per second with recall to those without", ratios["turns"]["per_s"], LEAST_RATIO, at_most=False)
     yield f"the same by the process' CPU: x {ratios['turns']['cpu']:.2f}"
     reads = ratios["reads"]
     yield f"append_and_read alone: x {reads['per_s']:.2f}, by the process' CPU x {reads['cpu']:.2f}"

@@ -189,7 +189,7 @@ async def compare(server: Server, name: str, concurrency: int, rounds: int, seco
     for side in sides:
         rows = found[side.label]
         result[side.label] = {figure: statistics.median(row[figure] for row in rows) for figure in FIGURES}
-        result[side.label]["bytes_a_message"] = await _weight(server, side)
+        result[side.label]["bytes_per_message"] = await _weight(server, side)
         await side.aclose()
     return result
 
@@ -202,13 +202,13 @@ async def _weight(server: Server, side: Side) -> float:
     return server.keys_bytes(keys) / (2 * TURNS_A_SESSION)
 
 
-HEAD = ("", "turns/s", "client CPU µs", "server CPU µs", "round trips", "bytes a message")
+HEAD = ("", "turns/s", "client CPU µs", "server CPU µs", "round trips", "bytes per message")
 
 
 def report(result: dict[str, Any]) -> str:
     """Return the figures of one concurrency, and redismem's ratios to the other sides."""
     sides = [label for label in result if isinstance(result[label], dict)]
-    columns = (*FIGURES, "bytes_a_message")
+    columns = (*FIGURES, "bytes_per_message")
     rows: list[list[object]] = [[label, *(result[label][column] for column in columns)] for label in sides]
     for label in sides[1:]:
         ratios = (result[sides[0]][column] / result[label][column] for column in columns)

@@ -43,7 +43,7 @@ def test_turns_gives_the_ratios_to_both_idioms_and_the_servers_cost() -> None:
         assert re.search(rf"^{what} +\S", printed, re.MULTILINE)
     for concurrency in (1, 64):
         assert f"{concurrency} concurrent sessions" in printed
-    # turns/s, client CPU, server CPU, round trips, bytes a message
+    # turns/s, client CPU, server CPU, round trips, bytes per message
     for other in ("careful", "bare"):
         assert len(re.findall(rf"redismem / redis-py, {other}(?: +x \d+\.\d\d){{5}}$", printed, re.MULTILINE)) == 2
     assert re.search(
@@ -80,7 +80,7 @@ def test_recalling_gives_the_ratio_to_turns_without_and_the_longest_step() -> No
     for what in ("turns", "append_and_read"):
         for which in ("with recall", "without"):
             assert re.search(rf"^{what} {which} +[\d,]+ +[\d,]+ +\d+\.\d +\d+\.\d$", printed, re.MULTILINE)
-    assert re.search(r"turns a second with recall to those without: x \d\.\d\d", printed)
+    assert re.search(r"turns per second with recall to those without: x \d\.\d\d", printed)
     assert re.search(r"longest step on the event loop: \d+\.\d ms", printed)
 
 
@@ -90,7 +90,7 @@ def test_migration_gives_the_longest_time_without_an_answer_of_each_shard() -> N
     for batch in (10, 100):
         assert re.search(rf"^100 +{batch} +20\d(?: +\d+\.\d\d){{5}}$", printed, re.MULTILINE)
     assert re.search(
-        r"^of 100: [\d,]+ sessions a second with 10 keys a batch, [\d,]+ .* 100 keys a batch$", printed, re.M
+        r"^of 100: [\d,]+ sessions per second with 10 keys per batch, [\d,]+ .* 100 keys per batch$", printed, re.M
     )
 
 
@@ -109,7 +109,7 @@ def test_project_gives_the_growth_of_each_question_and_the_ratio_to_a_file() -> 
     printed = run("benchmarks.project", "--quick")
     assert len(re.findall(r" x \d+\.\d\d$", printed, re.MULTILINE)) >= 12
     assert len(re.findall(r"^(?:tasks of one person|one task changed) .* x \d+\.\d$", printed, re.MULTILINE)) == 4
-    assert re.search(r"^bytes an item: [\d,]+ at a hundredth, [\d,]+ at full size$", printed, re.MULTILINE)
+    assert re.search(r"^bytes per item: [\d,]+ at a hundredth, [\d,]+ at full size$", printed, re.MULTILINE)
     assert re.search(r"^full size: of 100 scripts 95 take at most \d", printed, re.MULTILINE)
 
 
