@@ -15,8 +15,8 @@ from redismem import memory
 from redismem.blocking import project as projects
 from redismem.blocking.workers import WorkerThread
 from redismem.concurrency.background import ThreadBackground
-from redismem.concurrency.finished import blocking as _blocking
-from redismem.concurrency.finished import run_without_loop as _run_without_loop
+from redismem.concurrency.run_sync import blocking as _blocking
+from redismem.concurrency.run_sync import run_without_loop as _run_without_loop
 from redismem.context import Context
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redismem.blocking.model import asked_in_thread, close_model
-from redismem.concurrency.finished import blocking
+from redismem.concurrency.run_sync import blocking
 from redismem.project import project
 from redismem.project.kinds import conversations, decisions, entities, tasks
 

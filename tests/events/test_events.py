@@ -19,7 +19,7 @@ from support.watched import CANARY, NAME, Events, Place, user
 import redismem
 from redismem import Conflict, SessionNotFound, Settings, TooLarge
 from redismem.blocking import memory as blocking
-from redismem.concurrency import finished
+from redismem.concurrency import run_sync
 from redismem.events import Event
 from redismem.protocol.ids import session_hash
 
@@ -121,7 +121,7 @@ def redismem_store(memory: Any) -> Any:
         session_calls = staticmethod(store.session_calls)
 
         async def run(self, call: Any) -> Any:
-            return finished.run_without_loop(store.run(call))
+            return run_sync.run_without_loop(store.run(call))
 
     return Stepped()
 

@@ -11,7 +11,7 @@ from model_check.model import INDEXES, QUEUES
 from model_check.steps import SETTINGS
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import BOTH, Scene, bring_into, variants
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 
 # Scenes that need a new machine.
 

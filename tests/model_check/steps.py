@@ -17,7 +17,7 @@ from model_check.kept import KNOWN, original_fields
 from model_check.model import Entry, SessionModel
 from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.context import Context, Summary
 from redismem.inspection import check
 from redismem.inspection.invariants import Violation

@@ -12,7 +12,7 @@ from support.checks import catch_unavailable, until
 from support.cluster_servers import ON_DEMAND, ClusterNode, ClusterServers
 
 from redismem import Settings, StoreUnavailable, WrongShards
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.inspection.check import check
 from redismem.protocol.queue import calls as queue_calls
 

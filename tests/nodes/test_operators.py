@@ -8,7 +8,7 @@ import pytest
 from support.callers import open_caller, session_ids_by_place
 from support.cluster_servers import ClusterServers
 
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.inspection.doctor import examine
 from redismem.inspection.loading import load_scripts, scripts_count
 from redismem.inspection.servers import drop_keys

@@ -15,7 +15,7 @@ from support.clock import BEGIN, ProjectClock
 from project_model.model import Fields, Modelled, alive
 from redismem import InvalidItem, ItemNotFound
 from redismem.blocking import memory
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.inspection.projects import check_projects
 
 _numbers = itertools.count(1)

@@ -14,7 +14,7 @@ from typing import Any
 
 from redis._parsers.helpers import parse_sentinel_master
 
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError

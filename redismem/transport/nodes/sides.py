@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
 from redismem.transport.lane.blocking import BlockingLane

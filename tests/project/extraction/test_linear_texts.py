@@ -10,7 +10,7 @@ import pytest
 from text.test_linear import LONG, SHAPES, check_growth
 
 from redismem import RedismemError
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.project.background import ProjectContext, Summary
 from redismem.project.extraction.answer import parse_answer, user_prompt
 from redismem.project.files.export import _parse_files

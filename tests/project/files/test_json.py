@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import texts, values
 
-from redismem.concurrency.finished import run_without_loop
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.errors import InvalidItem
 from redismem.project.files.json import entries_of, text_of, text_of_entry
 
