@@ -1,4 +1,4 @@
-"""An embedder for callers without an event loop: on a thread with a loop that starts with the first question."""
+"""An embedder for callers without an event loop. It runs on a thread with a loop, which the first question starts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ENDS_WITHIN_S = 2.0
 
 
 class BlockingEmbedder(Embedder):
-    """An embedder for any thread: its methods block and never suspend. A forked process starts its own."""
+    """A thread-safe embedder whose methods block and never suspend. A forked process starts a thread of its own."""
 
     def __init__(self, make: Callable[[], Embedder]) -> None:
-        """`make` returns the embedder that the thread uses and is called once per process."""
+        """Create the embedder. `make` returns the embedder that the thread uses, and is called once per process."""
         self._make = make
         self.reset()
         self.name, self.mark = self._twin.name, self._twin.mark
@@ -26,16 +26,16 @@ class BlockingEmbedder(Embedder):
         reset_after_fork(self)
 
     def reset(self) -> None:
-        """Make another embedder: the connections of the parent's belong to the parent's loop."""
+        """Make another embedder after a fork, because the old one's connections belong to the parent's event loop."""
         self._twin = self._make()
 
     @property
     def dimensions(self) -> int:  # type: ignore[override]
-        """The dimensions of the newest vectors; 0 before the first."""
+        """The dimensions of the newest vectors; 0 before the first vector."""
         return self._twin.dimensions
 
     async def question(self, text: str) -> bytes | None:
-        """Return the vector of a question, or None if the embedder is paused. Raises ModelFailed."""
+        """Return the row of a question; `None` if the embedder is paused. Raises ModelFailed."""
         return self._thread.run(partial(self._twin.question, text))
 
     async def aclose(self) -> None:

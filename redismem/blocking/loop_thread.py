@@ -25,25 +25,26 @@ _ENDS_WITHIN_S = 1.0
 class LoopThread:
     """A daemon thread with an event loop, and a resource that is open while the loop runs.
 
-    It starts on first use, in a forked process again, and ends with `stop` or when it is garbage-collected.
+    The thread starts on first use; a forked process starts its own. It ends with `stop`, or when this object is
+    garbage-collected.
     """
 
     def __init__(
         self, name: str, make: Callable[[], AbstractAsyncContextManager[object]] = contextlib.nullcontext
     ) -> None:
-        """`make` returns the resource and is called whenever the thread starts."""
+        """Do not start the thread yet. `make` returns the resource, and is called whenever the thread starts."""
         self._name = name
         self._make = make
         self.reset()
         reset_after_fork(self)
 
     def reset(self) -> None:
-        """Forget the parent's thread: a forked process does not have it."""
+        """Forget the parent's thread after a fork, because the forked process does not have it."""
         self._lock = threading.Lock()
         self._loop: _Loop | None = None
 
     def start(self) -> None:
-        """Start the thread if it does not run. Raises what opening the resource raises."""
+        """Start the thread if it does not run. Raises any error of opening the resource."""
         with self._lock:
             self._started()
 
@@ -57,12 +58,12 @@ class LoopThread:
             raise RuntimeError("this memory is closed") from None
 
     def call_soon(self, call: Callable[..., object], *arguments: object) -> None:
-        """Have the loop call a function, if it runs."""
+        """Schedule a function on the loop. Does nothing if the loop does not run."""
         if (loop := self._loop) is not None:
             loop.call_soon(call, *arguments)
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Cancel what `run` waits for, close the resource and wait for the thread to end."""
+        """Cancel the coroutines of `run`, close the resource and wait for the thread to end."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:
@@ -85,7 +86,7 @@ class LoopThread:
 
 
 class _Loop:
-    """The thread's side; it does not reference its owner."""
+    """The part that the thread uses. It does not reference its LoopThread, which can thus be garbage-collected."""
 
     def __init__(self, name: str, resource: AbstractAsyncContextManager[object]) -> None:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -1,7 +1,7 @@
 """The blocking memory and session, for any thread without an event loop.
 
 Each method runs the coroutine of the async method with the same name, over a transport that blocks and never suspends.
-The coroutine therefore ends at its first step, so there is no event loop or thread behind it.
+So the coroutine finishes in one step, and needs no event loop and no further thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """The sessions of one namespace, for any number of threads: open one per process, close it at the end.
+    """The sessions of one namespace, for any number of threads. Open one memory per process and close it.
 
     `redismem.Memory` without `await`:
 
@@ -67,18 +67,20 @@ class Memory:
         embed: Embed | str | None = None,
         **others: Never,
     ) -> Memory:
-        """Return a memory. It connects on first use; `with` checks Redis, its layout and the number of shards.
+        """Return a memory. It connects on first use.
+
+        `with` also checks that Redis answers, and that its layout and number of shards are the expected ones.
 
         See `redismem.Memory.connect` for all arguments and errors. These arguments differ:
 
         Args:
-            client: A `redis.Redis` to use instead of a URL. The caller closes it.
-            on_event: It runs in the thread of the call.
-            workers: They run in a thread with its own event loop and connections, so they need a URL and no client.
-                They start with `with` or the first call of a session, and `close()` waits for them.
-            fallback: While Redis is down, a thread probes it.
-            embed: It is awaited in the thread of the workers, and for questions in another thread; each of these has
-                its own event loop.
+            client: A `redis.Redis` to use instead of a URL. The caller closes this client.
+            on_event: The function runs in the thread of the call that it reports.
+            workers: The workers run in a thread with its own event loop and connections, so they need a URL and no
+                client. They start with `with` or the first call of a session, and `close()` waits for them.
+            fallback: While Redis is down, a background thread probes it.
+            embed: The callable is awaited in the workers' thread, and for questions in another thread. Each of these
+                threads has its own event loop.
         """
         memory.refuse_others(others)
         settings = Settings.given(settings)
@@ -125,7 +127,7 @@ class Memory:
     def health(self) -> Health:
         """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.
 
-        With workers, also the queues that they poll for all pods of the namespace.
+        If the memory has workers, also return the queues that they poll for all pods of the namespace.
         """
         return self._twin.health()
 
@@ -182,7 +184,7 @@ class Project(projects.Project):
 class Session:
     """The handle of one conversation: messages, state and recall. `redismem.Session` without `await`.
 
-    A handle keeps no state and costs no I/O: get one per turn or keep it. Any number of pods may share a session.
+    A handle keeps no state and costs no I/O, so get one per turn or keep it. Any number of pods may share a session.
     """
 
     __slots__ = ("_twin",)

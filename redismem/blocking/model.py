@@ -1,4 +1,4 @@
-"""Models for callers without an event loop: on one thread with a loop, which a model's connections need."""
+"""Models for callers without an event loop. They run on one thread with a loop, which their connections need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _thread = LoopThread("redismem-models")
 
 
 def asked_in_thread(model: ChatModel, settings: Settings) -> Ask:
-    """Return a function that asks this model and blocks. From then on the model belongs to the thread."""
+    """Return a function that asks this model and blocks. The model must then be used only through this function."""
     ask = ask_within_timeout(model, settings)
 
     async def blocking_ask(messages: list[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Workers for callers without an event loop: on a thread with a loop, over a memory with its own connections."""
+"""Workers for callers without an event loop. They run on a thread with a loop, over a memory of their own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from redismem.memory import Memory
 class WorkerThread:
     """Keep a memory with workers open, from `start` to `stop`. Its methods block and never suspend.
 
-    A forked process does not have the thread: the parent's workers go on.
+    A forked process does not have the thread; the workers continue in the parent process.
     """
 
     def __init__(self, make: Callable[[], Memory]) -> None:
-        """`make` returns a memory with workers that nothing else uses: now, and for each later start."""
+        """Create the thread. `make` returns a new memory with workers, and is called now and at each later start."""
         self._make = make
         self._memory = make()
         self._is_fresh = True
@@ -29,16 +29,16 @@ class WorkerThread:
         return self._memory
 
     async def start(self) -> None:
-        """Start the workers. Raises what opening the memory raises."""
+        """Start the workers. Raises any error of opening the memory."""
         self._thread.start()
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """The duties that these workers hold for all pods of the namespace."""
+        """The queues that these workers poll for all pods of the namespace."""
         return self._memory.health().holds
 
     async def stop(self) -> None:
-        """Finish the work in hand, or give it back."""
+        """Stop the workers, after they have finished the work in progress or released it."""
         self._thread.stop()
 
     def appended(self, session_id: str, receipt: Receipt) -> None:

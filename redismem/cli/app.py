@@ -1,4 +1,4 @@
-"""The list of commands, and how every command is run: event loop, errors, exit codes."""
+"""The list of commands, and the code that runs each of them: event loop, errors, exit codes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _add(to: App, commands: Mapping[str, Any]) -> None:
 
 
 def _import_listed(to: App, commands: Mapping[str, Any], arguments: Sequence[str]) -> None:
-    """Import the commands that a help page lists: it shows the first line of each."""
+    """Import the commands that a help page lists, because the page shows the first line of their docstrings."""
     if arguments and arguments[0] in commands:
         inner = commands[arguments[0]]
         if not isinstance(inner, str):
@@ -123,7 +123,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run_command(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
-    """Run the command and return its exit code; 0 for help and version, which return None."""
+    """Run the command and return its exit code, which is 0 for help and version."""
     result = command(*bound.args, **bound.kwargs)
     if inspect.iscoroutine(result):
         result = _run_loop(result)

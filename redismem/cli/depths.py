@@ -1,4 +1,4 @@
-"""Words for the queues: session counts, waiting times and failing summaries."""
+"""Descriptions of the queues: session counts, waiting times and failing summaries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from redismem.inspection.depths import Depth, Depths
 
 
 def sessions_line(depths: Depths) -> str:
-    """Return the number of sessions and the limit in words."""
+    """Describe the number of sessions and the limit."""
     count = plural(depths.sessions_count, "session")
     if depths.over > 0:
         return f"{count}, {depths.over:,} over the limit of {depths.max_sessions:,}"
@@ -16,7 +16,7 @@ def sessions_line(depths: Depths) -> str:
 
 
 def wait_of(queue: str, depth: Depth, now_ms: int) -> str:
-    """Say how long the first entry of a queue has waited, or still has; "" for an empty queue."""
+    """Say how long the first entry of a queue has waited, or must still wait; "" if the queue is empty."""
     if depth.first_ms is None:
         return ""
     ahead_ms = depth.first_ms - now_ms

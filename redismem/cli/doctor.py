@@ -89,7 +89,7 @@ def _row(finding: Finding) -> tuple[str, str, str, str]:
 
 
 def words_of(finding: Finding) -> tuple[str, str]:
-    """Return a finding in words, and the advice: "" if there is nothing to change."""
+    """Describe a finding, and return the advice with it; "" if there is nothing to change."""
     if finding.case == "embedded":
         return _EMBEDDED[finding.name]
     if finding.case in ("not_allowed", "failed"):
@@ -249,7 +249,7 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
 
 
 def _acl(found: list[Finding]) -> str:
-    """Return the command that grants the missing rights; "" if nothing was refused.
+    """Return the ACL command that grants the missing rights; "" if no call was refused.
 
     The command takes no rights away from the user.
     """

@@ -1,4 +1,4 @@
-"""Words for the doctor's findings on queued work and on the environment, with advice."""
+"""Descriptions of the doctor's findings on queued work and on the environment, with advice."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def ticks(finding: Finding) -> tuple[str, str]:
 
 
 def _process(holder: str) -> str:
-    """Name the process behind a holder by its pid and machine; in Kubernetes the machine is the pod."""
+    """Name the process that polls a queue, by its pid and machine. In Kubernetes the machine is the pod."""
     machine, _, rest = holder.partition("/")
     pid, _, _ = rest.partition("/")
     return printable(f"process {pid} on {machine}" if pid.isdigit() else holder)
 
 
 def _work(work: str) -> str:
-    """Name a kind of work with the settings that separate it: the limits, or the summary provider."""
+    """Name a kind of work, with the settings that distinguish it: the limits, or the summary provider."""
     kind, _, what = work.partition("/")
     if kind == "evictions" and (limits := re.fullmatch(r"(\d{1,18})/(\d{1,18})", what, re.ASCII)):
         return f"{kind} ({plural(int(limits[1]), 'session')}, idle {duration(int(limits[2]))})"

@@ -17,9 +17,10 @@ _OURS = ("redismem", "apscheduler")
 
 
 def line_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the fields of a log line, with the facts of redismem's own records.
+    """Return the fields of a log line, with the attributes of redismem's own records.
 
-    Errors show only their class, and other libraries only their name: their texts may quote messages.
+    The texts of errors and of other libraries' records may quote messages, so only the error's class and the library's
+    name are logged.
     """
     at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     line: dict[str, Any] = {"time": at.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name}

@@ -1,4 +1,4 @@
-"""The store that a command works on: connecting to it, and naming it without its password."""
+"""The store that a command works on: its address, its name without a password, and the connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Place:
 
 
 def safe_url(url: str) -> str:
-    """Return scheme, hosts, port and path of a URL; less if some part of it may belong to the password."""
+    """Return scheme, hosts, port and path of a URL, without any part that may belong to the password."""
     try:
         parts = urlsplit(url)
         hosts = parts.netloc.rpartition("@")[2].split(",") if parts.scheme.endswith(_OF_NODES) else []
@@ -49,13 +49,13 @@ def safe_url(url: str) -> str:
 
 
 def address_of(url: str | None, settings: Settings) -> str:
-    """Return the given URL, else the URL of the settings, else the embedded store's."""
+    """Return the given URL, else the URL of the settings, else the URL of the embedded store."""
     address = url if url is not None else settings.url
     return EMBEDDED if address is None else address
 
 
 def connect(url: str | None, namespace: str, **overrides: Any) -> tuple[Memory, Place]:
-    """Return a memory that is not entered yet, and its place.
+    """Return a memory that is not connected yet, and its place.
 
     Raises:
         Stop: if the URL is unusable.
@@ -85,7 +85,7 @@ def warn_if_embedded(place: Place) -> None:
 
 
 def stop_for(place: str, error: RedismemError) -> Stop:
-    """Return the Stop for a refused call, without the error's words on later calls: a command makes none."""
+    """Return the Stop for an error, without its words about later calls, since a command makes no later call."""
     return Stop(f"{place}: {error}".replace(UNTIL_IT_DOES, ""))
 
 
@@ -106,7 +106,7 @@ async def open_memory(url: str | None, namespace: str, **overrides: Any) -> Asyn
 
 @contextlib.asynccontextmanager
 async def open_read_only(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Place]]:
-    """Yield a memory for read-only commands and its place: an unused namespace is not recorded in Redis."""
+    """Yield a memory for read-only commands, and its place. Does not record an unused namespace in Redis."""
     memory, place = connect(url, namespace)
     warn_if_embedded(place)
     try:

@@ -31,7 +31,7 @@ Status = Annotated[str | None, Parameter(help="Only items with this status.")]
 
 @contextlib.asynccontextmanager
 async def open_project(name: str, url: str | None, namespace: str) -> AsyncIterator[tuple[Project, Place]]:
-    """Yield an existing project and its place.
+    """Yield an existing project, and the place of its server.
 
     Raises:
         Stop: if the namespace has no such project.

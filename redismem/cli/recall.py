@@ -37,7 +37,7 @@ async def recall(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Find earlier messages that match a question, among the messages behind the summaries.
+    """Find earlier messages that match a question, among the summarised messages.
 
     Uses no model. Prints the conversation's text.
     """

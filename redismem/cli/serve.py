@@ -194,7 +194,7 @@ def _open_chat(options: Options, settings: Settings) -> Chat:
 
 
 async def _warn_of_missing_workers(memories: Mapping[str, Memory]) -> None:
-    """Warn of namespaces without a worker. Says nothing if Redis does not answer."""
+    """Warn of namespaces without a worker. Prints nothing if Redis does not answer."""
     unattended = []
     for namespace, memory in memories.items():
         with contextlib.suppress(RedismemError):
@@ -241,7 +241,7 @@ def _load_access(options: Options, namespace: str) -> Access:
 
 
 def _check_origins(origins: tuple[str, ...]) -> None:
-    """Raise Stop for an origin that no browser sends: its pages would be refused without a trace."""
+    """Raise Stop for an origin in a form that no browser sends, because no request would ever match it."""
     for origin in origins:
         parts = _ORIGIN.fullmatch(origin)
         if parts is None or (parts[1], parts[2]) in (("http", ":80"), ("https", ":443")):
@@ -253,7 +253,7 @@ def _check_origins(origins: tuple[str, ...]) -> None:
 
 
 def _open_model(settings: Settings) -> StreamingModel | None:
-    """Return the summary model, which also answers the chat; None without one. Raises InvalidSettings."""
+    """Return the summary model, which also answers the chat; `None` if no model is set. Raises InvalidSettings."""
     if settings.model_provider == "extractive":
         return None
     from redismem.models.streaming import open_streaming

@@ -47,7 +47,7 @@ def _public_value(name: str, value: Any) -> Any:
 
 
 def _source(name: str, value: Any, environment: Look) -> str:
-    """Return the source of a value: environment, default, or the reason for another value."""
+    """Return the source of a value: the environment, the default, or the reason why another value is used."""
     case = {each.variable: each.case for each in environment.complaints}.get(PREFIX + name.upper())
     if case == "kept":
         return "the variable is invalid: nothing is evicted"

@@ -35,7 +35,7 @@ _UUID_CHARS = 36
 
 
 class Stop(Exception):
-    """Raised to end a command with one line on stderr and an exit code."""
+    """An error that ends a command with one line on stderr and an exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -50,9 +50,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def fit_table(out: Console, table: Table, ids: str) -> RenderableType:
-    """Return the table with the ids of the column `ids` unwrapped, up to the length of a UUID.
+    """Return the table with a column `ids` that does not wrap ids up to the length of a UUID.
 
-    A table wider than the terminal becomes a list: each id on its own line, the other cells below it.
+    A table that is wider than the terminal becomes a list: each id on its own line, with the other cells below it.
     """
     from rich.console import Group
     from rich.measure import Measurement
@@ -77,7 +77,7 @@ def complain(text: str) -> None:
 
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; if it is wider than the terminal, each row's first cell on a line and the rest below it."""
+    """Print a table. If it is wider than the terminal, print each row's first cell on a line, and the rest below it."""
     from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
@@ -128,7 +128,7 @@ def one_line(text: str, limit: int) -> str:
 
 @contextlib.contextmanager
 def progress(unit: str) -> Iterator[Callable[[int], None]]:
-    """Show a count on one line of stderr and erase it at the end; does nothing unless stderr is a terminal."""
+    """Show a count on one line of stderr, and erase it at the end. Does nothing unless stderr is a terminal."""
     is_terminal = sys.stderr.isatty()
 
     def show(count: int) -> None:
@@ -163,7 +163,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def text_of_message(message: dict[str, Any]) -> str:
-    """Return the text of a message on one line, with its tool calls; other parts by their type."""
+    """Return the text of a message on one line, with its tool calls. Other parts are shown by their type."""
     words = []
     content = message.get("content") or message.get("parts")
     if isinstance(content, str):

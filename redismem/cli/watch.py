@@ -66,7 +66,7 @@ async def watch(
 
 
 def rates(now: Depths, before: Depths | None) -> dict[str, float]:
-    """Return the changes per second: queue depths, sessions, fences given. Empty at the first poll."""
+    """Return the changes per second of queue depths, sessions and fences; empty at the first poll."""
     if before is None or now.now_ms <= before.now_ms:
         return {}
     seconds = (now.now_ms - before.now_ms) / 1000

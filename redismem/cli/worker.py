@@ -156,7 +156,7 @@ async def _run_until_stopped(
 
 
 def _embedder_words(memory: Memory) -> str:
-    """Name the embedding model for the start line; "" if there is none."""
+    """Return the part of the start line that names the embedding model; "" if there is no embedder."""
     embedder, settings = memory.store.embedder, memory.settings
     if embedder is None:
         return ""
@@ -212,7 +212,7 @@ async def _drain_unless_stopped(
     extraction: ExtractionWorker | None,
     eviction: Eviction,
 ) -> tuple[int, int] | None:
-    """Do all due work and return the numbers of summaries and evictions; None if stopped before the end."""
+    """Do all due work, and return the numbers of summaries and evictions; `None` if a signal stopped the work."""
 
     async def work() -> tuple[int, int]:
         written = 0 if worker is None else await worker.drain()

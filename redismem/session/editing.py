@@ -15,14 +15,14 @@ from redismem.session.state import SessionState
 
 
 class EditableSession(SessionState):
-    """The edits of a session's messages: each is made in one step, and refused if another writer was faster."""
+    """The edits of a session's messages. Each edit is atomic, and is refused if another writer was faster."""
 
     __slots__ = ()
 
     async def prune(self, max_messages: int) -> int:
         """Drop the oldest messages for good, keep the newest `max_messages`, and return the number of dropped messages.
 
-        Keeps more messages where a tool call would lose its result. Summaries, pinned messages and state stay.
+        Keeps more messages if a tool call would otherwise lose its result. Summaries, pinned messages and state stay.
 
         Raises:
             SessionNotFound: The session does not exist.
@@ -41,8 +41,8 @@ class EditableSession(SessionState):
     async def pop(self, count: int = 1, *, expect: Expected | None = None) -> list[Message]:
         """Remove the newest `count` messages for good and return them, oldest first. Removes all if there are fewer.
 
-        Removes more messages where a tool call would lose its result. Pinned messages stay. Seqs are never reused, and
-        the pop takes one itself, so `last_seq` grows.
+        Removes more messages if a tool call would otherwise lose its result. Pinned messages stay. Seqs are never
+        reused, and the pop itself takes a seq, so `last_seq` grows.
 
         Args:
             count: The number of messages to remove, at least 1.
@@ -65,7 +65,7 @@ class EditableSession(SessionState):
         """Remove the last turn for good and return it: the user's last message and all messages after it.
 
         Returns an empty list if the user never wrote a message. Pinned messages stay. Seqs are never reused, and the
-        undo takes one itself, so `last_seq` grows.
+        undo itself takes a seq, so `last_seq` grows.
 
         Args:
             expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.

@@ -14,7 +14,7 @@ from redismem.messages.message import Message
 
 
 def check_expected(context: Context, expect: Expected | None) -> None:
-    """Raise Conflict if the session is not as `expect` says, TypeError if it is invalid. None expects nothing."""
+    """Raise Conflict if the session is not as `expect` says, TypeError if it is invalid. `None` accepts any session."""
     if expect is None:
         return
     seq, epoch = parse_expected(expect, context.session_id)
@@ -28,9 +28,9 @@ def check_expected(context: Context, expect: Expected | None) -> None:
 
 
 def select_newest(context: Context, count: int, limit: int) -> list[Message]:
-    """Return the newest `count` messages: more to keep tool calls with their results, fewer if no more ever existed.
+    """Return the newest `count` messages, or more to keep tool calls with their results.
 
-    Raises NotInWindow, TooLarge.
+    Returns fewer messages if the session never had that many. Raises NotInWindow, TooLarge.
     """
     messages = context.messages
     if count > len(messages) and context.first_seq > 1:
@@ -42,7 +42,10 @@ def select_newest(context: Context, count: int, limit: int) -> list[Message]:
 
 
 def select_last_turn(context: Context, limit: int) -> list[Message]:
-    """Return the last user message and all messages after it; none without one. Raises NotInWindow, TooLarge."""
+    """Return the last user message and all messages after it; empty if the user never wrote one.
+
+    Raises NotInWindow, TooLarge.
+    """
     messages = context.messages
     place = next((at for at in range(len(messages) - 1, -1, -1) if _is_question(messages[at])), None)
     if place is not None:
@@ -60,12 +63,12 @@ def _messages_from(context: Context, place: int, limit: int) -> list[Message]:
 
 
 def _is_question(message: Message) -> bool:
-    """True if the user wrote the message: some formats send tool results in the role user."""
+    """True if the user wrote the message. A tool result is not counted, though some formats give it the role user."""
     return speaker_of(message.visible) == "user" and not results(message.visible)
 
 
 def find_message(context: Context, which: int | Message) -> Message:
-    """Return the window's or pinned message with this seq. If `which` is a message, it must not have changed since.
+    """Return the message that `which` names, in the window or pinned. If `which` is a message, it must be unchanged.
 
     Raises NotInWindow, Conflict, TypeError.
     """
@@ -81,7 +84,7 @@ def find_message(context: Context, which: int | Message) -> Message:
 
 
 def make_conflict(context: Context) -> Conflict:
-    """Return the error for a message or session that another writer changed after it was read."""
+    """Return the Conflict for a message or session that another writer has changed after it was read."""
     return Conflict("another writer changed it after it was read", context.session_id, context.last_seq)
 
 

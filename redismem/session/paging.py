@@ -1,4 +1,4 @@
-"""Read a part of a conversation: narrow a context to its newest messages, and page through a long one. No I/O."""
+"""Read part of a session: narrow a context to its newest messages, or read a long session page by page. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_count(name: str, value: int | None) -> None:
 
 
 def check(limit: int | None, before: int | datetime | None = None, max_tokens: int | None = None) -> None:
-    """Raise ValueError for an invalid count or a datetime without a time zone, TypeError for another `before`."""
+    """Raise ValueError for an invalid count or a datetime without a time zone, TypeError for any other `before`."""
     check_count("limit", limit)
     check_count("max_tokens", max_tokens)
     if isinstance(before, datetime):
@@ -34,7 +34,7 @@ def check(limit: int | None, before: int | datetime | None = None, max_tokens: i
 
 
 def is_before(message: Message, before: int | datetime) -> bool:
-    """Return True if the message comes before this seq or time. A message without a timestamp has its append time."""
+    """True if the message comes before this seq or time. For a message without a timestamp, its append time counts."""
     if isinstance(before, datetime):
         return message.time_ms < before.timestamp() * 1000
     return message.seq < before
@@ -64,9 +64,9 @@ def narrow(context: Context, limit: int | None, before: int | datetime | None, m
 
 
 def needs_whole_window(context: Context) -> bool:
-    """Return True if a partial context is incomplete.
+    """True if a partial context lacks messages that belong to it.
 
-    Older messages may hold the calls of its results, the beginning of its first group, or pinned messages.
+    Older messages may contain the calls of its results, the beginning of its first group, or pinned messages.
     """
     return context.is_part and (
         context.is_mixed or begins_inside(context.messages) or any(call < 0 for call, _ in links(context.messages))
@@ -76,7 +76,7 @@ def needs_whole_window(context: Context) -> bool:
 class PageReader:
     """Read the newest `limit` messages before a seq or time, page by page, newest page first.
 
-    If the session is cleared meanwhile, the pages read before the clear are the result.
+    If the session is cleared meanwhile, the result is the pages that were read before the clear.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class PageReader:
         self._is_finished = False
 
     def next_call(self) -> Call[Page | None] | None:
-        """Return the call for the next page; None if there are no more pages."""
+        """Return a call that reads the next page; `None` if there are no more pages."""
         if self._is_finished:
             return None
         self._page_count = PAGE_COUNT
@@ -125,16 +125,17 @@ class PageReader:
         ]
 
     def pinned_call(self) -> Call[list[Message]] | None:
-        """Return the call for pinned messages that have left the window; None if the result cannot contain any.
+        """Return a call that reads pinned messages that have left the window; `None` if the result cannot contain any.
 
-        Even a read of all originals needs it: they lack pruned and quarantined messages, which may be pinned.
+        Even a read of all originals needs this call: originals lack pruned and quarantined messages, which may be
+        pinned.
         """
         is_full = self._limit is not None and self._count >= self._limit
         is_whole = self._next_seq == 1 and not self._include_originals
         return None if is_full or is_whole else self._calls.pinned()
 
     def add_pinned(self, messages: list[Message]) -> None:
-        """Insert pinned messages by seq."""
+        """Insert the pinned messages that no page has returned, in the order of their seqs."""
         read = [message for page in self._pages for message in page]
         seqs = {message.seq for message in read}
         missing = [

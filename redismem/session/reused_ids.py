@@ -12,7 +12,7 @@ from redismem.messages.coercion import Shape
 from redismem.messages.message import Message, moment
 
 _MADE_ANEW = frozenset(["id", "metadata", "timestamp"])
-"""Members that a sender may make anew for each attempt."""
+"""The members of a message that a sender may generate anew for each attempt."""
 
 
 class Readable(Protocol):
@@ -26,7 +26,7 @@ class Readable(Protocol):
 async def check_duplicate(
     session: Readable, sent: Sequence[Message | Shape], receipt: Receipt, context: Context | None
 ) -> None:
-    """Raise IdReused if the first append of this id stored other messages. Reads the session without a `context`."""
+    """Raise IdReused if the first append of this id stored other messages. Without `context`, reads the session."""
     if receipt.degraded:
         return
     with contextlib.suppress(StoreUnavailable, CorruptSession):  # the first append stands, so its receipt is due
@@ -37,7 +37,7 @@ async def check_duplicate(
 def check_same(sent: Sequence[Message | Shape], receipt: Receipt, context: Context | None) -> None:
     """Compare messages with those that the first append of their id stored.
 
-    Messages that were edited or have left the window cannot be compared; only their number is.
+    If messages were edited or have left the window, only the number of messages is compared.
 
     Args:
         sent: The messages of this append.

@@ -35,10 +35,10 @@ OnAppend = Callable[[str, Receipt], None]
 class Session(EditableSession):
     """The handle of one conversation: messages, state and recall.
 
-    A handle keeps no state and costs no I/O: get one per turn or keep it. Any number of pods may share a session.
+    A handle keeps no state and costs no I/O, so get one per turn or keep it. Any number of pods may share a session.
 
-    Every method that calls Redis may raise StoreUnavailable. If the stored bytes of a session cannot be read, they move
-    to `…:quarantine:<session>:<ms>`, an error is logged, and the session starts empty.
+    Every method that calls Redis may raise StoreUnavailable. If the stored bytes of a session cannot be read, its
+    keys are moved to `…:quarantine:<session>:<ms>`, an error is logged, and the session starts empty.
     """
 
     __slots__ = ("_on_append", "_recall_cache")

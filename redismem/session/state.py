@@ -37,7 +37,7 @@ class SessionState:
         return (await self.state()).params
 
     async def waiting(self) -> str | None:
-        """Return the name of the param that the agent waits for; None means that it waits for none."""
+        """Return the name of the param that the agent waits for; `None` means that it waits for no param."""
         return (await self.state()).waiting_for_param
 
     async def last_intent(self) -> Any:
@@ -78,7 +78,7 @@ class SessionState:
         await self.update(merge=params)
 
     async def set_waiting(self, name: str | None) -> None:
-        """Set the name of the param that the agent waits for. None means that it waits for none.
+        """Set the name of the param that the agent waits for. `None` means that it waits for no param.
 
         Raises:
             InvalidState: The name cannot be stored.

@@ -1,4 +1,4 @@
 """The HTTP service that `redismem serve` starts: the API, a chat with memory, and the page.
 
-`redismem.slots` needs neither this room nor its packages.
+`redismem.slots` works without this folder and the packages that it needs.
 """

@@ -1,4 +1,4 @@
-"""The application: the routes, behind the edge."""
+"""The ASGI application: the edge, and the routes behind it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    """Answer with the place and kind of each fault and what is expected; never with the given value."""
+    """Answer with the location and kind of each fault, and the expected value; never with the given value."""
     del request
     assert isinstance(error, RequestValidationError)
     errors = error.errors()

@@ -1,4 +1,4 @@
-"""The edge of the service. Every request passes it: it checks key, size, rate and time, and sends the answer."""
+"""The edge of the service: checks key, size, rate and time of every request, and sends the answer."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Gone(Exception):
 
 
 class Edge:
-    """An ASGI application around the routes."""
+    """The ASGI application that wraps the routes."""
 
     def __init__(self, service: Service, routes: App, openapi: Callable[[], dict[str, Any]]) -> None:
-        """`openapi` returns the OpenAPI document of the routes."""
+        """Wrap the routes. `openapi` returns their OpenAPI document."""
         self._service = service
         self._deadlines = Deadlines(service.limits.request_s)
         self._routes = routes
@@ -116,7 +116,7 @@ class Edge:
                 await self._route(scope, _replay_body(body, receive), answer)
 
     async def _route(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        """Pass a request to the routes. A HEAD goes to the route of GET: the server drops the body. Raises Problem."""
+        """Pass a request to the routes, a HEAD to the route of GET: the server drops the body. Raises Problem."""
         method, path = scope["method"], scope["path"]
         if method == "HEAD" and not is_stream(path):
             method = "GET"
@@ -157,7 +157,7 @@ class Answer:
     """The answer to one request. Adds the headers that every answer has."""
 
     def __init__(self, send: Send, scope: Scope, whole: Whole | None, allowed_origin: bytes | None) -> None:
-        """`whole` is the server's extension that writes head and body in one go. `None` means there is none."""
+        """Begin an answer. `whole` is the server's extension that writes head and body at once, or `None`."""
         self._send = send
         self._scope = scope
         self._whole = whole
@@ -165,7 +165,7 @@ class Answer:
         self.begun_s = 0.0
         self.headers = HEADERS
         self.status = 499
-        """499 until an answer begins: without one, the client has disconnected."""
+        """The status; 499 until the answer begins, since a request that gets no answer was left by its client."""
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -180,7 +180,7 @@ class Answer:
         await self._send(message)
 
     async def send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Send head and body. `headers` must contain nothing that a client sent: they are not escaped."""
+        """Send head and body. `headers` must contain nothing that a client sent, because they are not escaped."""
         if self._whole is not None and self._allowed_origin is None and self.headers is HEADERS:
             lines = b"".join([b"%s: %s\r\n" % header for header in headers])
             self.begun_s, self.status = monotonic(), status
@@ -229,7 +229,7 @@ async def _refuse(error: Exception, problem: Problem, answer: Answer) -> None:
 
 
 async def _receive_body(scope: Scope, headers: dict[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:
-    """Receive the whole body. Raises Problem (too_large, as soon as the limit is passed) and Gone."""
+    """Receive the whole body. Raises Gone, and Problem (too_large) as soon as the body exceeds the limit."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length[:20]) > limit_bytes:
         raise _too_large(limit_bytes)

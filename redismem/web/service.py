@@ -20,29 +20,29 @@ from redismem.web.metrics.prometheus import Meters
 from redismem.web.watching import Watch
 
 CALLER = "redismem.caller"
-"""Entry of a request's ASGI scope that holds its `Caller`."""
+"""The key of the `Caller` in a request's ASGI scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits for one request and for all requests together."""
+    """The limits of one request, and of all requests together."""
 
     body_bytes: int = 4 * 1024 * 1024
     request_s: float = 15
     idle_s: int = 5
-    """Time after which a connection without a complete request head is closed."""
+    """The seconds after which a connection without a complete request head is closed."""
     streams_count: int = 1_000
-    """Maximum number of open streams."""
+    """The maximum number of open streams."""
     stream_write_s: float = 10
-    """Time after which a stream whose client reads nothing is cut off."""
+    """The seconds after which a stream is cut off if its client reads nothing."""
     rate_per_s: float | None = None
-    """Requests per second and key, counted over all servers. `None` means no limit."""
+    """The requests per second and key, counted over all servers; `None` means no limit."""
     rate_burst_count: int = 20
 
 
 @dataclass(slots=True)
 class Service:
-    """Everything one server needs to answer requests: memories, access, limits, meters."""
+    """The state that a server needs to answer requests: memories, access, limits, meters."""
 
     memories: Mapping[str, Memory]
     """The memory of each namespace, by the namespace's name."""
@@ -51,12 +51,12 @@ class Service:
     chat: Chat = field(default_factory=Chat)
     cors_origins: tuple[str, ...] = ()
     meters: Meters = field(default_factory=Meters)
-    """The memories call its `event` as their `on_event`."""
+    """The meters, whose `event` is the `on_event` of the memories."""
     load: Load = field(init=False)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams_count: int = 0
     cut_off: Callable[[Any], object] = bool
-    """Closes a connection at once and drops its unsent data. The server sets it."""
+    """A function that closes a connection at once and drops its unsent data. The server sets this function."""
     _watches: dict[str, Watch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -64,11 +64,11 @@ class Service:
 
     @property
     def hidden_params(self) -> frozenset[str]:
-        """Params whose values only administrators may read."""
+        """The params whose values only administrators may read."""
         return self.chat.hidden_params
 
     def watch(self, caller: Caller) -> Watch:
-        """Return the watch on the sessions of the caller's namespace. Creates it on first use."""
+        """Return the watch on the sessions of the caller's namespace. The first call creates the watch."""
         if caller.namespace not in self._watches:
             self._watches[caller.namespace] = Watch(self.memories[caller.namespace])
         return self._watches[caller.namespace]
@@ -98,7 +98,7 @@ class Service:
     async def take_rate(self, caller: Caller) -> None:
         """Count a request against the rate of the caller's key.
 
-        If the store does not answer, the request passes: its own call to the store will fail and say so.
+        If the store does not answer, the request passes here, and fails with the error of its own call to the store.
 
         Raises:
             Problem: too_many_requests.
@@ -132,7 +132,7 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def opened(namespaces: tuple[str, ...], connect: Callable[[str], Memory]) -> AsyncIterator[dict[str, Memory]]:
-    """Connect a memory for each namespace; close them all at the end of the block.
+    """Connect a memory for each namespace, and close all memories at the end of the block.
 
     Raises:
         RedismemError: A memory cannot be connected.

@@ -1,4 +1,4 @@
-"""Streams of changes in sessions, no matter which server makes them. One poll per tick covers all watched sessions."""
+"""Streams of changes in sessions, made through any server. One poll per tick covers all watched sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH_COUNT = 50
 
 
 class _Watcher:
-    """One stream. It holds only the newest look, so a slow client skips the looks in between."""
+    """One stream. It stores only the newest poll's result, so a slow client skips the results before it."""
 
     __slots__ = ("changed", "is_well", "look")
 
@@ -47,7 +47,7 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
 
     async def frames(self, session_id: str, stopping: asyncio.Event) -> AsyncIterator[bytes]:
-        """Yield the events of a session: `changed` with its numbers, at once and at each change; `degraded`; `end`."""
+        """Yield the events of a session: `changed` with its numbers, first at once; `degraded`; `end`."""
         watcher = self._join(session_id)
         stop_wait = asyncio.create_task(stopping.wait())
         stop_wait.add_done_callback(lambda _: watcher.changed.set())

@@ -1,4 +1,4 @@
-"""The demo's turns and a model of the session after each: the model is compared with the memory. No I/O."""
+"""The demo's turns, and a model of the session after each turn, with which the memory is compared. No I/O."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bundled_turns() -> Iterator[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A turn, the context for the model after it, and the differences from the expected one."""
+    """A turn, the context after it, and the differences from the expected context."""
 
     turn: Turn
     receipt: Receipt
@@ -53,7 +53,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The session after a worker's drain, and the differences from the expected one."""
+    """The session after a worker's drain, and the differences from the expected session."""
 
     note: str
     context: Context
@@ -80,16 +80,16 @@ class Expected:
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_STATE[1:]) | {"merge": {}})
     covered: list[tuple[int, int]] = field(default_factory=list)
-    """First and last seq of the summary; empty before the first drain."""
+    """The first and last seq of the summary; empty before the first drain."""
     leaving: list[int] = field(default_factory=list)
-    """Seqs that the last drain added to the summary."""
+    """The seqs that the last drain added to the summary."""
     first_seq: int = 1
-    """Seq of the first message of the window."""
+    """The seq of the first message of the window."""
     summary_version: str = ""
 
     @property
     def window(self) -> list[int]:
-        """Seqs of the messages that are neither summarised nor pinned."""
+        """The seqs of the messages that are neither summarised nor pinned."""
         return [seq for seq, each in enumerate(self.messages, 1) if seq >= self.first_seq and not is_pinned(each, None)]
 
     def apply_turn(self, turn: Turn) -> None:
@@ -99,7 +99,7 @@ class Expected:
         self.state |= change
 
     def apply_drain(self) -> None:
-        """Let the summary cover all messages of the window except the recent ones."""
+        """Extend the summary to all messages of the window except the recent ones."""
         *self.leaving, self.first_seq = self.window[: 1 - self.recent_limit]
         self.covered = [((self.covered[0][0] if self.covered else self.leaving[0]), self.leaving[-1])]
 
@@ -163,9 +163,9 @@ def _as_change(state: State) -> dict[str, Any]:
 
 
 def same(actual: Any, expected: Any) -> bool:
-    """True if both are the same JSON text, in which 1, 1.0 and true differ, as do null and an absent key.
+    """True if both values are the same JSON text: 1, 1.0 and true differ, and so do null and an absent key.
 
-    The order of keys counts within lists of messages, not within params.
+    The order of keys matters within lists of messages, but not within params.
     """
     ordered = isinstance(expected, list)
     return json.dumps(actual, sort_keys=not ordered) == json.dumps(expected, sort_keys=not ordered)

@@ -1,4 +1,4 @@
-"""Playing of the bundled conversation: runs turns and drains, and compares the session with `Expected` after each."""
+"""Play the bundled conversation: run its turns and drains, and compare the session with `Expected` after each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Playing:
         self.session = memory.session(session_id)
         self.played: list[Played] = []
         self.drained: dict[int, Drained] = {}
-        """Result of each drain, by the number of the turn before it."""
+        """The result of each drain, by the number of the turn before it."""
         self.checks: list[Check] = []
         self._memory = memory
         store, self._counter = count_trips(memory.store)
@@ -40,7 +40,7 @@ class Playing:
 
     @property
     def context(self) -> Context:
-        """The context the model would get now."""
+        """The context that the model would get now."""
         last = self.played[-1]
         drained = self.drained.get(last.turn.number)
         return last.context if drained is None else drained.context
@@ -90,7 +90,7 @@ class Playing:
         return self.drained[turn.number]
 
     async def finish(self) -> None:
-        """Check what a turn does not show: another reader, a repeated append, a conflict, a clear and recall."""
+        """Check another reader, a repeated append, a conflict, a clear and recall, which the turns do not cover."""
         await self._check_read_back()
         await self._check_duplicate()
         await self._check_conflict()

@@ -11,11 +11,11 @@ from redismem.cli.terminal import console, print_json
 from redismem.project.project import Project
 
 Report = Callable[[str, str], None]
-"""Called with the weekday and the text of each step."""
+"""A function that is called with the weekday and the text of each step."""
 
 
 class Week:
-    """A project's last seven days, entered with their times. Each step is reported and checked."""
+    """The last seven days of a project, whose steps are entered with their times, reported and checked."""
 
     def __init__(self, apollo: Project, report: Report) -> None:
         self._apollo = apollo
@@ -27,7 +27,7 @@ class Week:
         return self._start + timedelta(days=number)
 
     def step(self, day: int, text: str, is_so: bool = True) -> None:
-        """Report a step and record it as a failure unless `is_so`."""
+        """Report a step, and record a failure unless `is_so` is true."""
         self._report(f"{self.day(day):%A}", text)
         if not is_so:
             self.failures.append(text)

@@ -259,7 +259,7 @@ def _seqs(context: Context) -> dict[str, Any]:
 
 
 def _drained(drained: Drained | None) -> dict[str, Any] | None:
-    """Describe the drain after a turn; `None` means there was no drain."""
+    """Describe the drain after a turn; `None` if there was no drain."""
     if drained is None:
         return None
     return {

@@ -1,7 +1,7 @@
-"""Replay of a transcript file: stores conversations turn by turn, summarises them, reads them back and compares.
+"""Replay a transcript file: store its conversations turn by turn, summarise them, read them back and compare.
 
-Reads the file twice, line by line: once to store it, once to compare it with the store. Only the session ids stay in
-memory. Summarised messages are kept as originals, so the comparison includes them. Prints nothing.
+The file is read twice, line by line: once to store it, once to compare it with the store. Only the session ids stay in
+memory. Summarised messages are kept as originals, so that they are compared too. Prints nothing.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Findings:
     trips: int = 0
     stored_bytes: int | None = None
     summaries: int = 0
-    """Summaries written, including the ones later folded into another summary."""
+    """The number of summaries written, including summaries that were later folded into another one."""
     covered_messages: int = 0
     summarising_seconds: float = 0.0
     checked: int = 0
-    """Sessions checked against the invariants."""
+    """The number of sessions checked against the invariants."""
     violations: int = 0
     identical_messages: int = 0
     problems: list[tuple[int, str]] = field(default_factory=list)
-    """Line number and text of the first `LISTED_PROBLEMS` problems."""
+    """The line number and text of the first `LISTED_PROBLEMS` problems."""
     problems_count: int = 0
 
     @property
@@ -64,7 +64,7 @@ class Findings:
 
 
 Advance = Callable[[int], None]
-"""Called with the number of bytes of the file, or of sessions, that were just processed."""
+"""A function that is called with the number of bytes of the file, or of sessions, just processed."""
 
 
 class Steps(NamedTuple):
@@ -190,7 +190,7 @@ class Replay:
             raise
 
     async def _summarise(self, session_ids: list[str], advance: Advance) -> None:
-        """Summarise these sessions until nothing is due; leaves other sessions of the namespace alone."""
+        """Summarise these sessions until none of them is due. Leaves other sessions of the namespace alone."""
         if self._worker is None:
             return
         start = time.perf_counter()
@@ -244,7 +244,7 @@ class Replay:
         self._to_clear.discard(session_id)
 
     async def _clear_remaining(self) -> None:
-        """Clear the sessions that an interruption left behind; if the store is unreachable, they expire later."""
+        """Clear the sessions that an interruption left behind. If the store is unreachable, they expire later."""
         with contextlib.suppress(RedismemError):
             for session_id in () if self._keep else sorted(self._to_clear):
                 await self._clear(session_id)
@@ -262,7 +262,7 @@ def _newest(context: Context) -> Message:
 async def _work_through(
     source: Iterator[tuple[int, bytes]], work: Callable[[int, bytes], Awaitable[None]], advance: Advance
 ) -> None:
-    """Process lines until the source is empty; concurrent tasks share one source."""
+    """Process lines until the source is empty. Several tasks share one source."""
     for number, line in source:
         await work(number, line)
         advance(len(line))

@@ -12,7 +12,7 @@ from redismem.errors import InvalidSessionId
 
 
 class BadLine(Exception):
-    """Raised for a line that cannot be replayed. Its text gives the reason and never quotes the line."""
+    """A line cannot be replayed. The error's text gives the reason and never quotes the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Transcript:
     session_id: str
     messages: list[dict[str, Any]]
     raw_bytes: int
-    """Size of the messages as compact JSON in UTF-8."""
+    """The size of the messages as compact JSON in UTF-8, in bytes."""
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -67,7 +67,7 @@ def parse(number: int, line: bytes, check_id: Callable[[str], object]) -> Transc
 
 
 def turns(messages: list[dict[str, Any]], limit: int) -> Iterator[list[dict[str, Any]]]:
-    """Cut a conversation into turns, each up to and including a user message or `limit` messages long.
+    """Cut a conversation into turns, each of which ends with a user message or has `limit` messages.
 
     The messages after the last user message are the last turn.
     """
@@ -82,9 +82,9 @@ def turns(messages: list[dict[str, Any]], limit: int) -> Iterator[list[dict[str,
 
 
 def first_difference(expected: list[dict[str, Any]], stored: list[dict[str, Any]]) -> str | None:
-    """Describe the first difference between two lists of messages; `None` means they are identical.
+    """Describe the first difference between two lists of messages; `None` if they are identical.
 
-    Compares JSON text, in which 1, 1.0 and true differ, as do null and an absent key, and the order of keys.
+    Compares JSON text: 1, 1.0 and true differ, and so do null and an absent key, and two orders of the keys.
     """
     for place, (left, right) in enumerate(zip(expected, stored, strict=False), 1):
         if json.dumps(left) != json.dumps(right):

@@ -71,7 +71,7 @@ async def append_messages(
 
 
 def _check_body(messages: list[Any]) -> None:
-    """Explain a refused body in terms of HTTP where it has a common mistake. Raises Problem: invalid."""
+    """Raise Problem (invalid) with an explanation for HTTP clients, if the refused body has a common mistake."""
     if not messages:
         raise Problem("invalid", "the array in the body is empty; to change only the state, PATCH …/state")
     if any(isinstance(each, dict) and "messages" in each and not {"role", "type"} & each.keys() for each in messages):
@@ -108,7 +108,7 @@ def _options(headers: dict[bytes, bytes]) -> Any:
 
 
 def _expected(header: bytes) -> int | Receipt:
-    """Return what an If-Match expects: the receipt of an ETag, or a bare last seq. Raises Problem: bad_request."""
+    """Return the `expect` for an If-Match: the receipt of an ETag, or a bare last seq. Raises Problem: bad_request."""
     match = _ETAG.fullmatch(header.strip().decode("latin-1"))
     if match is None:
         raise Problem("bad_request", "If-Match is the ETag of an earlier answer, or a last seq alone")

@@ -40,8 +40,8 @@ async def chat(
 ) -> Response:
     """Answer a message with a stream of events: start, text, notice, end.
 
-    With `Last-Event-ID` the stream continues after that event, even if another server began the answer. It generates
-    nothing again.
+    With `Last-Event-ID` the stream continues after that event, even if another server began the answer. The answer is
+    not generated again.
     """
     del request
     session = memory.session(asked.session_id or memory.new_session_id())
@@ -76,7 +76,7 @@ async def chat(
 
 @router.post("/clear", response_model=schemas.Cleared)
 async def clear(named: schemas.ChatSession, service: TheService, memory: TheMemory, caller: TheCaller) -> Response:
-    """Remove everything of a session. An answer in progress ends and is not stored."""
+    """Remove a session with all its data. An answer in progress ends and is not stored."""
     session = memory.session(named.session_id)
     service.chat.stop_all(caller.namespace, session.id, "cleared")
     return Json({"cleared": await session.clear()})
@@ -84,7 +84,7 @@ async def clear(named: schemas.ChatSession, service: TheService, memory: TheMemo
 
 @router.post("/stop", response_model=schemas.Stopped)
 async def stop(named: schemas.ChatSession, service: TheService, memory: TheMemory, caller: TheCaller) -> Response:
-    """Stop the session's answers in progress in this server. Their text so far is stored as incomplete."""
+    """Stop the session's answers that this server is writing. The text so far is stored as incomplete."""
     session = memory.session(named.session_id)
     return Json({"stopped_count": service.chat.stop_all(caller.namespace, session.id, "stopped")})
 
@@ -96,7 +96,7 @@ def _check_same(service: Service, text: str, *known: object) -> None:
 
 
 async def _read_turn(session: Session, turn_id: str) -> list[Message]:
-    """Return the stored messages of a turn: the user's message and, once stored, the reply."""
+    """Return the stored messages of a turn: the user's message, and the reply if it is stored already."""
     try:
         newest = await session.messages(_READ_COUNT)
     except SessionNotFound:
@@ -105,7 +105,7 @@ async def _read_turn(session: Session, turn_id: str) -> list[Message]:
 
 
 async def _try_read_turn(session: Session, turn_id: str) -> list[Message]:
-    """Return the stored messages of a turn, or no messages if the memory fails: the chat then shows a notice."""
+    """Return the stored messages of a turn. If the memory fails, returns no messages, and the chat shows a notice."""
     try:
         return await _read_turn(session, turn_id)
     except RedismemError:
@@ -135,7 +135,7 @@ async def _stream(frames: list[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _await_reply(service: Service, session: Session, turn_id: str, offset: int) -> AsyncIterator[bytes]:
-    """Wait until another server has stored its reply, then yield the reply from this offset on."""
+    """Wait until the server that writes the reply has stored it, then yield the reply from this offset on."""
     for _ in range(round(_WAIT_S / _POLL_S)):
         reply = _reply(await _try_read_turn(session, turn_id))
         if reply is not None:

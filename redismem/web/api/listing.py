@@ -19,7 +19,7 @@ _NEWEST_COUNT = 4
 async def page(
     memory: Memory, limit: int, cursor: str | None, contains: str | None
 ) -> tuple[Sequence[SessionEntry], str | None]:
-    """Return the next sessions and the cursor after them.
+    """Return the next sessions, and the cursor for the sessions after them.
 
     Raises:
         ValueError: The cursor is malformed.

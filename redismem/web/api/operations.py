@@ -21,7 +21,7 @@ from redismem.web.service import Service
 router = APIRouter(tags=["operations"])
 _CHECK_S = 1.0
 _AWAY = (False, True)
-"""`writable` and `keeping` of a store that does not answer."""
+"""The values of `writable` and `keeping` for a store that does not answer."""
 
 
 @router.get("/v1/queues", response_model=schemas.Queues)
@@ -32,7 +32,7 @@ async def show_queues(memory: TheMemory) -> Response:
 
 @router.get("/v1/dead", response_model=schemas.DeadDocument)
 async def list_dead(memory: TheMemory, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Response:
-    """Return sessions whose summary failed too often, the longest dead first. They keep all their messages."""
+    """Return sessions whose summary has failed for good, longest dead first. They keep all their messages."""
     listed = await dead.list_dead(memory.store, limit)
     rows = [session.document() for session in listed.sessions]
     return Json({"count": listed.count, "now_ms": listed.now_ms, "sessions": rows})
@@ -40,13 +40,13 @@ async def list_dead(memory: TheMemory, limit: Annotated[int, Query(ge=1, le=1_00
 
 @router.post("/v1/dead/retry", response_model=schemas.DeadTaken)
 async def retry_dead(memory: TheMemory, named: schemas.DeadNamed) -> Response:
-    """Make dead sessions overdue again at once, with a full number of attempts."""
+    """Make dead sessions overdue again at once, with all their attempts."""
     return _requeued_answer(await dead.requeue(memory.store, named.session_ids, again=True))
 
 
 @router.post("/v1/dead/drop", response_model=schemas.DeadTaken)
 async def drop_dead(memory: TheMemory, named: schemas.DeadNamed) -> Response:
-    """Remove sessions from the list. The next message may queue them again; their data stays."""
+    """Remove sessions from the list. The data of a session stays, and its next message may queue it again."""
     return _requeued_answer(await dead.requeue(memory.store, named.session_ids, again=False))
 
 
@@ -99,7 +99,7 @@ async def measured(request: Request, memory: TheMemory) -> Response:
 
 
 def _away_s(stores: Sequence[Store]) -> dict[str, float]:
-    """Return how long each node has not answered, by its place. The place "" stands for the store as a whole."""
+    """Return how long each node has not answered, in seconds, by address. "" stands for the store as a whole."""
     away_s = {"": 0.0}
     for breaker in (breaker for store in stores for breaker in store.away_breakers()):
         away_s[breaker.place] = max(away_s.get(breaker.place, 0.0), breaker.away_s())
@@ -130,5 +130,5 @@ async def _is_keeping(service: Service) -> bool:
 
 
 async def _check_writable(service: Service) -> None:
-    """Write to the store. Only a write shows that it is not a replica, not full and able to save."""
+    """Write to the store. Only a write shows that the store is no replica, is not full and can save to disk."""
     await next(iter(service.memories.values())).take("readyz", 1_000_000, 1_000_000)

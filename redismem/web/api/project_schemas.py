@@ -16,7 +16,7 @@ class ProjectList(BaseModel):
 class ItemDocument(BaseModel):
     """A decision, task or entity, with the fields of its kind. Send its `version` as `expect`.
 
-    An entity's `hidden_properties` are named like a sensitive param: their values are null.
+    `hidden_properties` are the properties of an entity that are named like a sensitive param: their values are null.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -38,7 +38,7 @@ class ItemList(BaseModel):
 
 
 class ProjectLife(BaseModel):
-    """The times of the first and last change of its decisions, tasks and entities; null if it has no items."""
+    """The times of the first and last change of the project's items; null if it has no items."""
 
     name: str
     first_at: str | None
@@ -46,7 +46,7 @@ class ProjectLife(BaseModel):
 
 
 class BoardColumn(BaseModel):
-    """`more` is true if this status has more tasks than the limit."""
+    """The tasks of one status. `more` is true if there are more tasks than the limit."""
 
     status: str
     items: list[ItemDocument]
@@ -58,7 +58,7 @@ class Board(BaseModel):
 
 
 class VersionDocument(BaseModel):
-    """One change: `at` is when it became true, `known_at` when it was written, `fields` the changed fields."""
+    """One change of an item. It became true at `at`, and was written at `known_at`. `fields` are the changed fields."""
 
     version: int
     at: str
@@ -83,9 +83,10 @@ class ProjectContextDocument(BaseModel):
 
 
 class StatusChange(Taken):
-    """`unblocked` restores the status before the task was blocked. `blocked_by` says what a blocked task waits for.
+    """A change of a task's status. `unblocked` restores the status from before the task was blocked.
 
-    `expect` is the version that the caller has seen; another version is a conflict.
+    `blocked_by` says what a blocked task waits for. `expect` is the version that the caller has seen; another version
+    is a conflict.
     """
 
     status: Literal["backlog", "planned", "in_progress", "blocked", "unblocked", "completed", "cancelled"]

@@ -67,7 +67,7 @@ def criteria_of(
     type: Word = None,
     include_superseded: bool | None = None,
 ) -> dict[str, Any]:
-    """Return the filters of a list. Raises Problem for a filter that this store does not know."""
+    """Return the filters of a list. Raises Problem for a filter that this kind of item does not have."""
     filters: dict[str, Any] = {"status": status, "assignee": assignee, "priority": priority, "type": type}
     filters["include_superseded"] = include_superseded
     unknown = sorted(name for name, value in filters.items() if value is not None and store not in _FILTERS[name])
@@ -83,7 +83,7 @@ ItemId = Annotated[str, Path(min_length=1, max_length=64)]
 
 
 class _Documents:
-    """Items as JSON, with times in RFC 3339. A property named like a sensitive param has the value null."""
+    """Convert items to JSON, with times in RFC 3339. The value of a property named like a sensitive param is null."""
 
     def __init__(self, service: TheService) -> None:
         self._hidden: Collection[str] = service.hidden_params
@@ -111,7 +111,7 @@ async def list_projects(memory: TheMemory) -> Response:
 
 @router.get("/{name}", response_model=project_schemas.ProjectLife)
 async def read_project(project: TheProject) -> Response:
-    """Return the times of the project's first and last change: it can be read at any moment between them."""
+    """Return the times of the project's first and last change. It can be read as of any moment between these."""
     first, last = await project.life() or (None, None)
     return Json({"name": project.name, "first_at": _plain(first), "last_at": _plain(last)})
 
@@ -144,7 +144,7 @@ async def read_board(
 
 @router.get("/{name}/decisions/{item_id}/chain", response_model=project_schemas.ItemList)
 async def read_chain(project: TheProject, documents: Documents, item_id: ItemId, at: At) -> Response:
-    """Return the chain of a decision, now or at a moment: each decision replaced the one before, oldest first."""
+    """Return the chain of a decision, now or at a moment, oldest first: each decision replaced the one before it."""
     return Json({"items": documents.all(await project.decisions.history(item_id, at=at)), "cursor": None})
 
 
@@ -200,7 +200,7 @@ async def change_status(
 
 
 def _linked_ids(item: Any) -> set[str]:
-    """The ids of the items that an item refers to."""
+    """Return the ids of the items that an item refers to."""
     fields = ("related_decisions", "related_tasks", "dependencies", "blocked_by")
     ids = {each for name in fields for each in getattr(item, name, ())}
     ids |= {getattr(item, name, None) or "" for name in ("supersedes", "superseded_by", "merged_into")}

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 FAULTS_COUNT = 20
-"""Maximum number of faults that the answer to a malformed body lists."""
+"""The maximum number of faults that the answer to a malformed body lists."""
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 ProjectName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 class Taken(BaseModel):
-    """A request body. It refuses unknown members instead of ignoring them silently."""
+    """A request body. It refuses unknown members, which would otherwise be ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,7 +30,7 @@ class Taken(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """An RFC 9457 problem. `code` is stable. A conflict also has `last_seq`; a refused status `before` and `after`."""
+    """An RFC 9457 problem with a stable `code`. A conflict has `last_seq`; a refused status, `before` and `after`."""
 
     model_config = ConfigDict(extra="allow")
     type: str
@@ -53,7 +53,7 @@ class NewestMessage(BaseModel):
 
 
 class ActiveSession(BaseModel):
-    """`newest` is present if the request asked for it; null means that there is nothing to show."""
+    """A session. `newest` is present if the request asked for it; null means that there is no message to show."""
 
     session_id: str
     active_ms: int
@@ -87,7 +87,10 @@ class SessionNumbers(BaseModel):
 
 
 class ReceiptDocument(BaseModel):
-    """`degraded` means that Redis was down and this server accepted it: seqs are provisional, there is no ETag."""
+    """The receipt of an append. `degraded` means that this server accepted the append because Redis was down.
+
+    The seqs of a degraded receipt are provisional, and the response has no ETag.
+    """
 
     session_id: str
     first_seq: int
@@ -112,7 +115,7 @@ class SummaryDocument(BaseModel):
 
 
 class StateDocument(BaseModel):
-    """`hidden_params` are sensitive: their values are null. `degraded` means what it means in a context."""
+    """The state. `hidden_params` are sensitive: their values are null. `degraded` is as in a context."""
 
     params: dict[str, Any]
     hidden_params: list[str]
@@ -124,10 +127,10 @@ class StateDocument(BaseModel):
 
 
 class ContextDocument(BaseModel):
-    """`request` is the model's input in the requested format; the other members say what it was made from.
+    """The context. `request` is the model's input in the requested format, made from the other members.
 
-    `degraded` means that Redis was down: this is what the server saw last plus what it accepted since. Seqs are
-    provisional.
+    `degraded` means that Redis was down: the context contains the messages that this server saw last, and the messages
+    that it has accepted since. The seqs are provisional.
     """
 
     session_id: str
@@ -162,7 +165,9 @@ class MessageList(BaseModel):
 
 
 class StateChange(Taken):
-    """Members that are absent stay unchanged; null removes. A param may be null, so `remove_params` removes params."""
+    """A change of the state. An absent member stays unchanged; null removes the value. A param may have the value null,
+    so `remove_params` removes params.
+    """
 
     params: dict[Name, Any] = {}
     remove_params: Annotated[list[Name], FailFast()] = []
@@ -173,7 +178,7 @@ class StateChange(Taken):
 
 
 class ChatMessage(Taken):
-    """A message for the chat. Without `session_id` it begins a new conversation; `project` is the background's."""
+    """A message for the chat. Without `session_id` it begins a session. `project` adds that project's background."""
 
     session_id: Name | None = None
     message: Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -185,7 +190,7 @@ class ChatSession(Taken):
 
 
 class Cleared(BaseModel):
-    """`cleared` is false if the session did not exist."""
+    """The result of a clear. `cleared` is false if the session did not exist."""
 
     cleared: bool
 
@@ -208,7 +213,7 @@ class Queues(BaseModel):
 
 
 class DeadSessionDocument(BaseModel):
-    """`state` is `live`, or the reason why there are no numbers: gone, unreadable, or another layout."""
+    """A dead session. `state` is `live`, or why there are no numbers: gone, unreadable, or another layout."""
 
     model_config = ConfigDict(extra="allow")
     session_id: str
@@ -230,7 +235,7 @@ class DeadNamed(Taken):
 
 
 class DeadTaken(BaseModel):
-    """`other_layout` lists sessions that another release wrote: they stay on the list."""
+    """The sessions taken off the list. `other_layout` are sessions of another release, which stay on the list."""
 
     taken: list[str]
     not_dead: list[str]
@@ -262,7 +267,7 @@ class About(BaseModel):
 
 
 class LoadSlot(BaseModel):
-    """Appends during the `took_ms` before `end_ms`. The percentiles are null if there were no appends."""
+    """The appends in the `took_ms` before `end_ms`. The percentiles are null if there were no appends."""
 
     end_ms: int
     took_ms: int
@@ -274,7 +279,7 @@ class LoadSlot(BaseModel):
 
 
 class LoadDocument(BaseModel):
-    """The load of this server, all namespaces together. `slots` last a few seconds each, oldest first."""
+    """The load of this server, over all namespaces. Each of the `slots` lasts a few seconds; the oldest comes first."""
 
     now_ms: int
     streams_count: int
@@ -285,14 +290,14 @@ class LoadDocument(BaseModel):
 
 
 class Liveness(BaseModel):
-    """`stopping` is true once the server is about to stop."""
+    """The liveness of the server. `stopping` is true once it is about to stop."""
 
     live: bool
     stopping: bool
 
 
 class Readiness(Liveness):
-    """`readable` and `writable` are about the store. `keeping` is false if the store is known to evict keys."""
+    """The readiness of the store. `keeping` is false if the store is known to evict keys when it is full."""
 
     readable: bool
     writable: bool

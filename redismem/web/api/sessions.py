@@ -25,7 +25,7 @@ _MOST_MESSAGES = 1_000
 
 
 def service_of(request: Request) -> Service:
-    """Return the service that a request came to."""
+    """Return the service that answers this request."""
     service: Service = request.app.state.service
     return service
 
@@ -93,7 +93,7 @@ async def show_session(session: TheSession) -> Response:
 
 @router.delete("/sessions/{session_id}", status_code=204)
 async def clear_session(session: TheSession) -> Response:
-    """Remove everything of a session."""
+    """Remove a session with all its data."""
     await session.clear(missing_ok=False)
     return Response(status_code=204)
 
@@ -107,7 +107,7 @@ async def list_messages(
 ) -> Response:
     """Return the newest messages before a seq or a time, oldest first.
 
-    The list has the messages that no summary covers, or all stored ones with `include_originals`.
+    The list contains the messages that no summary covers; with `include_originals`, all stored messages.
     """
     messages = await session.messages(limit, _parse_before(before), include_originals)
     more = messages[0].seq if len(messages) == limit and messages[0].seq > 1 else None
@@ -136,9 +136,9 @@ async def read_context(
 
 @router.get("/sessions/{session_id}/events", response_class=Response, responses=STREAM)
 async def watch_session(session: TheSession, service: TheService, caller: TheCaller) -> Response:
-    """Stream the events of a session: `changed` with its numbers, at once and after each change by any server.
+    """Stream the events of a session: `changed` with its numbers, at once and after each change through any server.
 
-    `degraded` means that the store does not answer; `end`, that this server stops.
+    `degraded` means that the store does not answer; `end` means that this server stops.
     """
     return EventStream(service, partial(service.watch(caller).frames, session.id, service.stopping))
 

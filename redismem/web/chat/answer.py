@@ -22,7 +22,7 @@ class Turn:
     """A reply in progress. Listeners share its text, so a slow listener needs no buffer of its own."""
 
     def __init__(self, turn_id: str, session_id: str, asked: str, grace_s: float) -> None:
-        """`asked` is the user's message. `grace_s` is how long the reply goes on after its last listener has left."""
+        """Begin a reply to the message `asked`. Without listeners it continues for `grace_s`."""
         self.id = turn_id
         self.session_id = session_id
         self.asked = asked
@@ -47,7 +47,7 @@ class Turn:
         self._wake_listeners()
 
     def notice(self, code: str, text: str) -> None:
-        """Show the user a notice. A code that was shown before is ignored."""
+        """Show the user a notice. Ignores a code that was shown before."""
         if any(notice["code"] == code for notice in self._notices):
             return
         self._notices.append({"code": code, "text": text})
@@ -109,7 +109,7 @@ class Turn:
 
 
 def parse_event_id(last_event_id: str) -> tuple[str, int] | None:
-    """Return the turn and the offset in an event id. `None` means that no stream of a chat gave this id."""
+    """Return the turn and the offset in an event id; `None` if the id does not come from a stream of a chat."""
     turn_id, _, offset = last_event_id.rpartition(".")
     if not turn_id or not offset.isascii() or not offset.isdigit() or len(offset) > 10:
         return None

@@ -57,29 +57,29 @@ class Chat:
     slots: Slots | None = None
     instruction: str = _INSTRUCTION
     max_tokens: int = 4_096
-    """Maximum length of an answer."""
+    """The maximum number of tokens of an answer."""
     project: str | None = None
     """The project that every answer gets as background, unless a message names another. `None` means no project."""
     alternate: bool = False
     """True if the model's chat template requires alternating turns, see `Context.to_openai`."""
     grace_s: float = 20
-    """Time for which an answer goes on after its last listener has left, so that a client can reconnect."""
+    """The seconds for which an answer continues after its last listener has left, so that a client can reconnect."""
     _live: dict[tuple[str, str, str], Turn] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     hidden_params: frozenset[str] = field(init=False)
-    """Params whose values are never shown or given to a model."""
+    """The params whose values are never shown or given to a model."""
 
     def __post_init__(self) -> None:
         self.hidden_params = frozenset((ASKED, *(() if self.slots is None else self.slots.sensitive)))
 
     def is_same(self, text: str, known: object) -> bool:
-        """True if a message may equal the known one. A sensitive value is stored as a placeholder, which equals any."""
+        """True if a message may equal the stored one. The placeholder of a sensitive value matches any message."""
         shown = () if self.slots is None else self.slots.shown
         return text == known or text in shown or known in shown
 
     def live(self, namespace: str, session_id: str, turn_id: str) -> Turn | None:
-        """Return the answer to this turn that this server is giving, or `None`."""
+        """Return the answer to this turn that is in progress in this server; `None` if there is no such answer."""
         return self._live.get((namespace, session_id, turn_id))
 
     def begin(
@@ -100,14 +100,14 @@ class Chat:
         return turn
 
     def stop_all(self, namespace: str, session_id: str, reason: str) -> int:
-        """Stop the answers of a session; they keep their text so far. Returns the number of stopped answers."""
+        """Stop the answers of a session, which keep their text so far. Returns the number of stopped answers."""
         turns = [turn for key, turn in self._live.items() if key[:2] == (namespace, session_id)]
         for turn in turns:
             turn.stop(reason)
         return len(turns)
 
     async def aclose(self, stop_s: float) -> None:
-        """Wait up to `stop_s` for running answers to end. Stop the others and store them as incomplete."""
+        """Wait up to `stop_s` for running answers to end. Then stop the remaining ones and store them as incomplete."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=stop_s)
         for turn in self._live.values():
@@ -154,7 +154,7 @@ class Chat:
         return None, step
 
     async def _step(self, session: Session, text: str) -> Step:
-        """Return the step that a message leads to. Raises what `session.state` raises."""
+        """Return the step that a message leads to. Raises the errors of `session.state`."""
         if self.slots is None:
             return Step(Kind.FREE, text)
         state = await session.state()
@@ -164,7 +164,7 @@ class Chat:
 
     @property
     def _needs_memory(self) -> bool:
-        """True if a message may be a sensitive value, which only the stored state can tell."""
+        """True if only the stored state can tell whether a message is a sensitive value."""
         return self.slots is not None and bool(self.slots.sensitive)
 
     async def _check_summaries(self, turn: Turn, session: Session, context: Context) -> None:
@@ -220,7 +220,7 @@ class Chat:
 
 
 def _explain(error: Exception) -> str:
-    """Return the part of a failure that users may see. A foreign error may quote them, so only the log gets it."""
+    """Return the part of a failure that users may see. Omits the text of a foreign error, which may quote messages."""
     if isinstance(error, ModelFailed):
         return f": {error.text}"
     kind = type(error).__name__

@@ -27,7 +27,7 @@ def answer(context: Context | None, text: str, hidden: Collection[str] = ()) -> 
 
 
 def split_words(text: str) -> Iterator[str]:
-    """Yield a text word by word, each with the blanks after it."""
+    """Yield a text word by word, each word with the blanks after it."""
     yield from re.findall(r"\S+\s*", text)
 
 

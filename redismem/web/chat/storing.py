@@ -18,7 +18,7 @@ log = logging.getLogger("redismem")
 
 _ATTEMPTS_COUNT = 5
 _OUTAGES_COUNT = 2
-"""Attempts that may fail with StoreUnavailable: one because of `expect`, one because no replica can confirm."""
+"""The number of attempts that may fail with StoreUnavailable: one due to `expect`, one due to `confirm`."""
 _NOTICES = {
     "not_stored": "The memory is unreachable, so this answer is not stored.",
     "too_large": "This answer or the whole conversation is too long for the memory: the answer is not stored.",
@@ -29,10 +29,10 @@ _NOTICES = {
 
 
 async def append_question(turn: Turn, session: Session, step: Step, project: Background | None) -> Context:
-    """Append the user's message and return the context after it. Raises what `append_and_read` raises.
+    """Append the user's message and return the context after it. Raises the errors of `append_and_read`.
 
-    An unconfirmed append counts: the chat answers it and shows a notice. While Redis is down, no replica can confirm
-    it, so this process accepts it without confirmation if the fallback is on.
+    If replicas do not confirm the append, the chat answers all the same and shows a notice. While Redis is down, no
+    replica can confirm an append; if the fallback is on, this process accepts the append without confirmation.
     """
     message = Message("user", step.text, metadata={"turn": turn.id})
     options: Any = {"id": f"{turn.id}:user", "project": project, **step.changes}
@@ -102,8 +102,8 @@ async def _append_reply(turn: Turn, session: Session, context: Context, message:
 def _relax(options: dict[str, Any], now: Context) -> None:
     """Adapt the options of the next attempt to the session's present state.
 
-    While Redis is down, this process can neither check `expect` nor wait for replicas: drop `expect` first, then
-    confirmation.
+    While Redis is down, this process can neither check `expect` nor wait for replicas. So drop `expect` first, then
+    `confirm`.
     """
     if not now.degraded:
         options["expect"] = now

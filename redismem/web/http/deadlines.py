@@ -15,7 +15,7 @@ _CHECKS_COUNT = 8
 
 
 class Deadlines:
-    """Cancels blocks that run longer than `limit_s`, at most an eighth of that time late."""
+    """The deadlines of running blocks. A block is cancelled after `limit_s`, or up to an eighth of that time later."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -23,7 +23,7 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, begun_s: float) -> Deadline:
-        """Return the deadline, to be entered with `with`, of a block that began at `begun_s` (`time.monotonic`)."""
+        """Return a context manager that is the deadline of a block, which began at `begun_s` by `time.monotonic`."""
         return Deadline(self._running, self._check_later, begun_s + self._limit_s)
 
     def _check_later(self) -> None:
@@ -70,7 +70,7 @@ class Deadline:
             raise TimeoutError from error
 
     def lift(self) -> None:
-        """Remove the deadline: the block may take any time from now on."""
+        """Remove the deadline. From now on the block may take any time."""
         self._running.discard(self)
 
     def expire(self) -> None:

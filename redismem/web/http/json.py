@@ -1,4 +1,4 @@
-"""JSON text in and out, and the parts of a session as JSON values."""
+"""Encode and decode JSON, and convert the parts of a session to JSON values."""
 
 from __future__ import annotations
 

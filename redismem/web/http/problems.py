@@ -134,7 +134,7 @@ def to_problem(error: Exception) -> Problem:
 
 
 def may_be_done(error: Exception) -> bool:
-    """True if the operation may have been carried out despite this error."""
+    """True if the server may have carried out the operation despite this error."""
     return isinstance(error, Unconfirmed | TimeoutError) or (isinstance(error, StoreUnavailable) and error.may_be_done)
 
 

@@ -1,10 +1,10 @@
-"""A shortcut on uvicorn's protocol: fewer events and writes per request, and limits for its head.
+"""A shortcut in uvicorn's protocol: fewer events and writes per request, and limits for the head of a request.
 
 The ASGI extension `WHOLE` (https://asgi.readthedocs.io/en/stable/extensions.html) lets an application take a whole body
 and send a whole response in one write. It saves three events per request, and uvicorn's check of headers that the
 application itself has made.
 
-docs/decisions/uvicorn-protocol.md says what it measures and how to drop it.
+docs/decisions/uvicorn-protocol.md contains the measurements, and says how to remove this shortcut.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class BufferedTransport:
 class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol over a buffered transport, with limits for the size and time of a head, and `WHOLE`.
 
-    A connection is idle while no response is due and no head is complete. One timer per connection watches it: uvicorn
-    arms and cancels one per response, which costs more than the response's write.
+    A connection is idle while no response is due and no head is complete. One timer per connection watches for this.
+    uvicorn arms and cancels a timer per response, which costs more than writing the response.
     """
 
     transport: BufferedTransport  # type: ignore[assignment]
@@ -110,7 +110,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._idle_since_s = self.loop.time()
 
     def _check_idle(self) -> None:
-        """Close the connection if it has been idle for too long, else check again when it may be."""
+        """Close the connection if it has been idle for too long; else check again when it may have been."""
         left_s = self._idle_since_s + self.timeout_keep_alive - self.loop.time()
         if left_s <= 0:
             self.timeout_keep_alive_handler()
@@ -134,7 +134,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _take_body(self, scope: Any) -> bytes | None:
-        """Return the body of the request of this scope, and drop it. `None` means it is not complete."""
+        """Return the body of the request of this scope, and forget it; `None` if the body is not complete."""
         cycle = self.cycle
         if cycle.scope is not scope or cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected:
             return None
@@ -143,7 +143,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return body
 
     def _send_whole(self, scope: Any, status: int, lines: bytes, body: bytes) -> bool:
-        """Send the response to the request of this scope. `False` means nothing was sent: use ASGI events instead.
+        """Send the response to the request of this scope. False means that nothing was sent: use ASGI events instead.
 
         `lines` are the headers, each with its line end, and include the length of the body.
         """

@@ -22,7 +22,7 @@ class Documented:
         self._paths = re.compile("|".join(f"({shape})" for shape in shapes))
 
     def check(self, method: str, path: str, query: bytes) -> None:
-        """Check a request. A path that is not in the document passes, and so does any query of a probe.
+        """Check a request. Accepts any path that is not in the document, and any query of a probe.
 
         Raises:
             Problem: method_not_allowed, if the path does not have this method.

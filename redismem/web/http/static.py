@@ -1,4 +1,4 @@
-"""The static files of the page, read once and sent with their own headers."""
+"""The static files of the page, which are read once and sent with headers of their own."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_page(path: str) -> bool:
 
 
 def respond_with_page(path: str, etags: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
-    """Return status, headers and body for a path. `None` means there is no such file. `etags` is `If-None-Match`."""
+    """Return status, headers and body for a path; `None` if there is no such file. `etags` is the If-None-Match."""
     file = load_pages().get(path)
     if file is None:
         return None

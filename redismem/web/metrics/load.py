@@ -1,6 +1,6 @@
 """The load of this server over the last minutes, from snapshots of its meters every few seconds.
 
-A slot is the difference of two snapshots, so a turn pays nothing for it.
+A slot is the difference between two snapshots, so it adds no cost to a turn.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Load:
         }
 
     def _slot(self, work: Work, now_s: float) -> Slot:
-        """Return the slot from its begin to a snapshot that was taken now."""
+        """Return the current slot, which ends with a snapshot taken now."""
         return Slot(time.time_ns() // 1_000_000, round((now_s - self._begun_s) * 1000), work.since(self._begun))
 
 

@@ -1,6 +1,7 @@
-"""The metrics of a server, for Prometheus. No label names a session, a key or a path.
+"""The metrics of a server, for Prometheus.
 
-Labels are words of closed sets. The exception is the node of a cluster, which is named only while it is down.
+Label values never contain a session, key or path. They come from fixed sets, except for the addresses of cluster nodes,
+which appear only while the node does not answer.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Work(NamedTuple):
 
     bounds_s: Sequence[float]
     turns: Sequence[int]
-    """Successful appends per bucket; the last bucket holds those slower than the last bound."""
+    """Successful appends per bucket. The last bucket counts the appends that took longer than the last bound."""
     failed_count: int
     evictions_count: int
 
@@ -157,7 +158,7 @@ class Meters:
         self._request = lru_cache(maxsize=1_024)(self._find_request)
 
     def event(self, event: Event) -> None:
-        """The `on_event` of a memory."""
+        """Count an event; the `on_event` of a memory."""
         self._operation(event.op, event.outcome)(event.duration_ms / 1000)
         if event.sent_count > 1:
             self._resent.inc(event.sent_count - 1)
@@ -174,7 +175,7 @@ class Meters:
             self._evictions.labels(_word_or_other(event.outcome, OUTCOMES)).inc()
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a response, and the seconds from its request to its start."""
+        """Count a response, and the seconds from the request to the start of the response."""
         self._request(route, method, status)(seconds)
 
     def work(self) -> Work:
@@ -204,8 +205,8 @@ class Meters:
         """Return all metrics as text, with the gauges set to these values.
 
         Args:
-            depths: `None` means the store did not answer.
-            away_s: The seconds since a node stopped answering, by its place. The place "" is the whole store.
+            depths: The depths of the queues; `None` means that the store did not answer.
+            away_s: The seconds since a node stopped answering, by address. "" stands for the whole store.
         """
         self._calls.set(calls_count)
         self._streams.set(streams_count)

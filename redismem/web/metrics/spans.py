@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, through its API only: without a tracer provider there are no spans and no cost.
+"""OpenTelemetry spans, through the API only. Without a tracer provider there are no spans and no cost.
 
 Names and attributes follow the semantic conventions for databases and generative AI. Spans contain no text and no id.
 """
