@@ -1,4 +1,4 @@
-"""Track if the nodes of a namespace answer, and probe the ones that are down."""
+"""Track which nodes of a namespace answer, and probe the nodes that are down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redismem.transport.base import Transport, place_of
 
 log = logging.getLogger("redismem")
 UNTIL_IT_DOES = "; calls are refused until it does"
-"""End of an error text, about the calls that follow."""
+"""The end of an error text: it describes the calls that follow."""
 
 
 class Reach:
@@ -43,7 +43,7 @@ class Reach:
         self.transport = transport
         self.breaker = Breaker()
         self.breakers = None if transport.nodes is None else Breakers(transport.nodes, self.breaker)
-        """One breaker per node, beside `breaker` for Redis as a whole; `None` if Redis is a single node."""
+        """One breaker per node, in addition to `breaker` for Redis as a whole; `None` if Redis is a single node."""
         self.is_agreed = False
         """True once the namespace's record was found to match the settings."""
         self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
@@ -66,7 +66,7 @@ class Reach:
         return self.breakers.away()
 
     def health(self) -> Health:
-        """Return what is known of Redis, without asking it."""
+        """Return the health of Redis as this process knows it, without I/O."""
         away = self.away_breakers()
         nodes = tuple(sorted(breaker.place for breaker in away if breaker.place))
         breaker = away[0] if nodes and self.breakers and self.breakers.is_all_away() else self.breaker
@@ -74,12 +74,12 @@ class Reach:
         return Health(breaker.state.value, since_ms, breaker.reason, away_nodes=nodes)
 
     async def probe(self, breaker: Breaker | None = None, *, at_once: bool = False) -> bool:
-        """Probe Redis if a probe is due and no other is under way. Return True if the breaker is closed now."""
+        """Probe Redis if a probe is due and no other probe is running. Return True if the breaker is closed now."""
         breaker = breaker or self.breaker
         if not breaker.begin_probe(at_once=at_once):
             return breaker.is_closed
         away_s, reason = 0.0, ""
-        try:  # after any error or cancellation, the next probe must be possible
+        try:  # even after an error or a cancellation, the next probe must be possible
             away_s = breaker.away_s()
             self._announce(BreakerState.HALF_OPEN, breaker)
             # The first attempt may use a connection that is already broken.
@@ -93,9 +93,10 @@ class Reach:
         return breaker.is_closed
 
     async def _probe_failure(self, place: str) -> str:
-        """Return the reason why a PING got no reply; "" if it got one, or if the node has left the cluster.
+        """Probe Redis or one node. Return the reason if it is down; "" if it is up or has left the cluster.
 
-        A node answers a PING even while its cluster is down. So a node is asked for one of its keys instead.
+        An error reply counts as up, unless it says that the server is not ready (LOADING, …). A cluster node is probed
+        with one of its keys, because it answers PING even while the cluster is down.
         """
         nodes = self.transport.nodes if place else None
         if nodes is not None and place not in nodes.places:
@@ -106,7 +107,7 @@ class Reach:
             call.finish(await run(call.commands, self._reply_timeout_s))
         except ConnectionLost as lost:
             return lost.reason
-        except ServerError as refused:  # a server that replies is up; each call gets its own error
+        except ServerError as refused:  # a server that replies is up, and each call gets its own error
             return refused.word if refused.word in NOT_READY_WORDS else ""
         return ""
 
@@ -120,7 +121,7 @@ class Reach:
         return namespace_calls.ping()
 
     def away_error(self, breaker: Breaker, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
-        """Return the error of a call that is not sent or retried, because Redis is known to be down."""
+        """Return the error for a call that is not sent, or not retried, because Redis is known to be down."""
         redis, reason = redis_at(breaker.place or place_of(self.transport)), explain_reason(breaker.reason)
         text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}"
         return StoreUnavailable(
@@ -128,7 +129,10 @@ class Reach:
         )
 
     def note_unanswered(self, begun_s: float, failure: ConnectionLost) -> None:
-        """Note that a call got no reply by its deadline: Redis is down, unless it answered other calls meanwhile."""
+        """Record a call without a reply by its deadline.
+
+        Redis counts as down unless it answered other calls meanwhile.
+        """
         if failure.crowded:
             return
         breaker = self._breaker_at_fault(failure)
@@ -140,11 +144,11 @@ class Reach:
         return self.breaker if self.breakers is None else self.breakers.at(failure.place)
 
     def _announce(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
-        """Log the new state of a breaker; when it closes, log how long Redis was down."""
+        """Log the new state of a breaker. If it has closed, log also how long Redis was down."""
         redis = redis_at(breaker.place)
         log_fields = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
         if state is BreakerState.OPEN:
-            # Before the first contact, and without the fallback, the error of the first call says it.
+            # Before the first contact and without the fallback, the error of the first call already says this.
             level = logging.ERROR if self.is_agreed or self._has_fallback else logging.DEBUG
             text = "%s does not answer: %s; calls do not wait for it until it does"
             log.log(level, text, redis, breaker.reason, extra=log_fields)

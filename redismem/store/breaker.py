@@ -1,7 +1,7 @@
-"""The circuit breaker of a memory: decide if Redis counts as down, and when to probe it. No I/O.
+"""The circuit breaker of a memory, which decides if Redis counts as down, and when to probe it. No I/O.
 
-Closed: calls go to Redis. Open: calls fail at once. Half open: one probe is on its way, and other calls still fail at
-once. An error reply from Redis never opens the breaker, because a server that replies is up.
+Closed: calls go to Redis. Open: calls fail at once. Half open: one probe is running, and calls still fail at once. An
+error reply from Redis never opens the breaker, because a server that replies is up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """The circuit breaker of one node, or of Redis as a whole. Safe for threads and after a fork."""
+    """The circuit breaker of one node, or of Redis as a whole. It is thread-safe, and safe after a fork."""
 
     __slots__ = (
         *("__weakref__", "_clock", "_lock", "_pause_s", "_probe_at"),
@@ -42,31 +42,34 @@ class Breaker:
     def __init__(self, clock: Callable[[], float] = time.monotonic, place: str = "") -> None:
         self._clock = clock
         self.place = place
-        """Host and port of the node; empty if Redis is a single node."""
+        """The host and port of the node; "" if the breaker is for Redis as a whole."""
         self._lock = threading.Lock()
         self.is_closed = True
-        """True if `state` is CLOSED. Kept beside it because each call reads it."""
+        """True if `state` is CLOSED. It is a plain attribute because each call reads it."""
         self.state = BreakerState.CLOSED
         self.answered_s = -math.inf
-        """Start of the latest call that Redis answered. The store writes it without a lock: any recent value will
-        do."""
+        """The start of the latest call that Redis answered.
+
+        The store writes it without a lock, because any recent value is good enough.
+        """
         self.since_s: float | None = None
-        """Start of the first call that Redis did not answer; `None` while the breaker is closed."""
+        """The start of the first call that Redis did not answer; `None` while the breaker is closed."""
         self.reason = ""
         self._pause_s = FIRST_PAUSE_S
         self._probe_at = 0.0
         forks.reset_after_fork(self)
 
     def reset(self) -> None:
-        """Reset the lock, and a probe under way, in a forked process: the thread that had them was not copied."""
+        """Reset the lock and a running probe in a forked process, which has no copy of the thread that owned them."""
         self._lock = threading.Lock()
         if self.state is BreakerState.HALF_OPEN:
             self.state = BreakerState.OPEN
 
     def trip(self, begun_s: float, reason: str) -> bool:
-        """Note a call that got no reply by its deadline. Return True if this opens the breaker.
+        """Record a call that got no reply by its deadline. Return True if this opens the breaker.
 
-        The breaker stays closed if Redis has answered that call or a later one since: only this call had trouble.
+        The breaker stays closed if Redis has answered another call that started no earlier: then only this call was
+        affected.
         """
         with self._lock:
             if not self.is_closed or self.answered_s >= begun_s:
@@ -82,7 +85,7 @@ class Breaker:
         return 0.0 if since_s is None else self._clock() - since_s
 
     def probe_in_s(self) -> float:
-        """Return the seconds until the next probe may go out."""
+        """Return the seconds until the next probe is due."""
         return max(0.0, self._probe_at - self._clock())
 
     def begin_probe(self, *, at_once: bool = False) -> bool:
@@ -94,17 +97,17 @@ class Breaker:
             return True
 
     def fail_probe(self, reason: str) -> None:
-        """Open the breaker again and schedule the next probe, after at most LONGEST_PAUSE_S."""
+        """Open the breaker again, and schedule the next probe after a pause of at most LONGEST_PAUSE_S."""
         with self._lock:
             if self.state is BreakerState.HALF_OPEN:
-                # Jitter: pods that lost the same Redis must not all return at once.
+                # With jitter, because pods that lost the same Redis must not all return at once.
                 self._probe_at = self._clock() + _random.uniform(self._pause_s / 2, self._pause_s)
                 self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
                 self.reason = reason or self.reason
                 self.state = BreakerState.OPEN
 
     def close(self) -> None:
-        """Close the breaker: the probe was answered."""
+        """Close the breaker, because Redis has answered the probe."""
         with self._lock:
             self.answered_s = self._clock()
             self.since_s, self.reason = None, ""
@@ -112,7 +115,7 @@ class Breaker:
 
 
 class Breakers:
-    """One breaker per node that calls have gone to, and one for Redis as a whole, for calls that any node can take."""
+    """One breaker for each node that was called, and one for Redis as a whole, for calls that any node can run."""
 
     def __init__(self, nodes: MultiNode, whole: Breaker) -> None:
         self._nodes = nodes

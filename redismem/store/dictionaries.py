@@ -11,13 +11,13 @@ from redismem.protocol.namespace import dictionaries
 from redismem.store.store import Store
 
 _RELOAD_AFTER_S = 60.0
-"""The shortest time between two reloads of dictionaries that do not fit their blocks."""
+"""The shortest time between two reloads of dictionaries that do not match their blocks."""
 
 
 async def load_dictionaries(store: Store, blocks: Iterable[bytes]) -> Dictionaries:
-    """Return the dictionaries that these blocks need, as far as they exist, perhaps with others.
+    """Return the dictionaries that these blocks need, as far as they exist. The result may contain more.
 
-    A dictionary that this process has not read yet, or that was replaced since, costs one round trip.
+    If this process has not read a dictionary yet, or it was replaced since, the call costs one round trip.
 
     Raises:
         StoreUnavailable: Redis did not answer in time.
@@ -32,7 +32,7 @@ async def load_dictionaries(store: Store, blocks: Iterable[bytes]) -> Dictionari
 
 
 async def load_versions(store: Store, versions: Collection[int]) -> None:
-    """Read those dictionaries of these versions that this process lacks.
+    """Read the dictionaries of these versions that this process does not have yet.
 
     Raises:
         StoreUnavailable: Redis did not answer in time.
@@ -45,7 +45,7 @@ async def load_versions(store: Store, versions: Collection[int]) -> None:
 async def reload_versions(store: Store, versions: Collection[int]) -> Dictionaries:
     """Read the dictionaries of these versions again, and return the readable ones.
 
-    Redis may have lost its last writes, and may since have stored other dictionaries under these versions.
+    This is needed after Redis has lost its last writes: other dictionaries may since have got these versions.
 
     Raises:
         StoreUnavailable: Redis did not answer in time.

@@ -29,7 +29,7 @@ _in_hook: ContextVar[bool] = ContextVar("redismem_in_hook", default=False)
 
 
 class Hook:
-    """Calls `on_event` after each call, whether it succeeded or failed."""
+    """Calls `on_event` after each call that has succeeded or failed."""
 
     def __init__(self, on_event: OnEvent, namespace: str) -> None:
         """Create a hook.
@@ -46,7 +46,7 @@ class Hook:
     async def run(self, work: Coroutine[Any, Any, T], call: Call[T]) -> T:
         """Await the work of a call, and report its event."""
         call.sends, begun_s = [], monotonic()
-        try:  # the code of `observe`, repeated: each turn saves a coroutine
+        try:  # a copy of the code of `observe`, which saves a coroutine per turn
             value = await work
         except BaseException as error:
             self.tell(call.op, _failure(error), begun_s, call.session_id, call)
@@ -55,7 +55,7 @@ class Hook:
         return value
 
     async def observe(self, op: Op, work: Coroutine[Any, Any, T], session_id: str | None) -> T:
-        """Await work that is not one call, and report an event under this operation."""
+        """Await work other than a single call, and report an event of this operation."""
         begun_s = monotonic()
         try:
             value = await work
@@ -74,7 +74,10 @@ class Hook:
         call: Call[Any] | None,
         value: Any = None,
     ) -> None:
-        """Call the hook with an event. An exception of the hook is logged once per type, and fails no call."""
+        """Call the hook with an event.
+
+        An exception of the hook is logged once per type, and does not affect the call.
+        """
         if _in_hook.get():  # a call made inside the hook would cause events without end
             return
         event = Event(
@@ -92,7 +95,7 @@ class Hook:
         except ENDING:
             raise
         except BaseException as error:
-            # The call is complete: its caller gets its result or its error.
+            # The call is complete, and its caller gets the result or the error.
             if type(error) not in self._failures:
                 self._failures.add(type(error))
                 log.error(
@@ -106,8 +109,10 @@ class Hook:
 
 
 def _must_be_awaited(on_event: OnEvent) -> bool:
-    """True if calling it would not run it: a coroutine function, a generator function, or an object whose __call__
-    is one."""
+    """True if a plain call of the function would not run its body.
+
+    It is a coroutine function, a generator function, or an object whose __call__ is one.
+    """
     asks = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     return any(ask(each) for ask in asks for each in (on_event, getattr(on_event, "__call__", None)))  # noqa: B004
 

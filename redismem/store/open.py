@@ -22,7 +22,7 @@ def open_store(
     clock: Clock | None,
     background: Background | None = None,
 ) -> Store:
-    """Return a store: with a hook if `on_event` is given, with the fallback if `background` is given.
+    """Return a store, with a hook if `on_event` is given, and with the fallback if `background` is given.
 
     Raises:
         InvalidSessionId: The namespace is not valid.

@@ -1,4 +1,4 @@
-"""Decide when to retry a call: full-jitter backoff within one deadline. No I/O; the store does the sleeping.
+"""Decide when to retry a call, with full-jitter backoff within one deadline. No I/O. The store does the sleeping.
 
 Backoff: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ ("full jitter").
 """
@@ -65,7 +65,7 @@ class Retries:
         clock: Callable[[], float] = time.monotonic,
         place: str = "",
     ) -> None:
-        """Start the deadline. `place` is where Redis is, for error texts."""
+        """Start the deadline. `place` is the address of Redis for error texts."""
         self._session_id = session_id
         self._redis = redis_at(place)
         self._reply_timeout_s = reply_timeout_s
@@ -74,7 +74,7 @@ class Retries:
         self._sent_count = 1
         self._answer = ("", "")
         self.may_be_done = False
-        """True once an attempt was sent and got no reply: Redis may have made the call."""
+        """True once an attempt was sent and got no reply, so that Redis may have made the call."""
 
     def timeout_s(self) -> float:
         """Return the seconds to wait for the next reply."""
@@ -108,14 +108,15 @@ class Retries:
             text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
             answered, meaning = self._answer
             if answered and reason == "TimeoutError":
-                # The time left may have been too short for any reply: report the last error reply instead.
+                # The time left may have been too short for any reply. Report the last error reply instead of the
+                # timeout.
                 raise self._unavailable(f"{text}{meaning}, then {reason}", answered)
             raise self._unavailable(text + _explain(failure), reason)
         self._sent_count += 1
         return pause_s
 
     def note(self, failure: ServerError | ConnectionLost) -> None:
-        """Note if a failed attempt may have been made all the same."""
+        """Record whether Redis may have made a failed attempt."""
         self.may_be_done = self.may_be_done or (isinstance(failure, ConnectionLost) and failure.sent)
 
     def _unavailable(self, text: str, reason: str) -> StoreUnavailable:
@@ -124,19 +125,19 @@ class Retries:
 
 
 def redis_at(place: str) -> str:
-    """Return the name of the server for an error text."""
+    """Return the server's name for an error text."""
     if place.startswith(BEHIND_SENTINELS):
         return f"Redis {place}"
     return f"Redis at {place}" if place else "Redis"
 
 
 def possibly_made(may_be_done: bool) -> str:
-    """Return the end of an error text for a call that was sent without getting a reply."""
+    """Return the end of an error text if a call was sent but got no reply, else ""."""
     return "; this call was sent and may have been carried out" if may_be_done else ""
 
 
 def explain_reason(reason: str, text: str = "", otherwise: str = "") -> str:
-    """Return the reason with an explanation for operators. `text` is the server's error reply, if there was one."""
+    """Return the reason with an explanation for operators. `text` is the server's error reply, if there is one."""
     meaning = next((meaning for word, part, meaning in _MEANINGS if word == reason and part in text), otherwise)
     return f"{reason}, {meaning}" if meaning else reason
 

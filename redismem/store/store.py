@@ -1,4 +1,4 @@
-"""The store: one namespace in Redis. Retries each call until it is answered or its deadline has passed."""
+"""The store: one namespace in Redis. It retries each call until Redis answers or the call's deadline has passed."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("redismem")
 
 T = TypeVar("T")
-# A transport gives up slightly before its timeout.
+# A transport may give up slightly before its timeout.
 _PATIENCE = 0.95
 
 
 class Layer(Protocol):
-    """The interface of the fallback for the store: it serves calls while Redis is down."""
+    """The interface of the fallback, which serves calls while Redis is down."""
 
     @property
     def is_away(self) -> bool:
@@ -49,22 +49,22 @@ class Layer(Protocol):
         """Run a call as `Store.send` does; while Redis is down, serve it from this process."""
 
     def health(self, of_redis: Health) -> Health:
-        """Add the backlog to the health of Redis."""
+        """Return this health with the numbers of the backlog filled in."""
 
     def start_probing(self) -> None:
-        """Start to probe Redis: a breaker has opened."""
+        """Start to probe Redis, because a breaker has opened."""
 
     def begin_without_redis(self) -> None:
-        """Note that this process begins while Redis is down."""
+        """Log that this process begins while Redis is down."""
 
     async def aclose(self) -> None:
         """Replay the backlog, within the deadline, and log what is lost."""
 
 
 class Store(Reach):
-    """One namespace over one transport. Safe for any number of tasks at once.
+    """One namespace over one transport. Any number of tasks may use it concurrently.
 
-    Each call goes through `run`: past the hook and the fallback, if there are any, to `send`, which retries it until
+    Each call goes through `run`: through the hook and the fallback, if they exist, to `send`, which retries it until
     Redis answers.
     """
 
@@ -86,18 +86,18 @@ class Store(Reach):
         self.hook = hook
         self.fallback: Layer | None = None
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
-        """Awaited once the namespace's record is checked, before the first call about a session."""
+        """Awaited after the check of the namespace's record, before the first call about a session."""
         self.session_limit = settings.max_sessions
-        """Number of sessions that the namespace may hold, as far as this process knows."""
+        """The session limit of the namespace, as far as this process knows."""
         self._recorded_limit = 0
         self.embedder: Embeds | None = None
         """Embeds messages for recall; `None` means there is no embedder."""
         self.dictionaries: dict[int, Dictionary] = {}
         """The dictionaries of the namespace that this process has read, by version."""
         self.passed_over: set[str] = set()
-        """Reasons why reads left out blocks: one for each missing dictionary."""
+        """The reasons why reads have left out blocks: one for each missing dictionary."""
         self.reload_after_s = -math.inf
-        """Time on the monotonic clock before which dictionaries are not reloaded."""
+        """The monotonic time before which dictionaries are not reloaded."""
         self._patience_s = settings.deadline_s
 
     def use_fallback(self, fallback: Layer, patience_s: float) -> None:
@@ -117,7 +117,7 @@ class Store(Reach):
 
         Raises:
             StoreUnavailable: Redis did not answer in time.
-            WrongShards: The namespace was created with another number of shards.
+            WrongShards: The namespace was created with a different number of shards.
             UnsupportedFormat: A newer release wrote the namespace.
         """
         try:
@@ -129,7 +129,7 @@ class Store(Reach):
 
     async def agree(self, begun_s: float | None = None) -> None:
         """Check the namespace's record, and write it if it is missing. Raises as `open` does."""
-        # Read before writing: a server that is out of memory takes no writes, but can be read and cleared.
+        # Read before writing, because a server that is out of memory refuses writes, but can be read and cleared.
         is_there = await self.look(begun_s)
         limit = limit_to_record(self.settings, self._recorded_limit)
         if not is_there:
@@ -150,14 +150,14 @@ class Store(Reach):
         """Read the namespace's record, and return True if it exists. Raises as `open` does."""
         try:
             recorded = await self.run(namespace_calls.read_record(self.keys), begun_s=begun_s)
-        except CorruptSession:  # the record's key has a foreign type; no session is concerned
+        except CorruptSession:  # the record's key has a foreign type, which concerns no session
             raise namespace_calls.unreadable_record(self.keys) from None
         self._recorded_limit = recorded or 0
         self.session_limit = session_limit(self.settings, self._recorded_limit)
         return recorded is not None
 
     async def _record_limit(self, limit: int, begun_s: float | None) -> None:
-        """Record the session limit for workers that have no explicit one. A failure is only logged."""
+        """Record the session limit for workers without an explicit one. A failure is only logged."""
         try:
             await self.once(namespace_calls.record(self.keys, limit), begun_s)
         except (StoreUnavailable, NotAllowed, ServerError, ConnectionLost) as failure:
@@ -179,29 +179,29 @@ class Store(Reach):
 
     @property
     def is_away(self) -> bool:
-        """True if a call would not be sent now, because Redis is known to be down."""
+        """True if Redis is known to be down, so that a call would not be sent now."""
         return super().is_away if self.fallback is None else self.fallback.is_away
 
     def health(self) -> Health:
-        """Return what is known of Redis and of the backlog, without asking Redis."""
+        """Return the health of Redis as this process knows it, and the backlog, without I/O."""
         health = super().health()
         return health if self.fallback is None else self.fallback.health(health)
 
     def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> Coroutine[Any, Any, T]:
-        """Return the value of a call as `send` does: through the fallback, and with an event for the hook."""
+        """Return the value of a call as `send` does, but through the fallback and with an event for the hook."""
         send = self.send if self.fallback is None else self.fallback.run
         value = send(call, quarantine=quarantine, begun_s=begun_s)
         return value if self.hook is None else self.hook.run(value, call)
 
     async def send(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
-        """Send a call until it is answered, and return its value.
+        """Send a call until Redis answers, and return its value.
 
-        While Redis is known to be down, it fails at once, except for one call now and then that probes Redis.
+        While Redis is known to be down, a call fails at once, except when it is time for a call to probe Redis.
 
         Args:
             call: The call to send.
             quarantine: Put an unreadable session into quarantine and repeat the call, which then finds a new session.
-            begun_s: Start of the call's deadline on the monotonic clock, if other work came before it.
+            begun_s: The monotonic time from which the call's deadline counts, if other work came before the call.
 
         Raises:
             StoreUnavailable: Redis did not answer in time, or refused the call for a reason of its own.
@@ -257,7 +257,7 @@ class Store(Reach):
         return value
 
     def observe(self, op: Op, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
-        """Return the work, with an event for the hook at its end."""
+        """Return the work, extended by an event for the hook at its end."""
         return work if self.hook is None else self.hook.observe(op, work, session_id)
 
     def session_calls(self, session_id: str) -> SessionCalls:
@@ -278,11 +278,11 @@ class Store(Reach):
 
     @property
     def calls_count(self) -> int:
-        """Number of calls without a reply so far, if the transport is the lane; else 0."""
+        """The number of calls without a reply so far, if the transport is the lane; else 0."""
         return self.transport.calls_count
 
     async def ping(self) -> bool:
-        """Return True if Redis answers. A server that cannot save refuses a PING, but serves reads: it counts as up.
+        """Return True if Redis answers. A server that cannot save counts as up: it refuses PING, but serves reads.
 
         Raises:
             StoreUnavailable: Redis did not answer in time.
@@ -337,7 +337,7 @@ class Store(Reach):
         return self.transport.run_confirmed(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
 
     async def _gather(self, call: Call[T], timeout_s: float) -> list[Any]:
-        """Return the replies of all nodes, with a default for each optional reply that is missing."""
+        """Return the replies of all nodes. A missing reply is replaced by the call's `absent`, if it has one."""
         return call.fill_absent(await self.transport.run_independent(call.commands, timeout_s))
 
     async def _retry(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> T:
@@ -354,8 +354,10 @@ class Store(Reach):
                 failure = another
 
     def _pause_s(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> float:
-        """Return the seconds until the next attempt. May open the breaker. Raises as `Retries.pause_s` does, or if
-        Redis is down."""
+        """Return the seconds until the next attempt. May open the breaker.
+
+        Raises the errors of `Retries.pause_s`, and StoreUnavailable if Redis counts as down.
+        """
         retries.note(failure)
         if isinstance(failure, ServerError):
             self.breaker_of(call).answered_s = begun_s

@@ -42,7 +42,7 @@ class Transport(Protocol):
 
     @property
     def calls_count(self) -> int:
-        """Number of calls without a reply so far; 0 if the transport does not count them."""
+        """The number of calls without a reply so far; 0 if the transport does not count them."""
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         """Send commands about one slot in one write, as one MULTI/EXEC if there are several. Return one reply per

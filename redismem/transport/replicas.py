@@ -133,7 +133,7 @@ class Confirming:
 
     @property
     def calls_count(self) -> int:
-        """Number of calls without a reply so far: sent or queued."""
+        """The number of calls without a reply so far: sent or queued."""
         return len(self._calls) + sum(not call.future.done() for call in self._batch)
 
     def close(self) -> None:

@@ -1,5 +1,7 @@
-"""The backlog: appends that this process accepted while Redis was down and has not replayed. In order per session,
-bounded."""
+"""The backlog: appends that this process accepted while Redis was down and has not replayed.
+
+The appends of a session are in order. The size of the backlog is bounded.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from redismem.protocol.session.append import Append
 from redismem.settings.settings import Settings
 from redismem.store.fallback.session_view import View
 
-# Memory of an entry, without the data that it would store.
+# The memory of an entry, without the data of its append.
 _ENTRY_BYTES = 512
 
 
@@ -27,22 +29,26 @@ class Entry:
     call: Call[Any]
     append: Append
     receipt: Receipt
-    """The receipt that the caller got."""
+    """The receipt that was returned to the caller."""
     sent_s: float | None
-    """Time on the monotonic clock at which it was first sent, if its reply was lost: Redis may have made it. `None`
-    if it was never sent."""
+    """The monotonic time at which the append was first sent; `None` if it was never sent.
+
+    If it was sent, its reply was lost, so Redis may have made it.
+    """
     known_seq: int | None
-    """Last seq known before it was sent: if Redis made it, its messages come after this seq. `None` if no seq was
-    known."""
+    """The last seq known before the append was sent; `None` if unknown.
+
+    If Redis has made the append, its messages come after this seq.
+    """
 
     @property
     def count(self) -> int:
-        """Number of messages; a state change alone counts as one."""
+        """The number of messages. A state change without messages counts as one."""
         return max(1, len(self.append.elements))
 
     @property
     def size_bytes(self) -> int:
-        """Approximate size in memory."""
+        """The approximate size in memory."""
         return self.append.size_bytes + _ENTRY_BYTES
 
 
@@ -54,13 +60,13 @@ class Held:
     view: View
     entries: deque[Entry] = field(default_factory=deque)
     last_seq: int | None = None
-    """Last seq that Redis is known to have; `None` if unknown."""
+    """The last seq that Redis is known to have; `None` if unknown."""
     taken: set[int] = field(default_factory=set)
-    """Seqs already matched to entries whose reply was lost."""
+    """The seqs in Redis that were already matched to entries whose reply was lost."""
     refused: str = ""
-    """Type of the error with which Redis refuses the first entry; empty if there is none."""
+    """The type of the error with which Redis refuses the first entry; "" if Redis does not refuse it."""
     is_replaying: bool = False
-    """True while the first entry is on its way to Redis."""
+    """True while the first entry is being sent to Redis."""
 
     def find_seqs(self, append: Append) -> tuple[int, int] | None:
         """Return the first and last seq of an earlier append with this token; `None` if there is none."""
@@ -86,7 +92,7 @@ class Backlog:
 
     @property
     def refused_count(self) -> int:
-        """Number of sessions whose replay Redis refuses."""
+        """The number of sessions whose replay Redis refuses."""
         return sum(held.refused != "" for held in self)
 
     def check_room(self, append: Append, session_id: str) -> None:
@@ -108,14 +114,14 @@ class Backlog:
             )
 
     def add(self, held: Held, entry: Entry) -> None:
-        """Add an entry behind the others of the session."""
+        """Add an entry behind the session's other entries."""
         self.held[held.session_id] = held
         held.entries.append(entry)
         self.message_count += entry.count
         self.size_bytes += entry.size_bytes
 
     def remove_first(self, held: Held) -> None:
-        """Remove the session's first entry, which Redis has taken."""
+        """Remove the session's first entry, because Redis now has it."""
         entry = held.entries.popleft()
         self.message_count -= entry.count
         self.size_bytes -= entry.size_bytes
@@ -124,23 +130,25 @@ class Backlog:
             del self.held[held.session_id]
 
     def is_clearing(self, session_id: str) -> bool:
-        """True while a clear of the session is under way: nothing is replayed into it until the clear ends."""
+        """True while a clear of the session is running. Until it ends, none of the session's entries is replayed."""
         return self._clears_count[session_id] > 0
 
     def is_replaying(self, session_id: str) -> bool:
-        """True while an entry of the session is on its way to Redis."""
+        """True while an entry of the session is being sent to Redis."""
         held = self.held.get(session_id)
         return held is not None and held.is_replaying
 
     def begin_clear(self, session_id: str) -> frozenset[Entry]:
-        """Note that a clear begins, and return the entries that it removes with the session."""
+        """Record that a clear begins, and return the entries that it removes with the session."""
         self._clears_count[session_id] += 1
         held = self.held.get(session_id)
         return frozenset(() if held is None else held.entries)
 
     def end_clear(self, session_id: str, gone: frozenset[Entry], *, is_cleared: bool) -> None:
-        """Note that a clear has ended. If it succeeded, drop the entries in `gone` and keep later ones; else keep
-        all."""
+        """Record that a clear has ended.
+
+        If it succeeded, the entries in `gone` are dropped, and later entries stay. If it failed, all entries stay.
+        """
         self._clears_count[session_id] -= 1
         self._clears_count += Counter()  # drops counts of zero
         held = self.held.pop(session_id, None) if is_cleared else None

@@ -22,8 +22,8 @@ async def clearing(
 ) -> AsyncIterator[None]:
     """Hold back the replay of a session while the body of the `with` block clears it.
 
-    An entry on its way to Redis would arrive after the clear, so wait for it first, for at most `patience_s`. If the
-    body raises, all entries are kept, because the session may still exist. `lock` guards the backlog.
+    An entry that is being sent might reach Redis after the clear, so it is awaited first, for at most `patience_s`. If
+    the body raises, all entries stay in the backlog, because the session may still exist. `lock` guards the backlog.
     """
     with lock:
         waiting = backlog.begin_clear(session_id)

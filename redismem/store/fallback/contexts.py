@@ -1,6 +1,6 @@
 """Cache the last context of each session for outages, bounded in sessions and bytes.
 
-The cache holds raw replies, and the raw commands of later appends: nothing is decoded until it is needed.
+The cache contains raw replies, and the raw commands of later appends. They are only decoded when they are needed.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class _Seen:
     elements: list[bytes]
     epoch: str
     last_seq: int
-    """Last known seq. It may be beyond the context if other processes have written since."""
+    """The last known seq. It is beyond the context if other processes have written since."""
     noted_s: float
     size_bytes: int
     later: list[tuple[Command, float]] = field(default_factory=list)
-    """Appends and state changes since the context, each with its time."""
+    """The appends and state changes since the context was read, each with its time."""
 
 
 class SeenContexts:
-    """An LRU cache of contexts, safe for threads. A turn only stores raw bytes here, which is cheap."""
+    """A thread-safe LRU cache of contexts. Storing a turn is cheap, because only raw bytes are stored."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_count = settings.max_cached_sessions
@@ -55,12 +55,12 @@ class SeenContexts:
         return len(self._seen)
 
     def last_seq(self, session_id: str) -> int | None:
-        """Return the last seq that this process knows of the session; `None` if it knows none."""
+        """Return the last seq of the session that this process knows; `None` if it knows none."""
         seen = self._seen.get(session_id)
         return None if seen is None else seen.last_seq
 
     def note(self, session_id: str, stored: Any, elements: list[bytes], context: Context) -> None:
-        """Store a context that Redis has just returned, with the raw replies it was decoded from."""
+        """Store a context that Redis has just returned, as the raw replies that it was decoded from."""
         size_bytes = sum(map(len, elements)) + _MEMBER_BYTES * (len(elements) + len(stored) + 4)
         with self._lock:
             seen = self._seen.get(session_id)
@@ -116,8 +116,10 @@ class SeenContexts:
             self.size_bytes -= 0 if seen is None else seen.size_bytes
 
     def view(self, session_id: str) -> View:
-        """Return a view of the session for the caller to change. It is unknown if there is no context, or an idle
-        one."""
+        """Return a new view of the session, which the caller may change.
+
+        Without a cached context, or if it is older than the idle timeout, the view is empty.
+        """
         with self._lock:
             seen = self._seen.get(session_id)
             if seen is None or self._clock() - seen.noted_s > self._idle_timeout_s:
@@ -125,7 +127,7 @@ class SeenContexts:
             return self._view(seen)
 
     def put_back(self, session_id: str, view: View) -> None:
-        """Store a view whose entries are all in Redis now."""
+        """Store a view as the session's context, once Redis has all its entries."""
         context = replies.context(session_id, 1, view.fields, view.elements)
         self.note(session_id, view.fields, view.elements, context)
 

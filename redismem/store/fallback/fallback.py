@@ -44,7 +44,7 @@ class Fallback:
     """Serves appends and reads from this process while Redis is down, and replays the appends afterwards."""
 
     def __init__(self, store: Store, background: Background) -> None:
-        """Start without I/O. The replay runs in `background`."""
+        """Create the fallback, without I/O. The replay runs in `background`."""
         self._store = store
         self._settings = store.settings
         self._patience_s = min(self._settings.fallback_after_s, self._settings.deadline_s)
@@ -75,17 +75,17 @@ class Fallback:
         self._unclosed()
 
     def start_probing(self) -> None:
-        """Begin to look for Redis: a breaker has opened."""
+        """Start to probe Redis, because a breaker has opened."""
         self._replay.start()
 
     @property
     def is_away(self) -> bool:
-        """True if Redis is known to be down. The replay probes it in the background."""
+        """True if Redis is known to be down. The background task then probes it."""
         breakers = self._store.breakers
         return not self._store.breaker.is_closed if breakers is None else breakers.is_all_away()
 
     def health(self, of_redis: Health) -> Health:
-        """Add the backlog to the health of Redis."""
+        """Return this health with the numbers of the backlog filled in."""
         backlog = self._backlog
         return replace(
             of_redis,
@@ -116,7 +116,8 @@ class Fallback:
             try:
                 return await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
             except StoreUnavailable as refused:
-                # Down may be the node that was asked, the node that owns the session now, or the node with the record.
+                # The node that is down may be the node that was asked, the session's new owner, or the node with the
+                # record.
                 if breaker.is_closed and self._store.breaker_of(call).is_closed and not self._cannot_agree():
                     raise
                 # A client that the caller provided may have retried by itself.
@@ -139,7 +140,7 @@ class Fallback:
         return not store.is_agreed and not store.breaker_of(namespace_calls.read_record(store.keys)).is_closed
 
     async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
-        """Run an append with `confirm`: the fallback cannot accept it, because only replicas can confirm it."""
+        """Run an append with `confirm`. The fallback cannot accept it, because only replicas can confirm it."""
         assert call.session_id is not None
         breaker = self._store.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
@@ -151,7 +152,7 @@ class Fallback:
         return await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
 
     async def _run_beside(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
-        """Run a call that the fallback cannot serve."""
+        """Run a call that the fallback cannot serve, beside the backlog."""
         session_id = call.session_id
         breaker = self._store.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
@@ -181,7 +182,10 @@ class Fallback:
         return StoreUnavailable(f"{self._store.away_error(breaker, None).text}; {why}", call.session_id, breaker.reason)
 
     async def _may_overtake(self, session_id: str, breaker: Breaker) -> bool:
-        """Wait while the session is replayed. Return False if that takes too long, or if Redis is down again."""
+        """Wait until the session's backlog is replayed.
+
+        Return False if this takes too long, if Redis refuses an entry, or if Redis is down again.
+        """
         self._replay.start()
         until_s, look_s = monotonic() + self._patience_s, _LOOK_S
         while (held := self._backlog.held.get(session_id)) is not None or self._replay.depends_on_calls():
@@ -192,7 +196,7 @@ class Fallback:
         return True
 
     def _decode_and_cache(self, call: Call[Any], decode: Any, *answers: Any) -> Any:
-        """Decode the replies of Redis to a call, and cache what they say of the session."""
+        """Decode the replies of Redis to a call, and update the session's cached context."""
         value, op, session_id = decode(*answers), call.op, call.session_id
         assert session_id is not None
         if op is Op.APPEND_AND_READ:
@@ -260,8 +264,7 @@ class Fallback:
 
 
 def _log_lost(backlog: Backlog, namespace: str) -> None:
-    """Log the entries that are lost, when the memory is closed or collected, or at the latest when the process
-    exits."""
+    """Log the entries that are lost when the memory is closed or collected, or when the process exits."""
     if backlog.held:
         log_fields = facts(op="replay", outcome="lost", namespace=namespace)
         log_fields["message_count"], log_fields["session_count"] = backlog.message_count, len(backlog.held)
@@ -275,7 +278,7 @@ def _limit(first: Any) -> int:
 
 
 def _mark_degraded(value: T) -> T:
-    """Return the value with its `degraded` set."""
+    """Return the value with `degraded` set to True."""
     match value:
         case Context():
             value.degraded = value.state.degraded = True

@@ -1,8 +1,8 @@
-"""Search Redis for an append whose reply was lost, so that it is repeated only if Redis did not make it.
+"""Search Redis for an append whose reply was lost. It is repeated only if Redis did not make it.
 
-The session remembers the tokens of its last appends. An older append is searched among the messages: by content, by the
-seqs after which it must stand, and by the time Redis took it, because an older message may have the same content. In
-doubt the append counts as not made: a message stored twice is better than one lost.
+The session remembers the tokens of its last appends. An older append is searched among the messages, by content. It
+must also come after a known seq and have a possible time, because an older message may have the same content. In doubt
+the append counts as not made, because a message stored twice is better than a lost one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ class _StoredMessage(NamedTuple):
 
     stored_ms: int
     content: bytes
-    """The bytes of its element, without the stamp."""
+    """The bytes of the message's element, without the stamp."""
 
 
 async def find_lost_append(store: Store, entry: Entry, held: Held) -> tuple[Sequence[int], int]:
-    """Return the seqs of an append that Redis may have made, and the session's last seq. No seqs: it was not made.
+    """Return the seqs of an append that Redis may have made, and the session's last seq.
+
+    No seqs means that Redis did not make the append.
 
     Raises:
         ServerError: Redis replied with an error.
@@ -73,9 +75,11 @@ def _possible_stamps(entry: Entry, sent_s: float, ids: LastAppends) -> range | N
 async def _load_messages(
     store: Store, calls: SessionCalls, ids: LastAppends, first_seq: int, times: range
 ) -> list[_StoredMessage | None]:
-    """Return the messages from `first_seq` to the last forgotten seq, or fewer; `None` stands for an unreadable one.
+    """Return the messages from `first_seq` to the last forgotten seq, or fewer.
 
-    The loop ends: each page but the last is full, and begins at a lower seq than the page before it.
+    `None` stands for an unreadable message.
+
+    The loop ends, because each page but the last is full and begins at a lower seq than the previous page.
     """
     pages: list[list[_StoredMessage | None]] = []
     start_seq = ids.forgotten_seq + 1
@@ -115,7 +119,7 @@ def _decode_stored(element: bytes) -> _StoredMessage | None:
 def _match(
     messages: Sequence[_StoredMessage | None], entry: Entry, held: Held, first_seq: int, times: range
 ) -> Sequence[int]:
-    """Return the seqs of the first run of messages that matches the append and no other one.
+    """Return the seqs of the first run of messages that matches this append and was not matched to another one.
 
     `first_seq` is the seq of the first message.
     """

@@ -1,6 +1,6 @@
-"""Probe Redis while it is down, and replay the backlog once it is back: in order per session, each token once.
+"""Probe Redis while it is down, and replay the backlog once it is back, in order per session.
 
-An entry whose reply was lost is first searched in Redis.
+An entry whose reply was lost is first searched in Redis. The token makes sure that Redis makes each entry once.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ class Replay:
         lock: AbstractContextManager[Any],
         on_caught_up: Callable[[Held], None],
     ) -> None:
-        """Start without I/O. `lock` guards the backlog; `on_caught_up` is called under it once a session is
-        replayed."""
+        """Create the replay, without I/O.
+
+        `lock` guards the backlog. `on_caught_up` is called under the lock once all entries of a session are replayed.
+        """
         self._store = store
         self._backlog = backlog
         self._background = background
@@ -56,8 +58,10 @@ class Replay:
         self._progress_at_s = 0.0
 
     def start(self) -> None:
-        """Start to probe Redis, unless that is under way. A failure to start is logged, and the next call tries
-        again."""
+        """Start to probe Redis, unless the task is running.
+
+        A failure to start is logged, and the next call tries again.
+        """
         if self._is_ending:
             return
         try:
@@ -74,8 +78,10 @@ class Replay:
             self._is_hindered = False
 
     async def look(self, breaker: Breaker) -> bool:
-        """Return True if this breaker is closed. Probes Redis within the call if the background task ends with the
-        call."""
+        """Return True if this breaker is closed.
+
+        If the background task only lives as long as the call, this call itself probes Redis.
+        """
         if away := self._store.away_breakers():
             self.start()
             if self._ongoing.is_cut_off:
@@ -84,11 +90,11 @@ class Replay:
         return breaker.is_closed
 
     def depends_on_calls(self) -> bool:
-        """True if there are entries to replay, but the background task may only run as long as a call does."""
+        """True if there are entries to replay, but the background task only lives as long as a call."""
         return self._ongoing.is_cut_off and bool(self._reachable())
 
     async def end(self, timeout_s: float) -> None:
-        """Replay the backlog for at most `timeout_s`, then stop for good."""
+        """Replay the backlog for at most `timeout_s`, then stop the task for good."""
         until_s = monotonic() + timeout_s
         self._is_hurried = True
         if self._backlog.held:
@@ -191,13 +197,13 @@ class Replay:
                 if not await self._recover(held, failure):
                     return
                 continue
-            except Exception as defect:  # this session only: the others continue
+            except Exception as defect:  # this session only; the other sessions continue
                 self._refuse(held, type(defect).__name__, "a defect", exc_info=unquoted(defect))
                 return
             finally:
                 held.is_replaying = False
             with self._lock:
-                if self._backlog.held.get(held.session_id) is held:  # else a clear removed it meanwhile
+                if self._backlog.held.get(held.session_id) is held:  # otherwise a clear has removed it meanwhile
                     held.last_seq = made[1]
                     held.taken.update(made[0])
                     self._backlog.remove_first(held)
@@ -208,7 +214,7 @@ class Replay:
                 self._log_progress("replaying", logging.INFO)
 
     async def _recover(self, held: Held, failure: ServerError | RedismemError) -> bool:
-        """Return True if the session's replay can continue at once."""
+        """Handle an error reply to an entry. Return True if the session's replay can continue at once."""
         refused = replies.refusal(failure, held.session_id) if isinstance(failure, ServerError) else failure
         if isinstance(refused, CorruptSession):
             try:
@@ -222,7 +228,7 @@ class Replay:
         return False
 
     def _refuse(self, held: Held, kind: str, why: str, exc_info: Exception | None = None) -> None:
-        """Log once why a session is not replayed; the next round retries it."""
+        """Log once why a session is not replayed. The next round retries it."""
         if held.refused == kind:
             return
         held.refused = kind

@@ -1,6 +1,6 @@
-"""A session as this process knows it while Redis is down: the last read, plus the appends accepted since. No I/O.
+"""A session as this process knows it while Redis is down: the last context, plus the appends accepted since. No I/O.
 
-It returns replies in the form of the scripts' replies, so the usual code decodes them. Nothing is summarised.
+A view returns replies in the form of the scripts' replies, so that the usual code decodes them. It never summarises.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _STAMP = b"\xcf"
 
 
 class View:
-    """The fields of the state and the elements of the window; changed in place."""
+    """The fields of the state and the elements of the window. Both are changed in place."""
 
     __slots__ = ("_counters", "elements", "fields", "is_known")
 
     def __init__(self, stored: Mapping[bytes, bytes] | None, elements: list[bytes]) -> None:
-        """Decode the counters. `stored` is `None` if nothing is known of the session.
+        """Decode the counters. `stored` is `None` if this process knows nothing of the session.
 
         Raises:
             Undecodable: The counters cannot be read.
-            UnsupportedFormat: A newer release wrote them.
+            UnsupportedFormat: A newer release wrote the counters.
         """
         self.is_known = stored is not None
         self.fields = dict(stored or {layout.EPOCH: b""})
@@ -52,7 +52,7 @@ class View:
         return self._counters.first_seq
 
     def refusal(self, append: Append, settings: Settings, session_id: str) -> RedismemError | None:
-        """Return the error with which append.lua would refuse the append; `None` if this process knows of none."""
+        """Return the error with which append.lua would refuse the append; `None` if this process knows no reason."""
         if append.pins:
             (count, size), (more_count, more_bytes, count_limit, bytes_limit) = self._pins(), append.pins
             if count + more_count > count_limit or size + more_bytes > bytes_limit:
@@ -89,7 +89,7 @@ class View:
         return layout.pins(self.fields.get(layout.PINS, b"0 0"))
 
     def move_on(self, last_seq: int) -> None:
-        """Set the last seq after other processes have written; their messages are not in this view."""
+        """Set the last seq after other processes have written. The view does not contain their messages."""
         _, _, tokens, active_ms, *_ = self._counters
         self._count(last_seq - len(self.elements) + 1, last_seq, tokens, active_ms)
 

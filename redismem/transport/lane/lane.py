@@ -120,7 +120,7 @@ class Lane:
 
     @property
     def calls_count(self) -> int:
-        """Number of calls without a reply so far: pending, in line, or to be confirmed."""
+        """The number of calls without a reply so far: pending, in line, or to be confirmed."""
         to_confirm_count = 0 if self._confirming is None else self._confirming.calls_count
         return len(self._line) + to_confirm_count + (0 if self._connection is None else len(self._connection.sent))
 

@@ -222,7 +222,7 @@ class Cluster:
 
     @property
     def calls_count(self) -> int:
-        """Number of calls without a reply so far, if the lanes count them."""
+        """The number of calls without a reply so far, if the lanes count them."""
         return self._nodes.calls_count
 
     async def sleep(self, seconds: float) -> None:

@@ -50,7 +50,7 @@ class Nodes:
 
     @property
     def calls_count(self) -> int:
-        """Number of calls without a reply so far, if the lanes count them."""
+        """The number of calls without a reply so far, if the lanes count them."""
         return sum(lane.calls_count for lane in self._lanes.values())
 
     async def get_topology(self, timeout_s: float) -> Topology:
@@ -145,7 +145,7 @@ class Nodes:
         return not self._troubled
 
     async def _ping(self, place: str) -> None:
-        """Ping a node, unless it has lost its slots and no call waits for it. Raises ServerError, ConnectionLost."""
+        """Ping a node that still owns slots: no call waits for another node. Raises ServerError, ConnectionLost."""
         if self.topology is None or place in self.topology.primaries:
             await self.lane(place).run_independent([("PING",)], self._reply_timeout_s)
 
