@@ -48,7 +48,7 @@ def listed_keys(found: Sequence[Section]) -> set[Key]:
 
 
 def is_repeat(element: Element, listed: set[Key]) -> bool:
-    """True for a call in the content that `tool_calls` holds too, in full."""
+    """True for a call in the content that `tool_calls` contains too, in full."""
     return element.call is not None and element.call.key in listed and element.path[-1] not in CALL_LISTS
 
 
@@ -160,7 +160,7 @@ def results(payload: Payload) -> list[ToolResult]:
 
 
 def is_thought(payload: Payload) -> bool:
-    """True if a message holds thoughts and nothing else."""
+    """True if a message contains thoughts and nothing else."""
     if is_item(payload):
         return ITEMS[payload["type"]].role == "thought"
     first = sections(payload)[:1]

@@ -48,7 +48,7 @@ def may_hold_calls(payload: Payload) -> bool:
 
 
 def has_calls(payloads: Sequence[Payload]) -> bool:
-    """True if any message may hold a tool call, a result or a thought."""
+    """True if any message may contain a tool call, a result or a thought."""
     return any(map(may_hold_calls, payloads))
 
 

@@ -1,6 +1,6 @@
 """Embedding vectors of the messages of a block, quantised to one byte per dimension. No I/O.
 
-The field `v<n>` of the originals holds the vectors of block `n`. Its layout, sizes in bytes:
+The field `v<n>` of the originals contains the vectors of block `n`. Its layout, sizes in bytes:
 
     crc (4), mark of the model (8), dimensions (2), place of the first message (1), message count (1),
     one scale per message (4, a float), then one signed byte per dimension of each message

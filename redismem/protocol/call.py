@@ -45,7 +45,7 @@ class Call(Generic[T]):
     absent: Any = None
     """The reply to assume for an unreachable node if other nodes answer; None means that the call fails."""
     sends: list[float] | None = None
-    """The timeout of each attempt in seconds, recorded for the hook; None means there is no hook."""
+    """The timeout of each attempt in seconds, recorded for the hook; None means that there is no hook."""
 
     def again(self) -> Call[T]:
         """Return the call for a retry, when the server may have run the call already."""

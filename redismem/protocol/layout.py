@@ -185,7 +185,7 @@ class Counters(NamedTuple):
     active_ms: int
     expires_ms: int
     evicting: str | None
-    """The reason of the eviction, idle or limit; None means the session is not on the eviction queue."""
+    """The reason of the eviction, idle or limit; None means that the session is not on the eviction queue."""
     uncounted: int = 0
     """The elements of the window that are pinned or gaps."""
 
@@ -212,7 +212,7 @@ def counters(field: bytes) -> Counters:
     """Decode the field `counters`.
 
     Raises:
-        Undecodable: the field holds no counters.
+        Undecodable: the field contains no counters.
         UnsupportedFormat: another layout version wrote them.
     """
     match = _NUMBERS.fullmatch(field)
@@ -252,7 +252,7 @@ def bounds(field: bytes) -> tuple[int, int]:
     """Decode first_seq and message_count of the field `counters`. A turn needs no other counters.
 
     Raises:
-        Undecodable: the field holds no counters.
+        Undecodable: the field contains no counters.
         UnsupportedFormat: another layout version wrote them.
     """
     try:
@@ -270,7 +270,7 @@ def uncounted_count(field: bytes) -> int:
 
 
 def pinned_field(seqs: Sequence[int]) -> bytes:
-    """Return the name of the field that holds these pinned messages."""
+    """Return the name of the field that contains these pinned messages."""
     return PINNED + b",".join(b"%d" % seq for seq in seqs)
 
 
@@ -278,7 +278,7 @@ def pinned_seqs(field: bytes) -> list[int]:
     """Parse the seqs in the name of a field `pinned:`.
 
     Raises:
-        ValueError: the name holds no seqs.
+        ValueError: the name contains no seqs.
     """
     return [int(seq) for seq in field[len(PINNED) :].split(b",")]
 

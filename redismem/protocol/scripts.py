@@ -1,6 +1,6 @@
 """The Lua scripts of `lua/`: their source with includes resolved, and the SHA-1 for EVALSHA.
 
-`lua/<folder>/<name>.lua` is a script; `lua/include/` holds shared parts. A line `--- @include name` is replaced by
+`lua/<folder>/<name>.lua` is a script; `lua/include/` contains shared parts. A line `--- @include name` is replaced by
 `lua/include/name.lua` without its head comment. A part consists of statements over the script's locals, because a
 function call would cost server time. The head of a part lists the locals that it reads and sets.
 """

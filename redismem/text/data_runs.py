@@ -37,7 +37,7 @@ def replace_data(text: str) -> str:
     """
     if "data:" in text:
         text = _DATA_URL.sub(PLACEHOLDER, text)
-    # Searching bytes is ten times as fast as the pattern, and almost no text holds a run.
+    # Searching bytes is ten times as fast as the pattern, and almost no text contains a run.
     if _MARKS_OF_RUN in text.encode("latin-1", "replace").translate(_MARKS):
         text = _RUNS.sub(_replace_run, text)
     return text

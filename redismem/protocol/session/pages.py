@@ -90,7 +90,7 @@ class Page:
 
 
 def page(session_id: str, reply: Sequence[Any]) -> Page | None:
-    """Decode the reply of page.lua; None means there is no session.
+    """Decode the reply of page.lua; None means that there is no session.
 
     Raises:
         CorruptSession: the epoch cannot be read.
