@@ -13,6 +13,7 @@
 --   epoch
 --   first_seq        of the window, as claimed
 --   edited           as claimed; - for none
+--   next_seq         first_seq after the commit
 --   count            elements that leave the head of the window
 --   uncounted_count  how many of them are pinned or gaps
 --   tokens           of the others, the covered messages
@@ -30,11 +31,11 @@
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, vectors, overdue, leased = unpack(KEYS)
-local session, now_ms, fence, epoch, first_seq, edited, count, uncounted_count, tokens, threshold, token_limit,
-  recent_limit, summaries_limit, summary_field, summary, sketch, moved_count, kept_count = unpack(ARGV, 1, 18)
+local session, now_ms, fence, epoch, first_seq, edited, next_seq, count, uncounted_count, tokens, threshold, token_limit,
+  recent_limit, summaries_limit, summary_field, summary, sketch, moved_count, kept_count = unpack(ARGV, 1, 19)
 count, kept_count = tonumber(count), tonumber(kept_count)
-local first_kept = 19 + moved_count
-local moved, folded = {unpack(ARGV, 19, first_kept - 1)}, {unpack(ARGV, first_kept + kept_count)}
+local first_kept = 20 + moved_count
+local moved, folded = {unpack(ARGV, 20, first_kept - 1)}, {unpack(ARGV, first_kept + kept_count)}
 local seen_epoch, committed, seen_fence, counters, summaries_count, with_originals, seen_edited = unpack(redis.call(
   'HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals', 'edited'))
 if seen_epoch ~= epoch then return 'gone' end -- [epoch]
@@ -79,8 +80,8 @@ window_count = window_count - count - math.max(0, left_count) -- [counted]
 window_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 --- @include overdue
 local again = is_overdue or summaries_count > tonumber(summaries_limit) -- [folds]
-counters = string.format('v1 %d %s %d %s %s%s%s',
-  first_seq + count, total, window_tokens, active_ms, expires_ms, uncounted, evicting) -- [chosen]
+counters = string.format('v1 %s %s %d %s %s%s%s%s',
+  next_seq, total, window_tokens, active_ms, expires_ms, uncounted, hidden, evicting) -- [chosen]
 redis.call('HSET', state, 'counters', counters, 'committed', fence, -- [committed]
   'summaries_count', summaries_count, 'queued', 'overdue')
 redis.call('HDEL', state, 'fence', 'attempts', again and 'fence' or 'queued') -- [end of the claim]

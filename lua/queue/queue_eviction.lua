@@ -33,7 +33,7 @@ for at = 4, #ARGV, 2 do
       redis.call('ZADD', evictions, now, session)
       if lives_until_ms > tonumber(expires_ms) then -- [handed over first]
         expires_ms = lives_until_ms
-        counters = string.format('v1 %s %s %s %s %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted
+        counters = string.format('v1 %s %s %s %s %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden
         for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
       end
       counters = counters .. ' ' .. reason

@@ -48,7 +48,7 @@ if fresh ~= '1' or repeated then -- [made before]
   --- @include known_append
 end
 --- @include expected
-local count_before = total - window_first_seq + 1
+local count_before = total - window_first_seq + 1 + (tonumber(hidden) or 0) -- [hidden]
 local found_count = message_count > 0 and redis.call('LLEN', messages) or count_before
 if found_count ~= count_before then return {counters, epoch, found_count} end
 --- @include changes
@@ -76,7 +76,7 @@ if created then
 end
 --- @include make_overdue
 --- @include activity
-counters = string.format('v1 %s %d %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted -- [new]
+counters = string.format('v1 %s %d %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden -- [new]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) end
 if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]

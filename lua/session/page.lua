@@ -11,7 +11,8 @@
 --   block_count     messages of a full block
 -- FIELDS reads counters epoch with_originals
 -- REPLY epoch, start_seq, end of the originals, number of the first block, count of blocks; then the blocks, false for a
---   missing one; then the messages of the window; empty if there is no session
+--   missing one; then the messages of the window. If a gap stands for several seqs: all elements of the window, and the
+--   last seq. Empty if there is no session
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals = unpack(KEYS)
 local before_seq, limit, with_originals, block_count = unpack(ARGV)
@@ -33,7 +34,9 @@ for block = first_block, last_block do
 end
 reply[5] = #reply - 5
 local from, to = math.max(start, first_seq) - first_seq, stop - 1 - first_seq
-if from <= to then
+if hidden ~= '' then from, to = 0, -1 end -- [hidden]
+if from <= to or hidden ~= '' then
   for _, element in ipairs(redis.call('LRANGE', messages, from, to)) do reply[#reply + 1] = element end
 end
+if hidden ~= '' then reply[#reply + 1] = tonumber(total) end
 return reply

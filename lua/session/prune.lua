@@ -9,6 +9,7 @@
 --   epoch
 --   first_seq   of the window, as the caller saw it
 --   edited      as the caller saw it; - for none
+--   next_seq    after the prune
 --   count       elements to drop
 --   newest      the last of these elements, as the caller read it
 --   uncounted_count  how many of them are pinned or gaps
@@ -19,8 +20,8 @@
 -- REPLY 1 dropped, 0 the window has changed
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)
-local epoch, first_seq, edited, count, newest, uncounted_count, tokens, nonce = unpack(ARGV, 1, 8)
-local moved = {unpack(ARGV, 9)}
+local epoch, first_seq, edited, next_seq, count, newest, uncounted_count, tokens, nonce = unpack(ARGV, 1, 9)
+local moved = {unpack(ARGV, 10)}
 local seen_epoch, counters, pruned, seen_edited =
   unpack(redis.call('HMGET', state, 'epoch', 'counters', 'pruned', 'edited'))
 if pruned == nonce then return 1 end -- [made before]
@@ -37,8 +38,8 @@ local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 redis.call('DEL', originals, vectors) -- [originals]
 --- @include move_pinned
 --- @include left_uncounted
-counters = string.format('v1 %d %s %d %s %s%s%s',
-  first_seq + count, total, left_tokens, active_ms, expires_ms, uncounted, evicting) -- [chosen]
+counters = string.format('v1 %s %s %d %s %s%s%s%s',
+  next_seq, total, left_tokens, active_ms, expires_ms, uncounted, hidden, evicting) -- [chosen]
 redis.call('HSET', state, 'counters', counters, 'pruned', nonce)
 redis.call('LTRIM', messages, count, -1)
 return 1

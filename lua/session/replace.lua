@@ -14,7 +14,8 @@
 --   limits        as for an append
 --   token         as for an append; remembered among the appends
 --   epoch
---   seq
+--   first_seq     of the window, as the caller saw it
+--   place         of the message in the window, - if it has left it
 --   nonce         the new value of edited
 --   old           the element as read; if it has left the window, the value of its field
 --   new           the new element or value
@@ -33,7 +34,7 @@
 -- REPLY 1 replaced, 0 the message has changed, or is gone; if made before, the reply of known_append
 -- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
-local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins, last_seq,
+local session, now_ms, limits, token, epoch, first_seq, place, nonce, old, new, more_tokens, more_uncounted, pins, last_seq,
   pinned_field, new_field, block, old_block, new_block, new_signature = unpack(ARGV)
 local kept_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
@@ -45,10 +46,10 @@ counters, ids = counters or '', ids or 'b'
 local created, fresh, message_count = false, '0', 0
 --- @include known_append
 if last_seq ~= '-' and last_seq ~= total then return 0 end -- [appended since]
-local place, found = seq - window_first_seq, nil
--- A failover can lose the commit that moved it, so it may be back in the window; the new value then has the wrong form.
-if (place < 0) ~= (pinned_field ~= '-') then return 0 end -- [where it was read]
-if place >= 0 then found = redis.call('LINDEX', messages, place) else found = redis.call('HGET', state, pinned_field) end
+-- Messages that left the window have moved all places. A failover can lose the commit that moved it, so that it is back.
+if window_first_seq ~= first_seq then return 0 end -- [where it was read]
+local is_inside = place ~= '-'
+local found = is_inside and redis.call('LINDEX', messages, place) or not is_inside and redis.call('HGET', state, pinned_field)
 if found ~= old then return 0 end -- [as it was read]
 if block ~= '-' and redis.call('HGET', originals, block) ~= old_block then return 0 end -- [its block]
 local noted = {}
@@ -57,9 +58,9 @@ if pins ~= '-' then
   --- @include pins
 end
 -- A message outside the window does not count in it.
-if place < 0 then more_tokens, more_uncounted = 0, 0 end -- [left the window]
+if not is_inside then more_tokens, more_uncounted = 0, 0 end -- [left the window]
 local uncounted_count = (tonumber(uncounted) or 0) + more_uncounted
-local window_count = total - window_first_seq + 1 - uncounted_count
+local window_count = total - window_first_seq + 1 + (tonumber(hidden) or 0) - uncounted_count -- [hidden]
 local window_tokens = math.max(0, window_tokens + more_tokens) -- [tokens]
 --- @include overdue
 if tonumber(more_uncounted) < 0 and window_count > tonumber(window_limit) then
@@ -71,11 +72,11 @@ redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include make_overdue
 --- @include activity
 counters = string.format('v1 %s %s %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms)
-if uncounted_count > 0 then counters = string.format('%s+%d', counters, uncounted_count) end -- [uncounted]
+if uncounted_count > 0 then counters = string.format('%s+%d%s', counters, uncounted_count, hidden) end -- [uncounted]
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
 if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
-if place >= 0 then
+if is_inside then
   redis.call('LSET', messages, place, new) -- [in the window]
 else
   if block ~= '-' then

@@ -24,6 +24,7 @@
 --   first_seq
 --   tokens       of the restored messages that are neither pinned nor gaps
 --   uncounted    number of pinned messages and gaps, formatted as in the counters: +n; empty for none
+--   hidden       number of seqs without an element, formatted as in the counters: -h; empty for none
 --   seen_count   messages that the caller has seen in quarantine
 --   moves        1 restores everything, 0 leaves messages out
 --   field_count  number of fields of the state, which follow with values; then places of messages to leave out, from 0
@@ -33,9 +34,9 @@
 -- ERROR LIVE · CHANGED message_count
 local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions, fences = unpack(KEYS)
-local session, now_ms, kept_ms, epoch, nonce, first_seq, tokens, uncounted, seen_count,
-  moves, field_count = unpack(ARGV, 1, 11)
-local first_field, first_left_out = 12, 12 + 2 * field_count
+local session, now_ms, kept_ms, epoch, nonce, first_seq, tokens, uncounted, hidden, seen_count,
+  moves, field_count = unpack(ARGV, 1, 12)
+local first_field, first_left_out = 13, 13 + 2 * field_count
 --- @include now
 if redis.call('EXISTS', messages, state, originals) > 0 then
   local seen_epoch = redis.call('HGET', state, 'epoch') or ''
@@ -59,7 +60,8 @@ end
 if epoch == '-' then epoch = redis.call('INCR', fences) .. '-' .. nonce end
 local expires_ms
 --- @include expiry
-local counters = string.format('v1 %s %d %s %d %d%s', first_seq, first_seq + count - 1, tokens, now, expires_ms, uncounted)
+local total = first_seq + count - 1 - (tonumber(hidden) or 0) -- [hidden]
+local counters = string.format('v1 %s %d %s %d %d%s%s', first_seq, total, tokens, now, expires_ms, uncounted, hidden)
 redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue')
 -- In parts: Lua passes at most 8,000 arguments to a command.
 for at = first_field, first_left_out - 1, 1000 do

@@ -23,7 +23,7 @@ if not counters then return 0 end
 --- @include timely
 --- @include expiry
 redis.call('ZADD', active, now, session)
-counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted -- [new]
+counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted .. hidden -- [new]
 redis.call('HSET', state, 'counters', counters)
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 redis.call('PEXPIREAT', state, expires_ms)

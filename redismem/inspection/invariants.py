@@ -22,6 +22,7 @@ from typing import NamedTuple
 from redismem.context import Context, Summary
 from redismem.errors import RedismemError
 from redismem.messages.decoding import decode_messages
+from redismem.messages.gaps import gap_count, place_of
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import decode_block
@@ -89,11 +90,13 @@ def violations(session_id: str, seen: Stored, settings: Settings, *, late_ms: in
         counters = layout.counters(seen.fields.get(layout.COUNTERS, b""))
         context = replies.context(session_id, settings.recent_limit, seen.fields, seen.elements)
         context.is_mixed = True  # look at every message: the counters may be wrong
+        gaps = [gap_count(element) for element in seen.elements]
     except (RedismemError, Undecodable) as unreadable:
         yield Violation(session_id, "I1", str(unreadable))
         return
     broken = (
         *_window_rules(seen, counters, context.messages, settings),
+        *_gap_rules(gaps, counters),
         *_pin_rules(seen, counters, context),
         *_queue_rules(seen, counters, context.messages, settings),
         *_fence_rules(seen),
@@ -131,11 +134,21 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
         yield "I10", f"the window has {weight} tokens, but {counters.tokens} are recorded"
 
 
+def _gap_rules(gaps: list[int], counters: Counters) -> Broken:
+    """Check the gaps: `gaps` has the number of seqs of each element that is one, and 0 for a message."""
+    hidden = sum(count - 1 for count in gaps if count)
+    if hidden != counters.hidden:
+        yield "I14", f"the gaps stand for {hidden} more seqs than they are, but {counters.hidden} is recorded"
+    if any(map(min, gaps, gaps[1:])):
+        yield "I14", "two gaps stand side by side"
+
+
 def _pin_rules(seen: Stored, counters: Counters, context: Context) -> Broken:
     """Check the pinned messages. The current limits do not apply: the messages may have been pinned under others."""
     moved = {field: layout.pinned_seqs(field) for field in seen.fields if field.startswith(layout.PINNED)}
     pinned, moved_count = context.pinned, sum(map(len, moved.values()))
-    inside = [seen.elements[message.seq - counters.first_seq] for message in pinned[moved_count:]]
+    places = (place_of(message.seq, *counters[:2], seen.elements) for message in pinned[moved_count:])
+    inside = [seen.elements[place] for place in places]
     if len(seen.elements) - len(context.messages) != counters.uncounted:
         uncounted = len(seen.elements) - len(context.messages)
         yield "I14", f"{uncounted} of {len(seen.elements)} messages do not count, but {counters.uncounted} are recorded"

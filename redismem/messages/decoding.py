@@ -10,12 +10,8 @@ import msgspec
 
 from redismem.errors import UnsupportedFormat
 from redismem.messages.compression import decode_frame
-from redismem.messages.encoding import encode_message
 from redismem.messages.message import COMPRESSED_VERSION, Message, Opaque, is_pinned, visible_payload
 from redismem.messages.values import Undecodable, encode_plain, unwrap_json
-
-GAP = encode_message(Message.restored({}, {"gap": True}, 0, 0, 0, ""), lambda _: 0)[0]
-"""The placeholder element, not stamped yet, for a popped message and for the pop itself."""
 
 
 class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -39,7 +35,7 @@ _new = object.__new__
 
 
 def is_gap(message: Message) -> bool:
-    """True if this is the placeholder of a popped message or of a pop, not a message."""
+    """True if this is a gap, which stands for popped messages and for the pop itself."""
     return message.beside is not None and "gap" in message.beside
 
 

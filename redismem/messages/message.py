@@ -7,8 +7,8 @@ An element of a session's list is one msgpack array (https://github.com/msgpack/
 - `payload`: the dict exactly as it was appended. If it has values that msgpack cannot encode (lone surrogates, integers
   over 64 bits), it is a `bin` of JSON text instead (UTF-8 with surrogates).
 - `beside`: the arguments of `Message(...)` that are never sent to a model, in the same two encodings, or nil. Its key
-  `pinned` overrides the role; its key `gap` marks the placeholder of a popped message; its key `opaque` marks an opaque
-  message, whose payload is always the JSON text.
+  `pinned` overrides the role; its key `gap` marks a gap and holds the number of its seqs (`gaps`); its key `opaque`
+  marks an opaque message, whose payload is always the JSON text.
 - `stored_ms`: the stamp, written by the append script from the server's clock: `0xcf` and eight bytes of milliseconds.
 
 An element without `stored_ms` is called unstamped. State values are encoded like payloads. Scripts never decode

@@ -12,6 +12,8 @@ from typing import Any
 import zstandard
 
 from redismem.messages.encoding import encode_message
+from redismem.messages.gaps import encode_gap, gap_count
+from redismem.messages.message import STAMP_BYTES
 from redismem.messages.values import Undecodable
 from redismem.originals.columns import STAMP, decode_columns, encode_columns
 from redismem.originals.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing, ZstdDictionary
@@ -77,14 +79,27 @@ def first_seq_of(number: int) -> int:
 
 
 def split_into_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
-    """Split consecutive elements at block boundaries. Yield the block number, first seq and elements of each part."""
-    at = 0
-    while at < len(elements):
-        seq = first_seq + at
-        number = block_number(seq)
-        part = elements[at : at + first_seq_of(number + 1) - seq]
-        yield number, seq, part
-        at += len(part)
+    """Split consecutive elements at block boundaries; yield block number, first seq and elements of each part.
+
+    A gap of several seqs becomes as many gaps of one. Parts of gaps alone are left out: no block is stored for them.
+    """
+    seq, part, has_messages = first_seq, list[bytes](), False
+    for element in elements:
+        gap = gap_count(element)
+        stop, single = seq + (gap or 1), element if gap <= 1 else encode_gap(1) + element[-STAMP_BYTES:]
+        while seq < stop:
+            if gap and not part:
+                seq = max(seq, min(stop, first_seq_of(block_number(stop))))
+            count = min(stop, first_seq_of(block_number(seq) + 1)) - seq
+            part += [single] * count
+            has_messages = has_messages or (not gap and count > 0)
+            seq += count
+            if count and seq == first_seq_of(block_number(seq)):
+                if has_messages:
+                    yield block_number(seq - 1), seq - len(part), part
+                part, has_messages = [], False
+    if has_messages:
+        yield block_number(seq - 1), seq - len(part), part
 
 
 def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictionary | None = None) -> bytes:

@@ -62,7 +62,8 @@ FIELDS = {
     EPOCH: _field("current life of the session: number and nonce", "append restore"),
     COUNTERS: _field(
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
-        "pinned or gaps; idle or limit, if on the eviction queue",
+        "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; idle or limit, if on the "
+        "eviction queue",
         "append commit pop prune queue_eviction replace restore sweep touch",
     ),
     NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _EDITS),
@@ -188,11 +189,13 @@ class Counters(NamedTuple):
     """The reason of the eviction, idle or limit; None means that the session is not on the eviction queue."""
     uncounted: int = 0
     """The elements of the window that are pinned or gaps."""
+    hidden: int = 0
+    """The seqs of the window that have no element of their own: a gap stands for one or more seqs."""
 
     @property
     def element_count(self) -> int:
         """The number of elements in the window."""
-        return self.message_count - self.first_seq + 1
+        return self.message_count - self.first_seq + 1 - self.hidden
 
     @property
     def window_count(self) -> int:
@@ -202,8 +205,8 @@ class Counters(NamedTuple):
 
 _MARK = b"v%d" % LAYOUT_VERSION
 NUMBER = rb"[0-9]{1,19}"
-"""Pattern of a count in Redis, at most 2**63 - 1. Its length is bounded because int() refuses thousands of digits."""
-_NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + rb"(?:\+(%b))?(?: ([a-zA-Z]+))?" % NUMBER)
+"""Pattern of a count in Redis, at most 2**63 - 1. It is bounded because int() refuses thousands of digits."""
+_NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + rb"(?:\+(%b))?(?:-(%b))?(?: ([a-zA-Z]+))?" % (NUMBER, NUMBER))
 _PINS = re.compile(rb"(%b) (%b)" % (NUMBER, NUMBER))
 _VERSION = re.compile(rb"v(%b)" % NUMBER)
 
@@ -218,9 +221,10 @@ def counters(field: bytes) -> Counters:
     match = _NUMBERS.fullmatch(field)
     if match is None:
         raise _unreadable_counters(field)
-    first, count, tokens, active, expires, uncounted, evicting = match.groups()
+    *numbers, uncounted, hidden, evicting = match.groups()
+    first, count, tokens, active, expires = map(int, numbers)
     reason = None if evicting is None else evicting.decode()
-    return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason, int(uncounted or 0))
+    return Counters(first, count, tokens, active, expires, reason, int(uncounted or 0), int(hidden or 0))
 
 
 _FAILURE = re.compile(rb"(%b) (%b) ([ -~]{1,120})" % (NUMBER, NUMBER))
@@ -244,8 +248,12 @@ NO_COUNTERS = _MARK + b" 1 0 0 0 0"
 def encode_counters(counters: Counters) -> bytes:
     """Encode the field `counters`."""
     evicting = b"" if counters.evicting is None else b" " + counters.evicting.encode()
-    uncounted = b"+%d" % counters.uncounted if counters.uncounted else b""
-    return _MARK + b" %d %d %d %d %d" % counters[:5] + uncounted + evicting
+    return _MARK + b" %d %d %d %d %d" % counters[:5] + encode_elements(counters.uncounted, counters.hidden) + evicting
+
+
+def encode_elements(uncounted: int, hidden: int) -> bytes:
+    """Encode the part of the counters about pinned messages and gaps; b"" if there are none."""
+    return (b"+%d" % uncounted if uncounted else b"") + (b"-%d" % hidden if hidden else b"")
 
 
 def bounds(field: bytes) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from redismem.errors import (
 )
 from redismem.info import SessionInfo
 from redismem.messages.decoding import StoredMessages
+from redismem.messages.gaps import gap_count, last_seqs
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted_count
@@ -102,11 +103,13 @@ def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = Fa
         return Receipt(total - sent_count + 1, total, total, False, False, window_count, epoch=_text(epoch))
     try:
         window_first_seq, total = bounds(reply[0])
-        count = total - window_first_seq + 1 - uncounted_count(reply[0])
+        count = expected = total - window_first_seq + 1
+        if b"+" in reply[0]:
+            numbers = counters(reply[0])
+            count, expected = numbers.window_count, numbers.element_count
     except Undecodable as unreadable:
         raise corrupt_session(session_id, unreadable, _epoch(reply)) from None
     if len(reply) == 3:
-        expected = total - window_first_seq + 1
         cause = Undecodable(f"the window holds {reply[2]} messages, expected {expected}")
         raise corrupt_session(session_id, cause, _epoch(reply))
     _, first_seq, last_seq, created, duplicate, epoch = reply
@@ -151,17 +154,17 @@ def context(
     epoch = ""
     try:
         epoch = stored[layout.EPOCH].decode()
-        first_seq, total = bounds(stored[layout.COUNTERS])
-        window_count = total - first_seq + 1
+        first_seq, total = bounds(packed := stored[layout.COUNTERS])
+        window_count = total - first_seq + 1 if b"-" not in packed else counters(packed).element_count
         expected = window_count if limit is None else min(limit, window_count)
         if len(elements) != expected:
             raise Undecodable(f"the read returned {len(elements)} messages, expected {expected}")
-        messages = StoredMessages(elements, total - len(elements) + 1, epoch)
+        seqs = _hidden_seqs(elements, first_seq, total, limit) if b"-" in packed else None
         bare = layout.BARE.issuperset(stored)
         decoded = Context(
             session_id,
             [] if bare else summaries(stored),
-            messages,
+            StoredMessages(elements, total - len(elements) + 1, epoch, seqs),
             State() if bare else state(stored),
             total,
             first_seq,
@@ -172,13 +175,26 @@ def context(
         )
         if limit is not None and limit < window_count:
             decoded.is_part = True
-        if b"+" in stored[layout.COUNTERS]:
+        if b"+" in packed:
             decoded.is_mixed = True
         return decoded if bare else _add_pinned(decoded, stored)
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
     except (Undecodable, KeyError, ValueError, TypeError) as cause:
         raise corrupt_session(session_id, cause, epoch) from None
+
+
+def _hidden_seqs(elements: Sequence[bytes], first_seq: int, total: int, limit: int | None) -> list[int]:
+    """Return the last seq of each element of a window with gaps of several seqs.
+
+    Raises:
+        Undecodable: the gaps stand for other seqs than the counters say.
+    """
+    seqs = last_seqs(elements, total)
+    begin = seqs[0] - (gap_count(elements[0]) or 1) + 1 if elements else total + 1
+    if begin < first_seq or (limit is None and begin != first_seq):
+        raise Undecodable(f"the window begins at {begin}, expected {first_seq}")
+    return seqs
 
 
 def appended_context(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from redismem.context import Expected
+from redismem.context import Context, Expected
 from redismem.errors import SessionNotFound
 from redismem.messages.message import Message
 from redismem.protocol.session import edits as edit_calls
@@ -58,8 +59,7 @@ class EditableSession(SessionState):
         """
         if type(count) is not int or count < 1:
             raise ValueError("count must be an integer, 1 or more")
-        view = await self._view("pop", expect)
-        return await self._pop(view, edits.select_newest(view.context, count, self._store.settings.max_batch_count))
+        return await self._pop("pop", expect, lambda context, limit: edits.select_newest(context, count, limit))
 
     async def undo(self, *, expect: Expected | None = None) -> list[Message]:
         """Remove the last turn for good and return it: the user's last message and all messages after it.
@@ -77,13 +77,19 @@ class EditableSession(SessionState):
             SessionNotFound: The session does not exist.
             TypeError: `expect` is neither a context, a receipt nor an integer.
         """
-        view = await self._view("undo", expect)
-        return await self._pop(view, edits.select_last_turn(view.context, self._store.settings.max_batch_count))
+        return await self._pop("undo", expect, edits.select_last_turn)
 
-    async def _pop(self, view: edit_calls.View, popped: list[Message]) -> list[Message]:
-        if popped and not await self._run(edit_calls.pop(self._calls, view, popped)):
-            raise edits.make_conflict(view.context)
-        return popped
+    async def _pop(
+        self, op: str, expect: Expected | None, select: Callable[[Context, int], list[Message]]
+    ) -> list[Message]:
+        view = await self._view(op, expect)
+        while True:
+            popped = select(view.context, self._store.settings.max_batch_count)
+            if not popped or await self._run(edit_calls.pop(self._calls, view, popped)):
+                return popped
+            before, view = view, await self._view(op, expect)
+            if not edits.has_only_moved(before.context, view.context):
+                raise edits.make_conflict(before.context)
 
     async def replace(
         self, which: int | Message, message: Message | dict[str, Any], *, expect: Expected | None = None

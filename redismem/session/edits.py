@@ -83,6 +83,12 @@ def find_message(context: Context, which: int | Message) -> Message:
     return current
 
 
+def has_only_moved(before: Context, after: Context) -> bool:
+    """True if the oldest messages have left the window since the first read, and nothing else has changed."""
+    facts = [(seen.epoch, seen.last_seq, seen.window_version) for seen in (before, after)]
+    return facts[0] == facts[1] and before.first_seq < after.first_seq
+
+
 def make_conflict(context: Context) -> Conflict:
     """Return the Conflict for a message or session that another writer has changed after it was read."""
     return Conflict("another writer changed it after it was read", context.session_id, context.last_seq)

@@ -14,6 +14,8 @@ from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Page
 
 PAGE_COUNT = 500
+_EMPTY_PAGE_COUNT = 8000
+"""Seqs of a page that follows a page without a message: a gap may stand for very many seqs."""
 
 
 def check_count(name: str, value: int | None) -> None:
@@ -100,6 +102,8 @@ class PageReader:
         self._page_count = PAGE_COUNT
         if self._limit is not None and not isinstance(self._before, datetime):
             self._page_count = min(PAGE_COUNT, self._limit - self._count)
+        if self._pages and not self._pages[-1]:
+            self._page_count = _EMPTY_PAGE_COUNT
         return self._calls.page(self._page_count, self._next_seq, self._include_originals)
 
     def add_page(self, page: Page | None, messages: list[Message]) -> None:

@@ -13,7 +13,7 @@ from redismem.originals.dictionaries import Dictionaries, Dictionary
 from redismem.originals.fields import encode_fields
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
-from redismem.protocol.session.edits import count_leaving
+from redismem.protocol.session.edits import plan_leaving
 from redismem.protocol.session.pages import Block
 from redismem.recall.originals import Originals
 from redismem.store.dictionaries import load_dictionaries
@@ -75,8 +75,8 @@ def encode_original_fields(
     `partial_block` is the block to extend, and `dictionaries` must contain the dictionary it was compressed with.
     `dictionary` compresses the new blocks. Raises Undecodable if the partial block cannot be read.
     """
-    count, _ = count_leaving(job.context, covered)
-    first_seq, elements = job.context.first_seq, list(job.elements[:count])
+    leaving = plan_leaving(job.context, job.elements, covered)
+    first_seq, elements = job.context.first_seq, list(job.elements[: leaving.element_count])
     if partial_block is not None:
         before = _elements_before(partial_block, first_seq, dictionaries)
         elements, first_seq = [*before, *elements], first_seq - len(before)

@@ -109,7 +109,9 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
     """Return the state fields that Redis should hold."""
     tokens = sum(entry.tokens for entry in session.window)
     uncounted = len(session.elements) - len(session.window)
+    hidden = len(session.places) - len(session.elements)
     expires = f"{session.expires_ms}+{uncounted}" if uncounted else session.expires_ms
+    expires = f"{expires}-{hidden}" if hidden else expires
     counters = (*(session.first_seq, session.total, tokens), *(session.active_ms, expires, session.evicting))
     sizes = [entry.size for entry in session.pinned.values()]
     expected: dict[str, Any] = {

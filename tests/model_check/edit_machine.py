@@ -60,7 +60,7 @@ class EditMachine(Machine):
         call = edit_calls.pop(self.calls[name], seen.view, popped)
         total, seqs = context.last_seq, [message.seq for message in popped]
         last = entry_at(context, total)
-        expected = self.model.pop(name, seen.life, seen.version, total, last, seqs, number, self.now)
+        expected = self.model.pop(name, seen.life, seen.version, context.first_seq, total, last, seqs, number, self.now)
         self._edit("pop", name, call, expected, again)
 
     @precondition(lambda self: self.views)
@@ -92,7 +92,7 @@ class EditMachine(Machine):
         together = [old.seq] if was_inside else seen.view.pinned_group(old)
         visible = (*context.pinned, *context.messages)
         read = {message.seq: entry_of(message) for message in visible if message.seq in together}
-        expected = self.model.replace(seen.name, seen.life, old.seq, read, was_inside, new, number, self.now)
+        expected = self.model.replace(seen.name, seen.life, old.seq, read, context.first_seq, new, number, self.now)
         self._edit(what, seen.name, call, expected, again)
 
     def _edit(self, what: str, name: str, call: Call[Any], expected: bool | None, again: bool) -> None:
@@ -104,6 +104,6 @@ class EditMachine(Machine):
         self.same(what, bool(self.run_call(call)), expected)
         if again and expected:
             self.agrees()
-            if len(self.model.sessions[name].elements) < SETTINGS.max_window_count:
+            if len(self.model.sessions[name].window) < SETTINGS.max_window_count:
                 self.append(name)
             self.same(f"{what}, repeated", bool(self.run_call(call)), True)

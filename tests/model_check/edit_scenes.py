@@ -99,7 +99,7 @@ def unpinned_into_a_full_window(machine: WorkMachine, name: str) -> None:
 
 
 def popped_again_and_again(machine: WorkMachine, name: str) -> None:
-    """Pops never reuse a seq, until the gaps fill the window."""
+    """Pops never reuse a seq, and their gaps never fill the window."""
     afresh(machine, name, 0, 2)
     for _ in range(SETTINGS.max_window_count):
         edit(machine, name, "pop", 0, True)

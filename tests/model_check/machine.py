@@ -176,7 +176,7 @@ class Machine(Steps):
         if call is not None:
             dropped = self.run_call(call)
             going = context.messages[: len(context.messages) - keep]
-            count, _ = edits.count_leaving(context, going)
+            count = edits.plan_leaving(context, view.elements, going).next_seq - context.first_seq
             newest_gone = entry_at(context, context.first_seq + count - 1)
             pruned = self.model.prune(name, life, version, context.first_seq, count, newest_gone)
             self.same(f"prune {dropped > 0}", dropped, len(going) if pruned else 0)

@@ -72,13 +72,20 @@ class SessionModel:
         return len(self.entries)
 
     @property
-    def elements(self) -> list[Entry]:
+    def places(self) -> list[Entry]:
+        """The entries of the window, one for each seq."""
         return self.entries[self.first_seq - 1 :]
+
+    @property
+    def elements(self) -> list[Entry]:
+        """The elements of the window: one stands for all gaps that follow each other."""
+        before = [None, *self.places]
+        return [entry for last, entry in zip(before, self.places, strict=False) if not (entry is last is GAP)]
 
     @property
     def window(self) -> list[Entry]:
         """The messages that count."""
-        return [entry for entry in self.elements if entry.kind == "counted"]
+        return [entry for entry in self.places if entry.kind == "counted"]
 
     @property
     def pinned(self) -> dict[int, Entry]:
@@ -90,8 +97,8 @@ class SessionModel:
         return self.entries[seq - 1] if seq <= self.total else None
 
     def leave(self, count: int) -> list[Entry]:
-        """Remove `count` elements from the head of the window; pinned messages stay entries."""
-        leaving = self.elements[:count]
+        """Remove `count` seqs from the head of the window; pinned messages stay entries."""
+        leaving = self.places[:count]
         group = [seq for seq in self.pinned if self.first_seq <= seq < self.first_seq + count]
         self.groups += [group] if group else []
         for seq in range(self.first_seq, self.first_seq + count):
@@ -206,33 +213,38 @@ class Model:
             session.evicting = None
             self._leave(name, "evictions")
 
-    def prune(
-        self, name: str, life: int, version: int, first_seq: int, elements_count: int, newest: Entry | None
-    ) -> bool:
-        """Drop the first elements of the window. `newest` is the entry that the caller saw last among them."""
+    def prune(self, name: str, life: int, version: int, first_seq: int, count: int, newest: Entry | None) -> bool:
+        """Drop the first `count` seqs of the window. `newest` is the entry that the caller saw last among them."""
         session = self.sessions.get(name)
         if session is None or (session.life, session.version, session.first_seq) != (life, version, first_seq):
             return False
-        if session.entry(first_seq + elements_count - 1) != newest:
+        if session.entry(first_seq + count - 1) != newest:
             return False
-        session.unsummarised |= set(range(first_seq, first_seq + elements_count))
-        session.leave(elements_count)
+        session.unsummarised |= set(range(first_seq, first_seq + count))
+        session.leave(count)
         self.originals.pop(name, None)
         return True
 
-    # Pops and replacements. `number` is new for each call. They return `None` if the window may not grow.
+    # Pops and replacements. `number` is new for each call. A replacement returns `None` if the window may not grow.
 
     def pop(
-        self, name: str, life: int, version: int, total: int, newest: Entry, seqs: list[int], number: int, now: int
-    ) -> bool | None:
+        self,
+        name: str,
+        life: int,
+        version: int,
+        first_seq: int,
+        total: int,
+        newest: Entry,
+        seqs: list[int],
+        number: int,
+        now: int,
+    ) -> bool:
         """Pop the messages of `seqs`. `newest` is the entry that the caller saw at the last seq."""
         session = self.sessions.get(name)
         if session is None or (session.life, session.version, session.total) != (life, version, total):
             return False
-        if min(seqs) < session.first_seq or session.entry(total) != newest:
+        if session.first_seq != first_seq or session.entry(total) != newest:
             return False
-        if len(session.elements) >= self.settings.max_window_count:
-            return None
         for seq in seqs:
             session.entries[seq - 1] = GAP
         session.entries.append(GAP)
@@ -245,7 +257,7 @@ class Model:
         life: int,
         seq: int,
         read: dict[int, Entry],
-        was_inside: bool,
+        first_seq: int,
         new: Entry,
         number: int,
         now: int,
@@ -255,11 +267,11 @@ class Model:
         If the message had left the window, `read` holds all entries that left together with it.
         """
         session = self.sessions.get(name)
-        if session is None or session.life != life:
+        if session is None or (session.life, session.first_seq) != (life, first_seq):
             return False
         is_inside = seq >= session.first_seq
         (group,) = [[seq]] if is_inside else [seqs for seqs in session.groups if seq in seqs] or [[]]
-        if is_inside != was_inside or {member: session.entry(member) for member in group} != read:
+        if {member: session.entry(member) for member in group} != read:
             return False
         old = read[seq]
         if is_inside and old.kind != new.kind and len(session.window) >= self.settings.max_window_count:

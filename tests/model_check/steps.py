@@ -26,7 +26,7 @@ from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol.call import Call, Command
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job
-from redismem.protocol.session.edits import View, count_leaving
+from redismem.protocol.session.edits import View, plan_leaving
 from redismem.store.store import Store
 from redismem.transport.lane.blocking import BlockingLane
 
@@ -262,7 +262,7 @@ class Steps(RuleBasedStateMachine):
         originals = original_fields(self.run_call, calls.keys, claim.job, covered) if keep and covered else {}
         sketch = b"words %d" % next(self.numbers) if covered else None
         outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, originals, sketch))
-        count = count_leaving(claim.job.context, covered)[0] if covered else 0
+        count = plan_leaving(claim.job.context, claim.job.elements, covered).next_seq - claim.first_seq
         self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now, sketch))
         return outcome
 

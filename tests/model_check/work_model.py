@@ -75,7 +75,7 @@ class WorkModel(Model):
     def commit(
         self,
         claim: Claim,
-        elements_count: int,
+        seqs_count: int,
         folded: list[Summary],
         summary: Summary | None,
         keep: bool,
@@ -93,7 +93,7 @@ class WorkModel(Model):
             return "stale"
         if not all(old in session.summaries for old in folded):
             return "stale"
-        self._swap(claim.name, session, elements_count, keep)
+        self._swap(claim.name, session, seqs_count, keep)
         for old in folded:
             session.summaries.remove(old)
         covered = range(0) if summary is None else range(summary.first_seq, summary.last_seq + 1)

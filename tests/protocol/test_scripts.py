@@ -11,7 +11,6 @@ import pytest
 from support.edited import VIEW
 from support.script_text import header
 
-from redismem.messages.decoding import GAP
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol import scripts
@@ -116,8 +115,9 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "epoch": "9-ab",
             "first_seq": 5,
             "edited": "v-7",
+            "next_seq": 9,
             "count": 4,
-            "newest": b"element 3",
+            "newest": VIEW.elements[-1],
             "uncounted_count": 2,
             "tokens": 120,
             "nonce": hexadecimal,
@@ -129,15 +129,17 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "session": b"user-42",
             "now_ms": NOW_MS,
             "kept_ms": 156_789,
-            "window_limit": 4321,
             "token": lambda token: len(token) == 18,
             "epoch": "9-ab",
+            "first_seq": 5,
             "last_seq": 8,
             "edited": "v-7",
-            "newest": b"element 3",
+            "newest": lambda newest: newest == VIEW.elements[-1],
             "nonce": hexadecimal,
-            "tokens": 70,
-            "gap": GAP,
+            "left_tokens": 50,
+            "left_uncounted": b"+2",
+            "left_hidden": b"-2",
+            "kept_count": 2,
         },
     ),
     "replace": (
@@ -148,7 +150,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "limits": append_limits(SETTINGS),
             "token": lambda token: len(token) == 18,
             "epoch": "9-ab",
-            "seq": 6,
+            "first_seq": lambda seq: seq == 5,
+            "place": 1,
             "nonce": hexadecimal,
             "old": b"element 1",
             "new": lambda new: b"another" in new and new.endswith(b"element 1"),
@@ -191,7 +194,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "nonce": hexadecimal,
             "first_seq": 5,
             "tokens": lambda tokens: tokens > 0,
-            "uncounted": "",
+            "uncounted": b"",
+            "hidden": lambda hidden: hidden == b"",
             "seen_count": 7,
             "moves": 1,
             "field_count": 2,

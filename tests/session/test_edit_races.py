@@ -20,6 +20,7 @@ from redismem.context import Context
 from redismem.models import Draft
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits as edit_calls
+from redismem.session.editing import EditableSession
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
@@ -61,6 +62,24 @@ async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, na
         before = await session.read()
         assert not await memory.store.run(edit_calls.pop(calls, view, view.context.messages[2:]))
         assert await session.read() == before
+        assert await is_sound(memory)
+
+
+async def test_a_pop_looks_again_if_a_summary_has_moved_the_window(
+    store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        session = memory.session("a")
+        await session.append(*(user_message(str(number)) for number in range(6)))
+        views = [await memory.store.run(edit_calls.window(memory.store.session_calls("a")))]
+        assert await summarize(memory) == 1
+        read = EditableSession._view
+
+        async def look(self: Any, *of: Any) -> Any:
+            return views.pop() if views else await read(self, *of)
+
+        monkeypatch.setattr(EditableSession, "_view", look)
+        assert payloads(await session.pop(1)) == [user_message("5")]
         assert await is_sound(memory)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redismem.context import Summary
-from redismem.messages.decoding import GAP
+from redismem.messages.gaps import encode_gap
 from support.checks import CANARY
 from support.stored import set_counters
 
@@ -85,7 +85,7 @@ async def a_pin_ahead_of_its_place(raw: Any, keys: Any) -> None:
 
 async def a_gap_that_is_not_noted(raw: Any, keys: Any) -> None:
     element = await raw.lindex(keys.messages, 0)
-    await raw.lset(keys.messages, 0, GAP + element[-9:])
+    await raw.lset(keys.messages, 0, encode_gap(1) + element[-9:])
 
 
 HARM: dict[str, tuple[str, str, Harm]] = {

@@ -7,6 +7,7 @@ from typing import Any
 from redismem import Memory
 from redismem.context import Context, State
 from redismem.inspection.check import check
+from redismem.messages.gaps import encode_gap
 from redismem.messages.message import Message
 from redismem.models import open_extractive
 from redismem.protocol.session.edits import View
@@ -46,4 +47,8 @@ def context_of_four() -> Context:
     return made
 
 
-VIEW = View(context_of_four(), {}, [b"element %d" % number for number in range(4)])
+VIEW = View(
+    context_of_four(),
+    {b"counters": b"v1 5 8 120 1 2+2"},
+    [*(b"element %d" % number for number in range(3)), encode_gap(1) + b"\xcf" + bytes(8)],
+)

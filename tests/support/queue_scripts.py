@@ -26,6 +26,7 @@ COMMIT: dict[str, Any] = {
     "epoch": "1-ab",
     "first_seq": 1,
     "edited": "-",
+    "next_seq": 5,
     "count": 4,
     "uncounted_count": 0,
     "tokens": 6,

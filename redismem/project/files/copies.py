@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from redismem.concurrency.offload import run_apart
 from redismem.context import Context, Summary
 from redismem.errors import InvalidItem
-from redismem.messages.decoding import GAP, decode_messages
+from redismem.messages.decoding import StoredMessages
 from redismem.messages.encoding import encode_message
+from redismem.messages.gaps import fill_gaps, last_seqs
 from redismem.messages.message import Message
 from redismem.originals.fields import encode_fields
 from redismem.protocol import layout
@@ -112,17 +113,16 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     epoch = await store.run(quarantine.new_epoch(keys))
     put_ms = await store.server_time_ms()
     elements = {message.seq: _element(message) for message in copy.messages}
-    gap = GAP + _stamp(put_ms)
-    window = [elements.get(seq, gap) for seq in range(copy.first_seq, copy.last_seq + 1)]
+    window = fill_gaps(elements, copy.first_seq, copy.last_seq, _stamp(put_ms))
     earlier = [message for message in copy.messages if message.seq < copy.first_seq]
     originals: dict[bytes, bytes] = {}
     # Pinned messages are stored without originals.
     if not all(message.pinned for message in earlier):
-        kept = [elements.get(seq, gap) for seq in range(earlier[0].seq, copy.first_seq)]
+        kept = fill_gaps(elements, earlier[0].seq, copy.first_seq - 1, _stamp(put_ms))
         # In a thread: compressing ten thousand messages takes seconds.
         originals = await run_apart(store.transport, partial(encode_fields, earlier[0].seq, kept, epoch))
     state = _state(copy, epoch, elements, earlier, bool(originals))
-    messages = decode_messages(window, copy.first_seq, epoch)
+    messages = StoredMessages(window, 0, epoch, last_seqs(window, copy.last_seq)).messages()
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)
     await store.run(quarantine.stage(keys, put_ms, window, originals))
     try:

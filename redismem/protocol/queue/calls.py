@@ -22,11 +22,11 @@ from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
 from redismem.protocol.namespace.calls import entries, name_of
-from redismem.protocol.session.edits import View, count_leaving, move_arguments
+from redismem.protocol.session.edits import View, plan_leaving
 from redismem.settings.settings import Settings
 
 QUEUES = layout.INDEXES[1:]
-_COUNT_PLACE = 15  # index of `count` in the command of a commit
+_COUNT_PLACE = 16  # index of `count` in the command of a commit
 LONGEST_DEAD_MS = 86_400_000
 """The longest wait before the sweep retries a dead session."""
 
@@ -253,7 +253,7 @@ class QueueCalls:
         """
         keys, settings, shard = self.keys, self.settings, self.keys.shard
         context = job.context
-        count, pinned = count_leaving(context, covered) if covered else (0, [])
+        leaving = plan_leaving(context, job.elements, covered)
         arguments = (
             keys.session,
             time_argument(self.clock),
@@ -261,8 +261,9 @@ class QueueCalls:
             context.epoch,
             context.first_seq,
             context.window_version or layout.NONE,
-            count,
-            count - len(covered),
+            leaving.next_seq,
+            leaving.element_count,
+            leaving.element_count - len(covered),
             sum(message.tokens for message in covered),
             settings.overdue_count,
             settings.overdue_tokens,
@@ -271,9 +272,9 @@ class QueueCalls:
             layout.NONE if summary is None else _summary_field(summary),
             layout.NONE if summary is None else summary.encode(),
             layout.NONE if sketch is None else sketch,
-            len(moving := move_arguments(context, pinned)),
+            len(leaving.moved),
             2 * len(originals),
-            *moving,
+            *leaving.moved,
             *(part for field in originals.items() for part in field),
             *(_summary_field(old) for old in folded),
         )

@@ -239,7 +239,7 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals),
             (layout.NONE if before_seq is None else before_seq, limit, int(include_originals), BLOCK_COUNT),
         )
-        return Call(keys.session_id, (command,), lambda reply: page(keys.session_id, reply), script, op=op)
+        return Call(keys.session_id, (command,), lambda reply: page(keys.session_id, reply, before_seq), script, op=op)
 
     def pinned(self) -> Call[list[Message]]:
         """Build a call that reads the pinned messages that have left the window."""

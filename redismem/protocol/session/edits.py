@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from redismem.context import Context
 from redismem.events import Op
 from redismem.formats.tool_groups import cut_before
-from redismem.messages.decoding import GAP, split_elements
+from redismem.messages.decoding import split_elements
 from redismem.messages.encoding import encode_message
+from redismem.messages.gaps import fill_gaps, gap_count, last_seqs, place_of
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import decode_block, dictionary_of
@@ -59,8 +60,12 @@ class View:
 
     def element(self, message: Message) -> bytes:
         """Return the stored element of a message of the context."""
-        place = message.seq - self.context.first_seq
+        place = self.place(message.seq)
         return self.elements[place] if place >= 0 else self.pinned_group(message)[message.seq]
+
+    def place(self, seq: int) -> int:
+        """Return the place of a seq in the window; negative before the window."""
+        return place_of(seq, self.context.first_seq, self.context.last_seq, self.elements)
 
     def pinned_group(self, message: Message) -> dict[int, bytes]:
         """Return the pinned messages that left the window together with this one: elements by seq.
@@ -90,24 +95,25 @@ def window(calls: SessionCalls) -> Call[View | None]:
     return Call(keys.session_id, (command,), decode, script, op=Op.READ_WINDOW)
 
 
-def count_leaving(context: Context, messages: Sequence[Message]) -> tuple[int, list[Message]]:
-    """Count the elements that leave the window's head with `messages`, and list the pinned ones.
+class Leaving(NamedTuple):
+    """The elements that leave the head of a window."""
 
-    `messages` are the first ones of `context.messages`, at least one. Every element before the next message leaves.
-    """
-    following = context.messages[len(messages)].seq if len(messages) < len(context.messages) else context.last_seq + 1
-    return following - context.first_seq, [
-        message for message in context.pinned if context.first_seq <= message.seq < following
-    ]
+    next_seq: int
+    """The first seq of the window without them."""
+    element_count: int
+    moved: Sequence[bytes | int] = ()
+    """Script arguments: the field that keeps the pinned messages among them, and their places; empty without them."""
 
 
-def move_arguments(context: Context, pinned: Sequence[Message]) -> list[bytes | int]:
-    """Build script arguments for pinned messages: the field that keeps them, and their positions in the window.
-
-    Returns [] if there are no messages.
-    """
-    seqs = [message.seq for message in pinned]
-    return [layout.pinned_field(seqs), *(seq - context.first_seq for seq in seqs)] if seqs else []
+def plan_leaving(context: Context, elements: Sequence[bytes], messages: Sequence[Message]) -> Leaving:
+    """Plan how `messages`, the first of `context.messages`, leave the window. Every element before the next leaves."""
+    first_seq, last_seq = context.first_seq, context.last_seq
+    if not messages:
+        return Leaving(first_seq, 0)
+    following = context.messages[len(messages)].seq if len(messages) < len(context.messages) else last_seq + 1
+    pinned = [message.seq for message in context.pinned if first_seq <= message.seq < following]
+    count, *places = (place_of(seq, first_seq, last_seq, elements) for seq in (following, *pinned))
+    return Leaving(following, count, [layout.pinned_field(pinned), *places] if pinned else [])
 
 
 def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | None:
@@ -120,7 +126,7 @@ def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | Non
     dropped = messages[: cut_before(messages, max(0, len(messages) - max_messages))]
     if not dropped:
         return None
-    count, pinned = count_leaving(context, dropped)
+    leaving = plan_leaving(context, view.elements, dropped)
     command = evalsha(
         script,
         (keys.messages, keys.state, keys.originals, keys.vectors),
@@ -128,40 +134,63 @@ def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | Non
             context.epoch,
             context.first_seq,
             context.window_version or layout.NONE,
-            count,
-            view.elements[count - 1],
-            count - len(dropped),
+            leaving.next_seq,
+            leaving.element_count,
+            view.elements[leaving.element_count - 1],
+            leaving.element_count - len(dropped),
             sum(message.tokens for message in dropped),
             nonce(),
-            *move_arguments(context, pinned),
+            *leaving.moved,
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op=Op.PRUNE)
 
 
 def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
-    """Build a pop of the newest messages. False means that the session has changed since it was read."""
-    keys, settings, script, context = calls.keys, calls.settings, scripts.load("pop"), view.context
+    """Build the pop of the newest messages; False means the session has changed since the read."""
+    keys, script, context = calls.keys, scripts.load("pop"), view.context
+    kept_count, following = _without(view, popped)
+    length, counted_count = kept_count + len(following), len(context.messages) - len(popped)
+    tokens = layout.counters(view.fields[layout.COUNTERS]).tokens - sum(message.tokens for message in popped)
     command = evalsha(
         script,
         (keys.messages, keys.state, keys.originals, keys.vectors, keys.shard.active, keys.shard.evictions),
         (
             keys.session,
             time_argument(calls.clock),
-            settings.kept_ms,
-            settings.max_window_count,
+            calls.settings.kept_ms,
             append_token(None),
             context.epoch,
+            context.first_seq,
             context.last_seq,
             context.window_version or layout.NONE,
             view.elements[-1],
             nonce(),
-            sum(message.tokens for message in popped),
-            GAP,
-            *(message.seq for message in popped),
+            max(0, tokens),
+            layout.encode_elements(length - counted_count, 0),
+            layout.encode_elements(0, context.last_seq + 2 - context.first_seq - length),
+            kept_count,
+            *following,
         ),
     )
     return Call(keys.session_id, (command,), bool, script, op=Op.POP)
+
+
+def _without(view: View, popped: Sequence[Message]) -> tuple[int, list[bytes]]:
+    """Return the number of elements before these messages, and the elements that follow them after their pop.
+
+    A gap before the messages becomes part of the first gap after the pop, which takes one more seq at the end.
+    """
+    place, removed = view.place(popped[0].seq), {message.seq for message in popped}
+    place -= place > 0 and gap_count(view.elements[place - 1]) > 0
+    seqs, elements = last_seqs(view.elements, view.context.last_seq)[place:], view.elements[place:]
+    first_seq = seqs[0] + 1 - (gap_count(elements[0]) or 1)
+    left = {
+        seq: element
+        for seq, element in zip(seqs, elements, strict=True)
+        if seq not in removed and not gap_count(element)
+    }
+    return place, fill_gaps(left, first_seq, view.context.last_seq + 1, view.elements[-1][-STAMP_BYTES:])
 
 
 def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]) -> Replacement:
@@ -205,7 +234,7 @@ def replace(
     after = compress_large(calls.settings, changed.element) + before[-STAMP_BYTES:]
     fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
     values = (before, after)
-    if old.seq < view.context.first_seq:
+    if is_outside := old.seq < view.context.first_seq:
         fields, values = _replace_in_group(view.pinned_group(old), old.seq, after if new.pinned else None)
     more_bytes = len(after) * new.pinned - len(before) * old.pinned
     more_count = new.pinned - old.pinned
@@ -219,7 +248,8 @@ def replace(
             append_limits(calls.settings),
             append_token(None),
             view.context.epoch,
-            old.seq,
+            view.context.first_seq,
+            layout.NONE if is_outside else view.place(old.seq),
             nonce(),
             *values,
             new.tokens * (not new.pinned) - old.tokens * (not old.pinned),

@@ -10,6 +10,7 @@ from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.messages.compression import expanded_bytes
 from redismem.messages.decoding import decode_messages
+from redismem.messages.gaps import elements_between
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import block_number, decode_block, unpacked_bytes
@@ -89,21 +90,25 @@ class Page:
         return messages
 
 
-def page(session_id: str, reply: Sequence[Any]) -> Page | None:
-    """Decode the reply of page.lua; None means that there is no session.
+def page(session_id: str, reply: Sequence[Any], before_seq: int | None = None) -> Page | None:
+    """Decode the reply of page.lua about the messages before a seq; None means there is no session.
 
     Raises:
-        CorruptSession: the epoch cannot be read.
+        CorruptSession: the epoch or a gap cannot be read.
     """
     if not reply:
         return None
     epoch, start_seq, originals_stop, first_block, block_count, *stored = reply
+    blocks = [Block(number, block) for number, block in enumerate(stored[:block_count], first_block) if block]
+    elements = stored[block_count:]
     try:
         name = epoch.decode()
-    except ValueError as cause:
+        if elements and type(last_seq := elements[-1]) is int:
+            stop_seq = last_seq + 1 if before_seq is None else before_seq
+            elements = elements_between(elements[:-1], last_seq, max(start_seq, originals_stop), stop_seq)
+    except (Undecodable, ValueError) as cause:
         raise corrupt_session(session_id, cause, epoch.decode("utf-8", "replace")) from None
-    blocks = [Block(number, block) for number, block in enumerate(stored[:block_count], first_block) if block]
-    return Page(session_id, name, start_seq, originals_stop, blocks, stored[block_count:])
+    return Page(session_id, name, start_seq, originals_stop, blocks, elements)
 
 
 def explain_unreadable(block: Block, known: Dictionaries) -> Undecodable:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from redismem.context import Summary
 from redismem.errors import UnsupportedFormat
-from redismem.messages.decoding import decode_messages, is_gap, split_elements
+from redismem.messages.decoding import StoredMessages, decode_messages, is_gap, split_elements
+from redismem.messages.gaps import gap_count, last_seqs, seqs_count
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
@@ -70,6 +71,11 @@ class Restoration:
         """The number of restored messages that are pinned or gaps."""
         return sum(not _is_counted(message) for message in self.messages)
 
+    @property
+    def hidden_count(self) -> int:
+        """The number of seqs without an element, for which restored gaps stand."""
+        return sum(message.beside["gap"] - 1 for message in self.messages if message.beside and is_gap(message))
+
 
 def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds: Mapping[str, str]) -> Restoration:
     """Plan the restoration. `kinds` contains the actual type of each key with a foreign type.
@@ -86,13 +92,15 @@ def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], k
     summaries = _summaries(stored, faults)
     epoch = _epoch(stored, summaries, faults)
     summaries = [summary for summary in summaries if summary.id.startswith(f"{epoch}:")]
-    first_seq = _first_seq(stored, summaries, len(elements), len(readable), faults)
+    kept_count = seqs_count(readable)
+    first_seq = _first_seq(stored, summaries, len(elements), kept_count, faults)
     fields = _fields(stored, faults) | _summary_fields(summaries)
     if summaries:
         fields[layout.SUMMARIES_COUNT] = str(len(summaries)).encode()
     if not faults:
         fields |= {name: stored[name] for name in _WHOLE_FIELDS if name in stored}
-    messages = decode_messages(readable, first_seq, epoch)
+    seqs = last_seqs(readable, first_seq + kept_count - 1)
+    messages = StoredMessages(readable, 0, epoch, seqs).messages()
     pinned = [element for element, message in zip(readable, messages, strict=True) if message.pinned]
     pinned += [
         element for name, value in fields.items() if name.startswith(PINNED) for element in _split_pinned(name, value)
@@ -125,6 +133,7 @@ def _split_readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
     for place, element in enumerate(elements):
         try:
             decode_messages([element], 1, "")
+            gap_count(element)
             readable.append(element)
         except Undecodable:
             left_out.append(place)

@@ -141,6 +141,6 @@ class SeenContexts:
         now_s, ms = self._clock(), now_ms()
         for command, made_s in seen.later:
             view.append(parse_append(command), ms - int((now_s - made_s) * 1000))
-        if layout.COUNTERS in view.fields and len(view.elements) <= seen.last_seq != view.last_seq:
+        if layout.COUNTERS in view.fields and view.seqs_count <= seen.last_seq != view.last_seq:
             view.move_on(seen.last_seq)
         return view

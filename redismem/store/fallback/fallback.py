@@ -256,7 +256,7 @@ class Fallback:
         return _mark_degraded(call.decode(*((reply, *held.view.read(None)) if len(call.commands) > 1 else (reply,))))
 
     def _finish_session(self, held: Held) -> None:
-        if held.last_seq is not None and held.last_seq >= len(held.view.elements):
+        if held.last_seq is not None and held.last_seq >= held.view.seqs_count:
             held.view.move_on(held.last_seq)
             self._seen.put_back(held.session_id, held.view)
         else:

@@ -47,9 +47,9 @@ class View:
         return self._counters.message_count
 
     @property
-    def first_seq(self) -> int:
-        """The seq of the window's first message."""
-        return self._counters.first_seq
+    def seqs_count(self) -> int:
+        """The number of seqs in the window: gaps stand for several."""
+        return len(self.elements) + self._counters.hidden
 
     def refusal(self, append: Append, settings: Settings, session_id: str) -> RedismemError | None:
         """Return the error with which append.lua would refuse the append; `None` if this process knows no reason."""
@@ -91,7 +91,7 @@ class View:
     def move_on(self, last_seq: int) -> None:
         """Set the last seq after other processes have written. The view does not contain their messages."""
         _, _, tokens, active_ms, *_ = self._counters
-        self._count(last_seq - len(self.elements) + 1, last_seq, tokens, active_ms)
+        self._count(last_seq - self.seqs_count + 1, last_seq, tokens, active_ms)
 
     def _count(self, first_seq: int, total: int, tokens: int, active_ms: int) -> None:
         self._counters = self._counters._replace(
@@ -122,7 +122,8 @@ class View:
 
     def page(self, limit: int, before_seq: int | None) -> list[Any]:
         """Return the reply of page.lua: the newest `limit` messages of the window before a seq."""
-        first_seq = self.first_seq
-        stop = len(self.elements) if before_seq is None else max(0, min(len(self.elements), before_seq - first_seq))
-        start = max(0, stop - limit)
-        return [self.fields[layout.EPOCH], first_seq + start, first_seq + start, 0, 0, *self.elements[start:stop]]
+        first_seq, last_seq = self._counters.first_seq, self.last_seq
+        stop = last_seq + 1 if before_seq is None else max(first_seq, min(last_seq + 1, before_seq))
+        start = max(first_seq, stop - limit)
+        elements = self.elements if start < stop else []
+        return [self.fields[layout.EPOCH], start, start, 0, 0, *elements, last_seq]

@@ -28,7 +28,7 @@ DONE: dict[bytes, Any] = {
     b"fence": None,
     b"attempts": None,
 }
-FOLD: dict[str, Any] = {"count": 0, "tokens": 0, "summary": "folded"}
+FOLD: dict[str, Any] = {"next_seq": 1, "count": 0, "tokens": 0, "summary": "folded"}
 
 
 async def test_a_summary_replaces_exactly_the_covered_messages(lua: Scripts) -> None:
@@ -154,7 +154,14 @@ async def test_originals_are_kept_in_blocks_and_expire_with_the_session(lua: Scr
     assert await lua.raw.pexpiretime(lua.key("originals")) == await lua.raw.pexpiretime(lua.key("state"))
     assert (await lua.fields())[b"with_originals"] == b"1"
     assert (await lua.run("claim", **CLAIM | {"now_ms": NOW_MS + 7, "threshold": 3}))[:2] == [b"job", b"3-cd"]
-    further = kept | {"fence": "3-cd", "first_seq": 5, "count": 2, "summary_field": "summary:5", "kept_count": 8}
+    further = kept | {
+        "fence": "3-cd",
+        "first_seq": 5,
+        "next_seq": 7,
+        "count": 2,
+        "summary_field": "summary:5",
+        "kept_count": 8,
+    }
     tail = ("0", "1-5", "s0", "of 1-5", "1", "6", "s1", "of 6", "summary:1")
     assert await lua.run("commit", *tail, **further) == b"ok"
     assert await originals(lua) == {b"0": b"1-5", b"s0": b"of 1-5", b"1": b"6", b"s1": b"of 6"}
@@ -182,7 +189,7 @@ async def test_a_fold_leaves_the_originals(lua: Scripts) -> None:
     await create_claimed(lua)
     await lua.raw.hset(lua.key("originals"), "0", "old")
     await lua.raw.hset(lua.key("state"), mapping={"with_originals": 1, "summary:0": "x"})
-    fold = {"count": 0, "tokens": 0, "summary_field": "summary:0"}
+    fold = {"next_seq": 1, "count": 0, "tokens": 0, "summary_field": "summary:0"}
     assert await lua.run("commit", "summary:0", **COMMIT | fold) == b"ok"
     assert await originals(lua) == {b"0": b"old"}
     assert (await lua.fields())[b"with_originals"] == b"1"
@@ -193,7 +200,7 @@ async def test_more_than_a_thousand_messages_fit_one_commit(lua: Scripts) -> Non
         await lua.append(*["x"] * 500, token=b"token..%d" % part, window_limit=5000)
     await lua.run("claim", **CLAIM)
     blocks = [part for number in range(1400) for part in (number, "x")]
-    many = {"count": 1400, "tokens": 20, "kept_count": len(blocks)}
+    many = {"next_seq": 1401, "count": 1400, "tokens": 20, "kept_count": len(blocks)}
     assert await lua.run("commit", *blocks, **COMMIT | many) == b"ok"
     assert await lua.raw.hlen(lua.key("originals")) == 1400
     assert await lua.raw.llen(lua.key("messages")) == 100

@@ -9,7 +9,8 @@ from support.raw_scripts import REPLACE, Scripts, stored_element
 from support.stored import set_counters
 
 COPY: dict[str, Any] = REPLACE | {
-    "seq": 1,
+    "first_seq": 2,
+    "place": "-",
     "pinned_field": "pinned:1",
     "new_field": "pinned:1",
     "block": 0,
@@ -45,7 +46,7 @@ async def test_a_message_that_is_back_in_the_window_is_left(lua: Scripts) -> Non
     for new_field, new in (("pinned:1", b"new"), ("-", b"")):
         assert await lua.run("replace", **moved | {"new_field": new_field, "new": new}) == 0
     assert await lua.read_namespace() == before
-    assert await lua.run("replace", **moved | {"pinned_field": "-", "new_field": "-"}) == 1
+    assert await lua.run("replace", **moved | {"first_seq": 1, "place": 0, "pinned_field": "-", "new_field": "-"}) == 1
     assert await lua.raw.lindex(lua.key("messages"), 0) == b"new"
 
 

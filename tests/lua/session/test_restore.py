@@ -19,6 +19,7 @@ RESTORE: dict[str, Any] = {
     "first_seq": 1,
     "tokens": 20,
     "uncounted": "",
+    "hidden": "",
     "seen_count": 2,
     "moves": 1,
     "field_count": 1,

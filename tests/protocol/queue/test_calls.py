@@ -47,7 +47,7 @@ def message(seq: int, tokens: int, role: str = "user") -> Message:
 MESSAGES = [message(31, 100), message(34, 11), message(35, 7)]
 CONTEXT = Context("user-42", [], MESSAGES, State(), 35, 31, 35, "7-e", 3, window_version="v-7")
 CONTEXT.pinned = [message(5, 1, "system"), message(32, 1, "system")]
-JOB = Job("9-f", 1, NOW_MS, CONTEXT)
+JOB = Job("9-f", 1, NOW_MS, CONTEXT, elements=[b"element"] * 5)
 
 
 def summary(first_seq: int) -> Summary:
@@ -89,6 +89,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
             "epoch": "7-e",
             "first_seq": 31,
             "edited": "v-7",
+            "next_seq": 35,
             "count": 4,
             "uncounted_count": 2,
             "tokens": 111,

@@ -51,7 +51,7 @@ def context_of(*payloads: dict[str, Any]) -> Context:
 
 def view_of(*payloads: dict[str, Any]) -> edits.View:
     elements = [encode_message(payload)[0] + b"\xcf" + bytes(8) for payload in payloads]
-    return edits.View(context_of(*payloads), {}, elements)
+    return edits.View(context_of(*payloads), {b"counters": b"v1 1 %d 0 1 2" % len(payloads)}, elements)
 
 
 VIEW = view_of(USER)
