@@ -138,7 +138,7 @@ class Project:
         return await export_files(self._items, self.conversations)
 
     async def import_files(self, files: Mapping[str, str], *, replace: bool = False) -> Imported:
-        """Import an export, completely or not at all: merged into the project, or in place of it with `replace`.
+        """Import an export, completely or not at all: merge it into the project, or with `replace` replace the project.
 
         In a merge, an item that is in both gets the longer history. The import is staged invisibly and committed in one
         step; a reader after the commit waits until the pieces are applied. Messages are written if a conversation has

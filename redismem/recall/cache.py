@@ -100,7 +100,7 @@ class CachedSession:
         return new if self._last is None else (self._last[0], *new)
 
     def is_current(self, epoch: str, version: str, stored: Mapping[int, bytes | None]) -> bool:
-        """Return True if the entry matches the session's current epoch, version and signatures."""
+        """True if the entry matches the session's current epoch, version and signatures."""
         is_there = self._last is None or stored.get(self._last[0]) == self._last[1]
         return self._epoch == epoch and self._version == version and is_there and self._is_extended(stored)
 

@@ -97,7 +97,7 @@ class EditableSession(SessionState):
         """Replace a message of the window or a pinned message, and return the new message as stored.
 
         The new message takes over the seq, the time and the pin of the old one. Both must make the same tool calls and
-        hold the same tool results.
+        contain the same tool results.
 
         Args:
             which: The seq of the old message; or the old message as read, which must not have changed since.
@@ -125,7 +125,7 @@ class EditableSession(SessionState):
     async def unpin(self, which: int | Message) -> Message:
         """Unpin a message and return it. A message that is not pinned stays unchanged.
 
-        A message in the window keeps its place. A message that has left the window also leaves the context, since no
+        A message in the window stays there. A message that has left the window also leaves the context, since no
         summary covers it; if the session keeps originals, it stays among them.
 
         Args:

@@ -105,11 +105,11 @@ class Session(EditableSession):
 
         Args:
             messages: See `append()`.
-            recall: A token budget: `Context.recalled` then holds the earlier messages that match these messages best.
+            recall: A token budget. `Context.recalled` then contains the earlier messages that match these ones best.
                 Takes a second round trip if the session keeps originals.
-            project: A project from `Memory.project()`: `Context.background` then holds text about the items that these
-                messages mention. Read concurrently, in at most two round trips. If that fails, a warning is logged
-                and the background is empty.
+            project: A project from `Memory.project()`. `Context.background` then contains text about the items that
+                these messages mention. It is read concurrently, in at most two round trips. If that fails, a warning
+                is logged and the background is empty.
             project_tokens: The token budget of the background, at least 50.
 
         Raises:
@@ -197,7 +197,7 @@ class Session(EditableSession):
     async def messages(
         self, limit: int | None = None, before: int | datetime | None = None, include_originals: bool = False
     ) -> list[Message]:
-        """Return the newest messages that no summary covers, oldest first, with the pinned ones in their places.
+        """Return the newest messages that no summary covers, oldest first. Pinned messages are included at their seqs.
 
         Reads page by page, so messages that a worker summarises during the call may be missing.
 

@@ -41,15 +41,15 @@ class SessionState:
         return (await self.state()).waiting_for_param
 
     async def last_intent(self) -> Any:
-        """Return the last intent; None if it is not set."""
+        """Return the last intent; `None` if it is not set."""
         return (await self.state()).last_intent
 
     async def last_result(self) -> Any:
-        """Return the last result; None if it is not set."""
+        """Return the last result; `None` if it is not set."""
         return (await self.state()).last_result
 
     async def plan(self) -> Any:
-        """Return the plan; None if it is not set."""
+        """Return the plan; `None` if it is not set."""
         return (await self.state()).plan
 
     async def update(self, *, id: str | None = None, **changes: Unpack[StateChanges]) -> None:

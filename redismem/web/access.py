@@ -1,4 +1,4 @@
-"""Access control by bearer keys. A key belongs to one namespace and has scopes; the server holds only its hash.
+"""Access control by bearer keys. A key belongs to one namespace and has scopes. The server knows only its hash.
 
 A key has 256 random bits, so a plain SHA-256 protects it. Each line of the list of keys is
 

@@ -74,7 +74,7 @@ class JsonlArchive:
 
     A line has session_id, epoch, summary_version, window_version, total_messages, first_seq, last_seq, recent_limit,
     summaries, state, `messages` (the dicts as appended) and, in the same order, `stored`: seq, tokens, stored_ms and
-    `beside` (metadata, timestamp_us, id, pinned; or null) per message. `pinned` and `stored_pinned` hold the same for
+    `beside` (metadata, timestamp_us, id, pinned; or null) per message. `pinned` and `stored_pinned` are the same for
     pinned messages. If JSON in UTF-8 cannot represent a string or number exactly (lone surrogates), the line
     approximates it and adds `exact`: the whole line as msgpack in base64.
     """

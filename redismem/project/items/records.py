@@ -50,7 +50,7 @@ class Item:
     valid_from: datetime
     """When the item became true."""
     valid_until: datetime | None
-    """When the item ceased to be true; None means it is still true."""
+    """When the item ceased to be true; `None` means that it is still true."""
     tags: tuple[str, ...]
     archived: bool
 
@@ -159,14 +159,14 @@ class Conversation(Item):
     message_count: int
     """The number of messages when the conversation ended; 0 before that, or if the session had expired."""
     extraction: str | None
-    """Extraction status: due, claimed, done or failed; None means that none was requested."""
+    """The status of the extraction: due, claimed, done or failed; `None` means that no extraction was requested."""
 
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Page(Sequence[T_co], Generic[T_co]):
-    """A page of a query's results. Pass `cursor` to get the next page; None means this is the last."""
+    """A page of a query's results. Pass `cursor` to get the next page; `None` means that this page is the last."""
 
     __slots__ = ("_items", "cursor")
 
