@@ -113,7 +113,6 @@ class Op(StrEnum):
     RELEASE = "release"
     COUNTS = "counts"
     OLDEST = "oldest"
-    EXPIRIES = "expiries"
     QUEUE_EVICTION = "queue_eviction"
     DUE_EVICTIONS = "due_evictions"
     CLAIM_EVICTION = "claim_eviction"

@@ -1,13 +1,10 @@
--- Updates the last activity at most once per second, and the expiry only once a part of the time to live has passed.
--- READS active session created now kept_ms active_ms expires_ms
+-- Notes the last activity and the expiry, at most once per second, or per sixteenth of a short time to live. Another
+-- process may have given the session longer: its expiry only moves back if a worker had extended it.
+-- READS active session created now kept_ms active_ms expires_ms evicting
 -- SETS aged active_ms expires_ms
-local aged = false
-if created or now - active_ms >= 1000 then
-  redis.call('ZADD', active, now, session)
-  active_ms = now
-  -- The extra second: the next check is at least a second away.
-  aged = expires_ms - now < kept_ms + 1000
-  if aged then
-    --- @include expiry
-  end
+local aged = created or evicting ~= '' or now - active_ms >= math.min(1000, kept_ms / 16) -- [used again]
+if aged then
+  active_ms = math.max(now, active_ms)
+  redis.call('ZADD', active, active_ms, session)
+  expires_ms = math.max(now + kept_ms, evicting == '' and tonumber(expires_ms) or 0) -- [never earlier]
 end

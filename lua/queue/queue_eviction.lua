@@ -1,4 +1,5 @@
--- Queues sessions for eviction that were not touched since they were polled; an append or touch removes them again.
+-- Queues sessions for eviction that were not touched since they were polled; an append or touch removes them again. An idle
+-- session is due once its time is up, but is queued before that, as it would otherwise expire without a handover.
 -- KEYS
 --   active
 --   overdue
@@ -8,29 +9,31 @@
 -- ARGV
 --   now_ms     - for the server's clock
 --   reason     idle or limit
---   kept       1 extends their lives by a day, for on_evict; then each session and its activity as polled
+--   kept       1 extends their lives by a day, for on_evict
+--   soon_ms    sessions that expire within that time are queued as idle; then each session and its activity as polled
 -- FIELDS reads counters
 --   writes counters
 -- REPLY number of queued sessions, number of expired ones
 -- ERROR
 local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
-local now_ms, reason, kept = unpack(ARGV, 1, 3)
+local now_ms, reason, kept, soon_ms = unpack(ARGV, 1, 4)
 --- @include now
 --- @include handover
 local lives_until_ms = kept == '1' and now + handover_ms or 0
 local chosen, expired = 0, 0
-for at = 4, #ARGV, 2 do
+for at = 5, #ARGV, 2 do
   local session, seen_ms = unpack(ARGV, at, at + 1)
-  local messages, state, originals, vectors = unpack(KEYS, 2 * at - 2, 2 * at + 1)
+  local messages, state, originals, vectors = unpack(KEYS, 2 * at - 4, 2 * at - 1)
   local kind = redis.call('TYPE', state).ok
   if kind == 'hash' then
     local counters = redis.call('HGET', state, 'counters') or ''
     --- @include parsed
+    local due_ms = reason == 'idle' and math.max(now, (tonumber(expires_ms) or 0) + 1) or now -- [its own time]
     -- A session whose counters hold a reason is on the queue already.
-    if active_ms == seen_ms and evicting == '' then -- [not touched since]
+    if active_ms == seen_ms and evicting == '' and due_ms <= now + soon_ms then -- [not touched since]
       -- Removal first: a script that has written may continue when memory is short. An eviction frees memory.
       redis.call('ZREM', evictions, session)
-      redis.call('ZADD', evictions, now, session)
+      redis.call('ZADD', evictions, due_ms, session)
       if lives_until_ms > tonumber(expires_ms) then -- [handed over first]
         expires_ms = lives_until_ms
         counters = string.format('v1 %s %s %s %s %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden

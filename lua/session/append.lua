@@ -80,8 +80,8 @@ counters = string.format('v1 %s %d %d %d %d', window_first_seq, total, window_to
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) end
 if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
--- A new session has no originals or vectors: the nil ends the list.
-if aged then for _, key in ipairs({state, messages, not created and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+-- Without a summary or prune before it, a window has no originals or vectors: the nil ends the list.
+if aged then for _, key in ipairs({state, messages, window_first_seq ~= '1' and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
 if count_before == 0 then redis.call('PEXPIREAT', messages, expires_ms) end
 if created then return {counters, 1, total, 1, 0, epoch} end

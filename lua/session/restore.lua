@@ -58,8 +58,7 @@ end
 -- Only writes follow, the messages last.
 --- @include unindex
 if epoch == '-' then epoch = redis.call('INCR', fences) .. '-' .. nonce end
-local expires_ms
---- @include expiry
+local expires_ms = now + kept_ms
 local total = first_seq + count - 1 - (tonumber(hidden) or 0) -- [hidden]
 local counters = string.format('v1 %s %d %s %d %d%s%s', first_seq, total, tokens, now, expires_ms, uncounted, hidden)
 redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue')

@@ -21,7 +21,7 @@ if not counters then return 0 end
 --- @include counters
 --- @include now
 --- @include timely
---- @include expiry
+expires_ms = now + kept_ms
 redis.call('ZADD', active, now, session)
 counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted .. hidden -- [new]
 redis.call('HSET', state, 'counters', counters)

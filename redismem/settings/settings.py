@@ -252,12 +252,17 @@ class Settings(BaseSettings):
 
     @property
     def kept_ms(self) -> int:
-        """The time from a session's last activity to the expiry of its keys.
+        """The time from a session's last activity to its expiry: the timeout, but never less than `lookahead_ms`."""
+        return max(self.idle_timeout_ms, self.lookahead_ms)
 
-        It exceeds the idle timeout by 20 ticks and two leases. A worker looks for idle sessions on every tenth tick, so
-        it finds the session before the keys expire, even if the first worker to find it dies.
+    @property
+    def lookahead_ms(self) -> int:
+        """The time before its expiry at which a worker with an `on_evict` queues a session.
+
+        Long enough that a worker, which looks on every tenth tick, finds the session first, or another worker does in
+        its place.
         """
-        return self.idle_timeout_ms + int((20 * self.tick_s + 2 * self.lease_s) * 1000)
+        return int((20 * self.tick_s + 2 * self.lease_s) * 1000)
 
     @property
     def uncompressed_bytes(self) -> int:

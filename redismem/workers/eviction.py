@@ -13,12 +13,10 @@ from redismem.info import SessionEntry
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, is_session_id
 from redismem.protocol.layout import EvictionReason
-from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
 from redismem.protocol.session import edits
 from redismem.session.session import Session
-from redismem.store.limits import is_given
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
@@ -128,42 +126,24 @@ class Eviction:
         return sum(per_shard) - self._store.session_limit
 
     async def queue_idle(self) -> int:
-        """Queue all sessions past their idle timeout. A session that is not queued would expire without a transcript.
+        """Queue all sessions past their timeout, or about to be if they are handed over: Redis removes the others.
 
-        If this worker's timeout is only the default, it skips sessions to which another process gave a longer timeout.
+        The timeout is the one that the appending processes gave the session, not this worker's.
         """
-        time_ms, longest_ms = await self._store.server_time_ms(), self._store.settings.idle_timeout_ms
+        settings = self._store.settings
+        soon_ms = 0 if self._on_evict is None else settings.lookahead_ms
+        below_ms = await self._store.server_time_ms() - settings.kept_ms + soon_ms
         looks = [queue_calls.ActiveCursor(shard) for shard in self._store.keys.shards()]
-        chosen = left_count = 0
+        chosen = 0
         while looks and not self._stopping:
-            shards = await self._store.run(queue_calls.idle_sessions(looks, time_ms - longest_ms, _CHUNK_COUNT))
-            entries = [entry for shard in shards for entry in shard if self._keys_of(entry.session_id) is not None]
-            idle = (
-                entries
-                if is_given(self._store.settings, "idle_timeout_s")
-                else await self._expiring_as_idle(entries, time_ms)
-            )
-            left_count += len(entries) - len(idle)
-            chosen += await self._queue(idle, EvictionReason.IDLE)
+            shards = await self._store.run(queue_calls.idle_sessions(looks, below_ms, _CHUNK_COUNT))
+            chosen += await self._queue([entry for shard in shards for entry in shard], EvictionReason.IDLE, soon_ms)
             # Sessions touched or expired in between shift the pages; a skipped session is found by the next query.
             full = (pair for pair in zip(looks, shards, strict=True) if len(pair[1]) == _CHUNK_COUNT)
             looks = [look.after(entries) for look, entries in full]
-        text = "%d sessions past the default timeout stay, because another process set a longer one: set it here too"
-        self._warn("REDISMEM_IDLE_TIMEOUT_S", time_ms, f"{text} (REDISMEM_IDLE_TIMEOUT_S)", left_count)
         return chosen
 
-    async def _expiring_as_idle(self, entries: list[SessionEntry], time_ms: int) -> list[SessionEntry]:
-        """Return the sessions whose keys expire no later than the keys of a session idle by this worker's settings.
-
-        A later call returns the other sessions, while there is still time to hand their transcripts over.
-        """
-        settings = self._store.settings
-        # As in `lua/include/expiry.lua`: a key expires `kept_ms` and a sixteenth of it after the last activity.
-        rest_ms = settings.kept_ms - settings.idle_timeout_ms + max(1_000, settings.kept_ms // 16)
-        ends_ms = await self._store.run(namespace_calls.expiries(self._store.keys, entries)) if entries else []
-        return [entry for entry, end_ms in zip(entries, ends_ms, strict=True) if end_ms - time_ms <= rest_ms]
-
-    async def _queue(self, entries: list[SessionEntry], reason: EvictionReason) -> int:
+    async def _queue(self, entries: list[SessionEntry], reason: EvictionReason, soon_ms: int = 0) -> int:
         keys = self._store.keys
         by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
         for entry in entries:
@@ -176,6 +156,7 @@ class Eviction:
                 reason,
                 self._store.clock,
                 kept=self._on_evict is not None,
+                soon_ms=soon_ms,
             )
             for shard, sessions in by_shard.items()
             for at in range(0, len(sessions), _CHUNK_COUNT)

@@ -159,10 +159,10 @@ class Model:
 
     def _changed(self, name: str, created: bool, now: int) -> None:
         session = self.sessions[name]
-        if created or now - session.active_ms >= 1000:
-            session.active_ms = self.indexes["active"][name] = now
-            if session.expires_ms - now < self.settings.kept_ms + 1000:
-                session.expires_ms = self._expires_ms(now)
+        chosen = session.evicting is not None
+        if created or chosen or now - session.active_ms >= min(1000, self.settings.kept_ms / 16):
+            session.active_ms = self.indexes["active"][name] = max(now, session.active_ms)
+            session.expires_ms = max(self._expires_ms(now), 0 if chosen else session.expires_ms)
         self._untouch(name)
 
     def append(
@@ -205,7 +205,7 @@ class Model:
         return True
 
     def _expires_ms(self, now: int) -> int:
-        return now + self.settings.kept_ms + max(1000, self.settings.kept_ms // 16)
+        return now + self.settings.kept_ms
 
     def _untouch(self, name: str) -> None:
         session = self.sessions[name]

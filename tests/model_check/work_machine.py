@@ -146,14 +146,20 @@ class WorkMachine(EditMachine):
         assert sorted(self.observed) == sorted(self.model.indexes["active"].items())
 
     @precondition(lambda self: self.observed)
-    @rule(count=st.integers(1, 3), reason=st.sampled_from(["idle", "limit"]), kept=st.booleans())
-    def queue_eviction(self, count: int, reason: str, kept: bool = True) -> None:
+    @rule(
+        count=st.integers(1, 3),
+        reason=st.sampled_from(["idle", "limit"]),
+        kept=st.booleans(),
+        soon_ms=st.sampled_from([0, 3_600_000]),
+    )
+    def queue_eviction(self, count: int, reason: str, kept: bool = True, soon_ms: int = 3_600_000) -> None:
         (shard,) = self.store.keys.shards()
         seen = self.observed[:count]
         chosen = [(self.store.keys.session(name), active_ms) for name, active_ms in seen]
-        call = queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.store.clock, kept)
+        call = queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.store.clock, kept, soon_ms)
         found = self.run_call(call)
-        self.same(f"queue_eviction {found[0] > 0}", found, self.model.queue_eviction(seen, reason, kept, self.now))
+        expected = self.model.queue_eviction(seen, reason, kept, soon_ms, self.now)
+        self.same(f"queue_eviction {found[0] > 0}", found, expected)
 
     @precondition(lambda self: self.model.indexes["evictions"])
     @rule(name=names)

@@ -152,18 +152,22 @@ class WorkModel(Model):
 
     # Eviction, and the sweep.
 
-    def queue_eviction(self, seen: list[tuple[str, int]], reason: str, kept: bool, now: int) -> tuple[int, int]:
+    def queue_eviction(
+        self, seen: list[tuple[str, int]], reason: str, kept: bool, soon_ms: int, now: int
+    ) -> tuple[int, int]:
         chosen = expired = 0
         for name, active_ms in seen:
             session = self.sessions.get(name)
             if session is None:
                 expired += name in self.indexes["active"]
                 self._leave(name, *INDEXES)
-            elif session.active_ms == active_ms and session.evicting is None:
+                continue
+            due_ms = max(now, session.expires_ms + 1) if reason == "idle" else now
+            if session.active_ms == active_ms and session.evicting is None and due_ms <= now + soon_ms:
                 session.evicting = reason
                 if kept:
                     session.expires_ms = max(session.expires_ms, now + HANDOVER_MS)
-                self.indexes["evictions"][name] = now
+                self.indexes["evictions"][name] = due_ms
                 chosen += 1
         return chosen, expired
 

@@ -36,7 +36,7 @@ SETTINGS = Settings(
     threshold=1234,
     threshold_tokens=98_765,
     recent_limit=5,
-    idle_timeout_s=56.789,
+    idle_timeout_s=156.789,
     tick_s=2,
     max_window_count=4321,
     max_params_count=777,
@@ -182,7 +182,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     ),
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),
-        {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
+        {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 156_789},
     ),
     "restore": (
         lambda: restore(KEYS, 77, RESTORATION, SETTINGS, lambda: NOW_MS),
@@ -242,7 +242,7 @@ def test_a_missing_argument_is_a_dash() -> None:
     bare = SessionCalls(KEYS, SETTINGS)
     for update in (bare.append(MESSAGES), bare.update(**CHANGES)):
         assert str(update.commands[0][15]).endswith(" - -")
-    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][14] == b"86480000 10 - 6 10000 256"
+    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][14] == b"86400000 10 - 6 10000 256"
     for call in (bare.touch(), bare.page(5)):
         assert call.script is not None
         names = header(SOURCES[call.script.name]).arguments

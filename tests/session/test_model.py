@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from support.redis_server import RedisServer
-from support.session_model import HANDOVER_MS, KEPT_MS, THRESHOLD, TIMEOUT_MS, WINDOW_LIMIT, PlainSession, PlainSessions
+from support.session_model import HANDOVER_MS, THRESHOLD, TIMEOUT_MS, WINDOW_LIMIT, PlainSession, PlainSessions
 
 from redismem import Conflict, IdReused, InvalidMessage, InvalidTime, Receipt, SessionNotFound, Settings, TooLarge
 from redismem.blocking import memory
@@ -26,7 +26,7 @@ sessions = st.sampled_from(["one", "two"])
 counts = st.integers(1, 5)
 names = st.sampled_from(["size", "order", "city"])
 merges = st.none() | st.dictionaries(names, st.integers() | st.text(max_size=3), max_size=3)
-steps_ms = st.sampled_from([0, 1, 999, 1000, 5_000, KEPT_MS // 16, KEPT_MS // 16 + 1, KEPT_MS - 1, HANDOVER_MS])
+steps_ms = st.sampled_from([0, 1, 999, 1000, 5_000, TIMEOUT_MS - 1, HANDOVER_MS])
 
 
 def numbers_of(receipt: Receipt) -> tuple[Any, ...]:
@@ -163,7 +163,7 @@ class Sessions(RuleBasedStateMachine):
         if name in self.plain.live:
             model = self.plain.live[name]
             model.active_ms = self.plain.active[name] = self.now_ms
-            model.expires_ms = self.now_ms + KEPT_MS + KEPT_MS // 16
+            model.expires_ms = self.now_ms + TIMEOUT_MS
 
     @rule(name=sessions, limit=st.integers(0, 12), before=st.none() | st.integers(-1, 40))
     def read_a_part(self, name: str, limit: int, before: int | None) -> None:

@@ -12,7 +12,7 @@ from support.stored import COUNTERS, read_namespace, set_counters
 
 NOW_MS = 4_000_000_000_000  # in the future, or the server would drop keys at once
 TIMEOUT_MS = 1_600_000
-EXPIRES_MS = NOW_MS + TIMEOUT_MS + TIMEOUT_MS // 16
+EXPIRES_MS = NOW_MS + TIMEOUT_MS
 
 LIMITS = {
     "kept_ms": TIMEOUT_MS,

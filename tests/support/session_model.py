@@ -9,7 +9,7 @@ from typing import Any
 from redismem import Receipt
 
 TIMEOUT_MS = 160_000
-KEPT_MS = TIMEOUT_MS + 80_000
+
 """The timeout plus 20 ticks of 1 s and 2 leases of 30 s."""
 HANDOVER_MS = 86_400_000
 THRESHOLD = 6
@@ -47,15 +47,14 @@ class PlainSessions:
         if created:
             self.overdue.pop(name, None)
             # A new session removes long expired sessions from the indexes.
-            long_ago_ms = now_ms - 2 * KEPT_MS - HANDOVER_MS
+            long_ago_ms = now_ms - 2 * TIMEOUT_MS - HANDOVER_MS
             for other in [other for other, active_ms in self.active.items() if active_ms <= long_ago_ms]:
                 if other not in self.live:
                     del self.active[other]
                     self.overdue.pop(other, None)
-        if created or now_ms - model.active_ms >= 1000:
+        if created or now_ms - model.active_ms >= min(1000, TIMEOUT_MS / 16):
             model.active_ms = self.active[name] = now_ms
-            if model.expires_ms - now_ms < KEPT_MS + 1000:
-                model.expires_ms = now_ms + KEPT_MS + KEPT_MS // 16
+            model.expires_ms = now_ms + TIMEOUT_MS
         return model
 
     def change(self, name: str, model: PlainSession, now_ms: int, merge: dict[str, Any] | None, waiting: Any) -> None:

@@ -107,7 +107,7 @@ async def test_nothing_of_an_evicted_session_is_left(store: Store, namespace: st
 
 
 async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
-    async with store.memory(namespace, Settings(shards=2)) as memory:
+    async with store.memory(namespace, Settings(shards=2, tick_s=0.01, lease_s=0.05)) as memory:
         archive = Archive()
         eviction = Eviction(memory.store, archive)
         await begin(memory, clock, 10)

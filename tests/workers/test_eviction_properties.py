@@ -76,7 +76,7 @@ async def test_fresh_session(
 async def test_inactive_marked(
     open_memory: OpenMemory, client: Any, clock: Clock, idle_s: list[int], idle_timeout_s: int
 ) -> None:
-    async with open_memory(idle_timeout_s=idle_timeout_s) as memory:
+    async with open_memory(idle_timeout_s=idle_timeout_s, tick_s=0.5, lease_s=1) as memory:
         names = await create_sessions(memory, clock, [T0 - age * 1_000 for age in idle_s])
         inactive = {name for name, age in zip(names, idle_s, strict=True) if age > idle_timeout_s}
         assert await Eviction(memory.store).queue_idle() == len(inactive)
@@ -92,7 +92,7 @@ async def test_inactive_marked(
 async def test_cleanup_removes_idle_and_leaves_active(
     open_memory: OpenMemory, clock: Clock, idle_s: list[int], idle_timeout_s: int
 ) -> None:
-    async with open_memory(idle_timeout_s=idle_timeout_s) as memory:
+    async with open_memory(idle_timeout_s=idle_timeout_s, tick_s=0.5, lease_s=1) as memory:
         handed = []
 
         async def on_evict(session_id: str, context: Context) -> None:

@@ -51,7 +51,10 @@ async def test_a_session_that_is_chosen_lives_for_a_day_to_be_handed_over(
         assert await clock.run_at(chosen_ms + day_ms - 40_000, eviction.enforce()) == 1
         assert archive.handed == ["s-0"]
         await clock.run_at(T0, session.append(chat_message(1)))
-        assert await clock.run_at(chosen_ms, Eviction(memory.store).queue_idle()) == 1
+        expires_ms = T0 + memory.settings.lookahead_ms
+        assert (await session.info()).expires_ms == expires_ms, "a shorter timeout leaves no time for a handover"
+        assert await clock.run_at(expires_ms, Eviction(memory.store).queue_idle()) == 0
+        assert await clock.run_at(expires_ms + 1, Eviction(memory.store).queue_idle()) == 1
         assert (await session.info()).expires_ms < chosen_ms + day_ms, "nobody is to have its transcript"
 
 

@@ -7,7 +7,7 @@ import binascii
 import heapq
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from redismem.errors import UnsupportedFormat, WrongShards
@@ -160,15 +160,6 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
         return SessionPage(sessions, _encode_cursor(last, tie_count + (ties if last.active_ms == after_ms else 0)))
 
     return independent(commands, decode, Op.SESSIONS)
-
-
-def expiries(keys: Keys, sessions: Sequence[SessionEntry]) -> Call[list[int]]:
-    """Build a call that reads each session's expiry, in milliseconds since 1970.
-
-    -1 means that the session never expires, -2 that it does not exist.
-    """
-    commands = tuple(("PEXPIRETIME", keys.session(entry.session_id).state) for entry in sessions)
-    return independent(commands, lambda *expiries_ms: list(expiries_ms), Op.EXPIRIES, absent=-2)
 
 
 def name_of(member: bytes) -> str:

@@ -119,17 +119,22 @@ def idle_sessions(cursors: Sequence[ActiveCursor], below_ms: int | str, limit: i
 
 
 def queue_eviction(
-    shard: ShardKeys, seen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, clock: Clock | None, kept: bool
+    shard: ShardKeys,
+    seen: Sequence[tuple[SessionKeys, int]],
+    reason: EvictionReason,
+    clock: Clock | None,
+    kept: bool,
+    soon_ms: int = 0,
 ) -> Call[tuple[int, int]]:
     """Build a call that queues sessions of one shard for eviction. It returns (queued count, expired count).
 
-    `seen` pairs each session with the activity that the caller read. `kept` delays the expiry of the sessions by a day,
-    so that `on_evict` can receive their transcripts.
+    `seen` pairs each session with its activity as seen. `kept` extends their lives by a day, so that `on_evict` can
+    receive their transcripts. Idle sessions are queued if they expire within `soon_ms`.
     """
     script = scripts.load("queue_eviction")
     stored = (key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.vectors))
     activity = (part for keys, active_ms in seen for part in (keys.session, active_ms))
-    arguments = (time_argument(clock), reason, int(kept), *activity)
+    arguments = (time_argument(clock), reason, int(kept), soon_ms, *activity)
     command = evalsha(script, (*shard.indexes, *stored), arguments)
     return Call(None, (command,), tuple, script, op=Op.QUEUE_EVICTION)
 

@@ -15,7 +15,7 @@ CLAIM_EVICTION: dict[str, Any] = {"now_ms": LATER_MS, "lease_ms": 30_000}
 
 async def chosen(lua: Scripts) -> None:
     await lua.append("1")
-    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
+    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "limit", 0, 0, "s", NOW_MS) == [1, 0]
 
 
 async def test_one_worker_at_a_time_claims_the_eviction(lua: Scripts) -> None:

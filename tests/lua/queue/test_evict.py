@@ -16,7 +16,7 @@ async def chosen(lua: Scripts) -> dict[str, Any]:
     """Queue a session for eviction and return the arguments of a worker that has read its transcript."""
     await lua.append("1", "2")
     await lua.raw.hset(lua.key("originals"), "0", "old")
-    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
+    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS, "limit", 0, 0, "s", NOW_MS) == [1, 0]
     return await as_read(lua)
 
 
@@ -62,7 +62,7 @@ async def test_a_session_changed_since_its_transcript_stays(lua: Scripts, since:
         await lua.run("clear", epoch="1-ab")
         await lua.append("1", "2", token=b"token..2", now_ms=LATER_MS)
     if "chosen again" in since:
-        assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == [1, 0]
+        assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, 0, "s", LATER_MS) == [1, 0]
     before = await lua.read_namespace()
     assert await lua.run("evict", **transcript) == 0
     assert await lua.read_namespace() == before
@@ -71,7 +71,7 @@ async def test_a_session_changed_since_its_transcript_stays(lua: Scripts, since:
 async def test_a_session_touched_and_queued_again_still_matches_its_transcript(lua: Scripts) -> None:
     transcript = await chosen(lua)
     await lua.run("touch", now_ms=LATER_MS, kept_ms=TIMEOUT_MS)
-    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == [1, 0]
+    assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, 0, "s", LATER_MS) == [1, 0]
     assert await lua.run("evict", **transcript) == 1
 
 

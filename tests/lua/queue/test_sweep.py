@@ -38,7 +38,7 @@ async def test_a_consistent_session_is_left_unchanged(lua: Scripts, where: str) 
     if where == "dead":
         await lua.run("release", **RELEASE | {"max_attempts": 0})
     elif where == "evictions":
-        await run_many(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
+        await run_many(lua, "queue_eviction", ["s"], NOW_MS, "limit", 0, 0, "s", NOW_MS)
     before = await lua.read_namespace()
     assert await sweep(lua, "s") == [0, 0]
     assert await lua.read_namespace() == before
@@ -87,7 +87,7 @@ async def test_a_session_missing_from_the_active_index_is_added(lua: Scripts) ->
 async def test_a_session_lost_from_the_eviction_queue_can_be_queued_again(lua: Scripts) -> None:
     await lua.append("1")
     before = await lua.fields()
-    await run_many(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
+    await run_many(lua, "queue_eviction", ["s"], NOW_MS, "limit", 0, 0, "s", NOW_MS)
     await lua.raw.delete(lua.key("evictions"))
     assert await sweep(lua, "s") == [0, 1]
     assert await changed_fields(lua, before) == {}

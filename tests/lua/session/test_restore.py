@@ -48,7 +48,7 @@ async def test_a_sound_session_is_restored_whole_and_overdue(lua: Scripts, times
     for name in ("messages", "originals"):
         assert after[lua.key(name)][0] == before[lua.key(f"quarantine_{name}")][0]
     fields = await lua.fields()
-    expires_ms = NOW_MS + TIMEOUT_MS + TIMEOUT_MS // 16
+    expires_ms = NOW_MS + TIMEOUT_MS
     assert fields == {
         b"epoch": b"1-ab",
         b"counters": b"v1 1 2 20 %d %d" % (NOW_MS, expires_ms),

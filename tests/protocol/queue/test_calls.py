@@ -130,9 +130,9 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
     ),
     "queue_eviction": (
         lambda: queue_calls.queue_eviction(
-            SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS, True
+            SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS, True, 77
         ),
-        {"now_ms": NOW_MS, "reason": "limit", "kept": 1},
+        {"now_ms": NOW_MS, "reason": "limit", "kept": 1, "soon_ms": 77},
     ),
     "sweep": (
         lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], SETTINGS, lambda: NOW_MS),
