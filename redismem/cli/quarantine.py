@@ -41,7 +41,7 @@ At = Annotated[
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions to show.")]
 Keys = Annotated[
     int,
-    Parameter(validator=validators.Number(gte=1), help="Redis keys to scan: quarantine has no index."),
+    Parameter(validator=validators.Number(gte=1), help="Redis keys to scan in one run, at most."),
 ]
 Cursor = Annotated[
     int, Parameter(validator=validators.Number(gte=0), help="Continue from here: the last search prints its cursor.")

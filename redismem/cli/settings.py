@@ -16,8 +16,8 @@ _ADDRESSES = ("url", "model_base_url", "embed_base_url")
 async def settings(*, as_json: AsJson = False) -> int:
     """List every setting: its variable, the value in use, its source and its meaning.
 
-    The value in use is the one that a process with this environment takes unless its code says otherwise. Secrets show
-    only as set or not set; addresses show without user, password and options.
+    A process with this environment uses the shown value, unless its code passes another. Secrets show only as set or
+    not set; addresses show without user, password and options.
     """
     environment, values = look(Settings), Settings()
     rows = [

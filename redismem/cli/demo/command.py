@@ -44,9 +44,9 @@ async def demo(
     """Play a bundled support chat turn by turn.
 
     Shows the context for the model after each turn: summaries, pending, recent, state and counters. Once the window
-    exceeds its threshold, a worker summarises it, without a model. At the end come a repeated append, a conflict, a
-    clear, and a question about message 3 of 200. Uses an embedded store unless you name a Redis; there it uses a
-    new session and clears it at the end.
+    exceeds its threshold, a worker summarises it, without a model. It ends with a repeated append, a conflict, a
+    clear, and a question about message 3 of 200. Uses an embedded store, unless you name a Redis. On a Redis it uses
+    a new session, and clears the session at the end.
 
     The demo checks each context, each summary and the messages it covers, the state, the counters and the round trips.
     Exit code: 0 if every check passed, 1 if not.

@@ -16,7 +16,7 @@ _NO_MODEL = "No model is set up, so I can only tell you what I remember."
 def answer(context: Context | None, text: str, hidden: Collection[str] = ()) -> str:
     """Answer a message with matching messages, params and the last summary. Takes time linear in the context."""
     if context is None:
-        return f"{_NO_MODEL} The memory is unreachable too, so right now that is nothing."
+        return f"{_NO_MODEL} The memory is unreachable too, so right now I remember nothing."
     lines = [_NO_MODEL, *_describe_length(context)]
     lines += [f"You said: “{quote}”" for quote in _matching_messages(context, text)]
     facts = [f"{name}: {_shorten(str(value))}" for name, value in _params(context, hidden)]
