@@ -8,15 +8,53 @@ call. All other modules read messages through `reading`, which applies this tabl
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, Literal, NamedTuple
 
 Payload = dict[str, Any]
 Role = Literal["call", "result", "hosted", "staged", "thought", "text", "nested", "media", "strings", "note"]
-Path = tuple[str | tuple[str, ...], ...]
-"""Alternative fields, of which the first present one is used.
+Reader = Callable[[Payload], Any]
+"""A function that returns a value of an item or part, or None."""
 
-`a.b` is field b of field a; a tuple collects several fields.
-"""
+
+def at(*fields: str | tuple[str, ...]) -> Reader:
+    """Return a reader of the first present field: `a.b` is field b of field a, and a tuple collects several fields."""
+    readers = [_at_field(field) for field in fields]
+    if len(readers) == 1:
+        return readers[0]
+
+    def read_first(body: Payload) -> Any:
+        for read in readers:
+            value = read(body)
+            if value is not None:
+                return value
+        return None
+
+    return read_first
+
+
+def _at_field(field: str | tuple[str, ...]) -> Reader:
+    if isinstance(field, tuple):
+        return lambda body: {name: body[name] for name in field if body.get(name) is not None} or None
+    outer, _, inner = field.partition(".")
+    if not inner:
+        return methodcaller("get", outer)  # the fastest, and nearly all fields are read with it
+
+    def read_inner(body: Payload) -> Any:
+        value = body.get(outer)
+        return value.get(inner) if isinstance(value, dict) else None
+
+    return read_inner
+
+
+def constant(value: str | None) -> Reader:
+    """Return a reader whose value is always the same."""
+    return lambda _: value
+
+
+def read_nothing(body: Payload) -> None:
+    """Return None: the reader of a value that a form lacks."""
 
 
 class Form(NamedTuple):
@@ -28,41 +66,42 @@ class Form(NamedTuple):
     """
 
     role: Role
-    id: Path = ()
-    name: Path | str = ""
-    """The field that contains the name; a string is the name itself."""
-    arguments: Path = ()
-    result: Path = ()
-    """The field that contains the result, the text or the nested parts."""
+    id: Reader = read_nothing
+    name: Reader = read_nothing
+    arguments: Reader = read_nothing
+    result: Reader = read_nothing
+    """The reader of the result, the text or the nested parts."""
     inside: bool = False
     """True if the result may be in the message of its call."""
     by_name: bool = False
     """True if a result without an id answers the first open call with its name."""
-    other_id: Path = ()
-    """The field of a second id of the call, which a result may refer to."""
+    other_id: Reader = read_nothing
+    """The reader of a second id of the call, which a result may refer to."""
     needs_id: bool = False
     """True if OpenAI refuses the item without its `id`."""
     speaker: str = ""
     """The role of the part, if it is not the role of its message."""
 
 
-def _call(id: str, name: Path | str, *arguments: str | tuple[str, ...], **more: Any) -> Form:
-    return Form("call", (id,), name, arguments, **more)
+def _call(id: str, name: Reader | str, *arguments: str | tuple[str, ...], **more: Any) -> Form:
+    name = constant(name) if isinstance(name, str) else name
+    return Form("call", at(id), name, at(*arguments), **more)
 
 
 def _result(id: str, *result: str | tuple[str, ...], **more: Any) -> Form:
-    return Form("result", (id,), result=result, **more)
+    return Form("result", at(id), result=at(*result), **more)
 
 
-def _hosted(name: Path | str, arguments: Path, *result: str) -> Form:
-    return Form("hosted", ("id",), name, arguments, result, needs_id=True)
+def _hosted(name: Reader | str, arguments: str, *result: str) -> Form:
+    return _call("id", name, arguments, result=at(*result), needs_id=True)._replace(role="hosted")
 
 
-THOUGHT, TEXT, MEDIA, STRINGS, NOTE = Form("thought"), Form("text"), Form("media"), Form("strings"), Form("note")
+THOUGHT, MEDIA, STRINGS, NOTE = Form("thought"), Form("media"), Form("strings"), Form("note")
+TEXT = Form("text", result=at("text"))
 UNKNOWN = Form("strings")
 """The row of every kind that the table lacks."""
 
-_NAME: Path = ("name",)
+_NAME, _CONTENT = at("name"), at("content")
 ITEMS: dict[str, Form] = {  # OpenAI Responses: messages that have a type instead of a role
     "function_call": _call("call_id", _NAME, "arguments", "input"),
     "function_call_output": _result("call_id", "output"),
@@ -70,7 +109,7 @@ ITEMS: dict[str, Form] = {  # OpenAI Responses: messages that have a type instea
     "custom_tool_call_output": _result("call_id", "output"),
     "computer_call": _call("call_id", "computer", "action", "actions", needs_id=True),
     "computer_call_output": _result("call_id", "output"),
-    "local_shell_call": _call("id", "local_shell", "action", needs_id=True, other_id=("call_id",)),
+    "local_shell_call": _call("id", "local_shell", "action", needs_id=True, other_id=at("call_id")),
     "local_shell_call_output": _result("id", "output"),
     "shell_call": _call("call_id", "shell", "action"),
     "shell_call_output": _result("call_id", "output"),
@@ -82,38 +121,40 @@ ITEMS: dict[str, Form] = {  # OpenAI Responses: messages that have a type instea
     "mcp_approval_response": _result("approval_request_id", ("approve", "reason")),
     "program": _call("call_id", "program", "code", needs_id=True),
     "program_output": _result("call_id", "result"),
-    "web_search_call": _hosted("web_search", ("action",)),
-    "file_search_call": _hosted("file_search", ("queries",), "results"),
-    "code_interpreter_call": _hosted("code_interpreter", ("code",), "outputs"),
-    "image_generation_call": _hosted("image_generation", ("revised_prompt",), "status"),
-    "mcp_call": _hosted(_NAME, ("arguments",), "output", "error"),
-    "mcp_list_tools": _hosted("mcp_list_tools", ("server_label",), "tools", "error"),
+    "web_search_call": _hosted("web_search", "action"),
+    "file_search_call": _hosted("file_search", "queries", "results"),
+    "code_interpreter_call": _hosted("code_interpreter", "code", "outputs"),
+    "image_generation_call": _hosted("image_generation", "revised_prompt", "status"),
+    "mcp_call": _hosted(_NAME, "arguments", "output", "error"),
+    "mcp_list_tools": _hosted("mcp_list_tools", "server_label", "tools", "error"),
     "reasoning": THOUGHT,
-    "compaction": Form("text", result=("content",)),  # Anthropic's block with this type has a text, OpenAI's item none
+    "compaction": Form("text", result=_CONTENT),  # Anthropic's block with this type has a text, OpenAI's item none
     "compaction_trigger": NOTE,
     "configuration_update": NOTE,
     "additional_tools": NOTE,
     "item_reference": NOTE,
 }
 OUTPUTS = frozenset(
-    kind for kind, form in ITEMS.items() if form.role in ("call", "hosted") or kind in ("compaction", "item_reference")
+    kind
+    for kind, form in ITEMS.items()
+    if form.role in ("call", "hosted", "thought") or kind in ("compaction", "item_reference")
 )
-"""The kinds of items that a model's response may contain, besides messages and reasoning."""
+"""The kinds of items that a model's response may contain, besides messages."""
 
-_VERCEL_ID, _VERCEL_NAME = "toolCallId", ("toolName",)
+_VERCEL_ID, _VERCEL_NAME = "toolCallId", at("toolName")
 _STAGED = Form(
     "staged",
-    (_VERCEL_ID,),
+    at(_VERCEL_ID),
     _VERCEL_NAME,
-    ("input", "rawInput", "args"),
-    ("output", "errorText", "result", "approval.reason"),
+    at("input", "rawInput", "args"),
+    at("output", "errorText", "result", "approval.reason"),
 )
 STAGED_RESULTS = frozenset(["output-available", "output-error", "output-denied", "result"])
 """The states in which a staged part contains its result."""
 TYPES: dict[str, Form] = {  # parts with a `type`
     **ITEMS,
     **dict.fromkeys(("text", "input_text", "output_text", "summary_text", "text-plain"), TEXT),
-    "refusal": Form("text", result=("refusal",)),
+    "refusal": Form("text", result=at("refusal")),
     **dict.fromkeys(("image_url", "input_image", "image", "document", "file", "input_file", "input_audio"), MEDIA),
     **dict.fromkeys(("audio", "video", "computer_screenshot", "container_upload", "encrypted_content"), MEDIA),
     "reasoning_text": THOUGHT,
@@ -138,9 +179,9 @@ TYPES: dict[str, Form] = {  # parts with a `type`
     "text_reasoning": THOUGHT,
     "code_interpreter_tool_call": _call("call_id", "code_interpreter", "inputs", inside=True),
     "code_interpreter_tool_result": _result("call_id", "outputs", inside=True),
-    "mcp_server_tool_call": _call("call_id", ("tool_name",), "arguments", inside=True),
+    "mcp_server_tool_call": _call("call_id", at("tool_name"), "arguments", inside=True),
     "mcp_server_tool_result": _result("call_id", "output", inside=True),
-    "search_tool_call": _call("call_id", ("tool_name",), "arguments", inside=True),
+    "search_tool_call": _call("call_id", at("tool_name"), "arguments", inside=True),
     "search_tool_result": _result("call_id", "result", "items", inside=True),
     "shell_tool_call": _call("call_id", "shell", "commands", inside=True),
     "shell_tool_result": _result("call_id", "outputs", inside=True),
@@ -148,7 +189,7 @@ TYPES: dict[str, Form] = {  # parts with a `type`
     "computer_tool_result": _result("call_id", "outputs", "output", "result", inside=True),
     "image_generation_tool_call": _call("image_id", "image_generation", inside=True),
     "image_generation_tool_result": _result("image_id", inside=True),
-    "function_approval_request": _call("id", ("function_call.name",), "function_call.arguments"),
+    "function_approval_request": _call("id", at("function_call.name"), "function_call.arguments"),
     "function_approval_response": _result("id", "approved"),
     **dict.fromkeys(("uri", "data", "hosted_file", "hosted_vector_store"), MEDIA),
     **dict.fromkeys(("error", "shell_command_output"), STRINGS),
@@ -159,21 +200,20 @@ TYPES: dict[str, Form] = {  # parts with a `type`
     "invalid_tool_call": _call("id", _NAME, "args"),
     "server_tool_call": _call("id", _NAME, "args", inside=True),
     "server_tool_result": _result("tool_call_id", "output", inside=True),
-    "non_standard": Form("nested", result=("value",)),
+    "non_standard": Form("nested", result=at("value")),
 }
 _SERVER_RESULT = _result("tool_use_id", "content", inside=True)
 SUFFIXES = {"_tool_result": _SERVER_RESULT}  # Anthropic has one kind of result for each of its server's tools
 PREFIXES = {"data-": STRINGS}  # parts that an application adds to UI messages
 
-_PYDANTIC_ID, _PYDANTIC_NAME = "tool_call_id", ("tool_name",)
-_CONTENT: Path = ("content",)
+_PYDANTIC_ID, _PYDANTIC_NAME = "tool_call_id", at("tool_name")
 PART_KINDS: dict[str, Form] = {  # Pydantic AI: parts with a `part_kind`
     "system-prompt": Form("text", result=_CONTENT, speaker="system"),
     "user-prompt": Form("nested", result=_CONTENT),
     "text": Form("text", result=_CONTENT),
     "compaction": Form("text", result=_CONTENT),
     "retry-feedback": Form("text", result=_CONTENT),
-    "speech": Form("text", result=("transcript",)),
+    "speech": Form("text", result=at("transcript")),
     "thinking": THOUGHT,
     "tool-call": _call(_PYDANTIC_ID, _PYDANTIC_NAME, "args"),
     "tool-return": _result(_PYDANTIC_ID, "content"),
@@ -194,17 +234,18 @@ KINDS: dict[str, Form] = {  # Pydantic AI: what a user's prompt and a result hol
 BLOCK_TYPES: dict[str, Form] = {  # LlamaIndex: blocks with a `block_type`
     "text": TEXT,
     "thinking": THOUGHT,
-    "tool_call": _call("tool_call_id", ("tool_name",), "tool_kwargs"),
+    "tool_call": _call("tool_call_id", at("tool_name"), "tool_kwargs"),
     **dict.fromkeys(("image", "audio", "video", "document"), MEDIA),
     "citable": Form("nested", result=_CONTENT),
-    "citation": Form("nested", result=("cited_content",)),
+    "citation": Form("nested", result=at("cited_content")),
 }
 _GEMINI_CALL = _call("id", _NAME, "args", by_name=True)
-_GEMINI_RESULT = Form("result", ("id",), _NAME, result=("response",), by_name=True)
+_GEMINI_RESULT = _result("id", "response", name=_NAME, by_name=True)
 _GEMINI_CODE = _call("id", "code_execution", "code", by_name=True, inside=True)
-_GEMINI_OUTPUT = Form("result", ("id",), "code_execution", result=("output", "outcome"), by_name=True, inside=True)
-_GEMINI_TOOL = _call("id", ("tool_type", "toolType"), "args", by_name=True, inside=True)
-_GEMINI_ANSWER = Form("result", ("id",), ("tool_type", "toolType"), (), ("response",), by_name=True, inside=True)
+_GEMINI_OUTPUT = _result("id", "output", "outcome", name=constant("code_execution"), by_name=True, inside=True)
+_GEMINI_TYPE = at("tool_type", "toolType")
+_GEMINI_TOOL = _call("id", _GEMINI_TYPE, "args", by_name=True, inside=True)
+_GEMINI_ANSWER = _result("id", "response", name=_GEMINI_TYPE, by_name=True, inside=True)
 FIELDS: dict[str, Form] = {  # parts without a type: one field names the kind and holds the part
     # Gemini, in snake and camel case
     **dict.fromkeys(("function_call", "functionCall"), _GEMINI_CALL),
@@ -220,7 +261,7 @@ FIELDS: dict[str, Form] = {  # parts without a type: one field names the kind an
     "toolResult": _result("toolUseId", "content"),
     "reasoningContent": THOUGHT,
     **dict.fromkeys(("image", "document", "video", "audio"), MEDIA),
-    "citationsContent": Form("nested", result=("content",)),
+    "citationsContent": Form("nested", result=_CONTENT),
     **dict.fromkeys(("guardContent", "searchResult"), STRINGS),
     "cachePoint": NOTE,
 }
@@ -228,7 +269,7 @@ MARKS = frozenset(["thought", "thought_signature", "thoughtSignature", "part_met
 """Fields of a Gemini part that describe it."""
 CALL_ENTRY = _call(
     "id",
-    ("function.name", "custom.name", "name"),
+    at("function.name", "custom.name", "name"),
     "function.arguments",
     "function.input",
     "custom.input",
@@ -240,15 +281,27 @@ CALL_ENTRY = _call(
 DISCRIMINATORS = (("type", TYPES), ("part_kind", PART_KINDS), ("block_type", BLOCK_TYPES), ("kind", KINDS))
 
 
+_KIND_FIELDS = frozenset(name for name, _ in DISCRIMINATORS)
+_BY_TYPE = {kind: form for kind, form in TYPES.items() if not kind.startswith("tool-")}
+"""The rows that a type alone decides."""
+_JSON = Form("text", result=at("json"))
+_RETRY = Form("text", result=_CONTENT)
+
+
 def find(part: Payload) -> tuple[Form, str, Payload]:
     """Return the row of a part, its kind and the dict with its fields. Without a row, the form is UNKNOWN."""
-    for name, rows in DISCRIMINATORS:
-        kind = part.get(name)
-        if isinstance(kind, str) and kind:
-            body = part.get("toolInvocation") if kind == "tool-invocation" else None  # of the AI SDK before version 5
-            return (_STAGED, kind, body) if isinstance(body, dict) else (_find_kind(part, kind, rows), kind, part)
-        if kind is not None:
-            return UNKNOWN, "", part
+    kind: Any = part.get("type")
+    form = _BY_TYPE.get(kind) if type(kind) is str else None
+    if form is not None:
+        return form, kind, part
+    if not _KIND_FIELDS.isdisjoint(part):
+        for name, rows in DISCRIMINATORS:
+            kind = part.get(name)
+            if isinstance(kind, str) and kind:
+                body = part.get("toolInvocation") if kind == "tool-invocation" else None  # the AI SDK before version 5
+                return (_STAGED, kind, body) if isinstance(body, dict) else (_find_kind(part, kind, rows), kind, part)
+            if kind is not None:
+                return UNKNOWN, "", part
     for name, value in part.items():
         form = FIELDS.get(name)
         if form is not None and isinstance(value, dict):
@@ -256,15 +309,15 @@ def find(part: Payload) -> tuple[Form, str, Payload]:
     if isinstance(part.get("text"), str):
         return (THOUGHT if part.get("thought") is True else TEXT), "text", part
     if "json" in part:  # of a result of Bedrock
-        return Form("text", result=("json",)), "json", part
+        return _JSON, "json", part
     return UNKNOWN, "", part
 
 
 def _find_kind(part: Payload, kind: str, rows: dict[str, Form]) -> Form:
     if rows is TYPES and kind.startswith("tool-") and _VERCEL_ID in part and "state" in part:
-        return _STAGED._replace(name=kind.removeprefix("tool-"))
+        return _STAGED._replace(name=constant(kind.removeprefix("tool-") or None))
     if kind == "retry-prompt" and part.get("tool_name") is None:  # a retry that answers no call
-        return Form("text", result=_CONTENT)
+        return _RETRY
     if kind in rows:
         return rows[kind]
     if rows is TYPES:
@@ -272,19 +325,3 @@ def _find_kind(part: Payload, kind: str, rows: dict[str, Form]) -> Form:
         by_beginning = (form for beginning, form in PREFIXES.items() if kind.startswith(beginning))
         return next(by_ending, None) or next(by_beginning, UNKNOWN)
     return UNKNOWN
-
-
-def value_at(body: Payload, path: Path) -> Any:
-    """Return the value of the first present field of a path, or None."""
-    for field in path:
-        if isinstance(field, tuple):
-            collected = {name: body[name] for name in field if body.get(name) is not None}
-            if collected:
-                return collected
-            continue
-        value: Any = body
-        for name in field.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is not None:
-            return value
-    return None

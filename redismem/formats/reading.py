@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from redismem.formats.elements import NO_KEY, Element, Key, ToolCall, ToolResult, ends_of, is_blank, make_key
-from redismem.formats.forms import CALL_ENTRY, ITEMS, STAGED_RESULTS, TEXT, UNKNOWN, Form, Payload, find, value_at
-from redismem.formats.sections import CALL_LISTS, Section, is_item, sections, whole_result
+from redismem.formats.forms import CALL_ENTRY, STAGED_RESULTS, TEXT, UNKNOWN, Form, Payload, find
+from redismem.formats.sections import CALL_LISTS, Section, item_form, sections, whole_result
 
 log = logging.getLogger("redismem")
 
@@ -29,7 +29,7 @@ def read_message(payload: Payload) -> list[Element]:
     whole = whole_result(payload)
     if whole is not None:
         elements.append(Element("result", payload, result=whole))
-    found = sections(payload)
+    found = sections(payload, whole is not None)
     listed = listed_keys(found)
     numbers: dict[Key, int] = {}
     for section in found:
@@ -66,9 +66,7 @@ def read_value(value: Any, section: Section, index: int = -1, numbers: dict[Key,
             "call", value, CALL_ENTRY, path, index, call=ToolCall(key, value.get("name"), value.get("arguments"))
         )
     if path and path[-1] in CALL_LISTS:
-        call_id = value.get("id")
-        key = NO_KEY if call_id is None else make_key("chat", call_id)
-        call = ToolCall(key, _name_of(CALL_ENTRY, value), value_at(value, CALL_ENTRY.arguments))
+        call = ToolCall(entry_key(value), CALL_ENTRY.name(value), CALL_ENTRY.arguments(value))
         return Element("call", value, CALL_ENTRY, path, index, call=call)
     if path and path[-1] == "audio":
         transcript = value.get("transcript")
@@ -96,7 +94,7 @@ def _read_part(part: Payload, space: str, path: tuple[str, ...], index: int, num
         case "result":
             return Element("result", part, form, path, index, result=_read_result(form, body, space, part))
         case "text" | "nested" as role:
-            value = value_at(body, form.result or ("text",))
+            value = form.result(body)
             if role == "nested" and not isinstance(value, str | None):
                 inner = value if isinstance(value, list) else [value]
                 return Element("nested", part, form, path, index, inner=inner)
@@ -106,32 +104,44 @@ def _read_part(part: Payload, space: str, path: tuple[str, ...], index: int, num
             return Element(kept, part, form, path, index)
 
 
-def _name_of(form: Form, body: Payload) -> Any:
-    return form.name or None if isinstance(form.name, str) else value_at(body, form.name)
+def entry_key(entry: Payload) -> Key:
+    """Return the key of an entry of `tool_calls`."""
+    call_id = CALL_ENTRY.id(entry)
+    return NO_KEY if call_id is None else make_key("chat", call_id)
+
+
+def call_keys(form: Form, body: Payload, space: str, numbers: dict[Key, int]) -> tuple[Key, Key | None]:
+    """Return the key of a call, and the second key under which a result may name it."""
+    call_id = form.id(body)
+    if not form.by_name:
+        other_id = form.other_id(body)
+        return make_key(space, call_id), None if other_id is None else make_key(space, other_id)
+    by_name = make_key("function", form.name(body))
+    if call_id is not None:
+        return make_key(space, call_id), by_name
+    number = numbers[by_name] = numbers.get(by_name, -1) + 1  # calls of one function are numbered in their order
+    return ("gemini", f"{by_name[1]}-{number}"), by_name
+
+
+def result_key(form: Form, body: Payload, space: str) -> Key:
+    """Return the key of the call that a result answers."""
+    call_id = form.id(body)
+    return make_key("function", form.name(body)) if form.by_name and call_id is None else make_key(space, call_id)
 
 
 def _read_call(form: Form, body: Payload, space: str, numbers: dict[Key, int]) -> ToolCall:
-    name, call_id = _name_of(form, body), value_at(body, form.id)
-    arguments = value_at(body, form.arguments)
-    if form.by_name:
-        by_name = make_key("function", name)
-        if call_id is not None:
-            return ToolCall(make_key(space, call_id), name, arguments, by_name)
-        number = numbers[by_name] = numbers.get(by_name, -1) + 1  # calls of one function are numbered in their order
-        return ToolCall(("gemini", f"{by_name[1]}-{number}"), name, arguments, by_name)
-    other_id = value_at(body, form.other_id)
-    return ToolCall(make_key(space, call_id), name, arguments, None if other_id is None else make_key(space, other_id))
+    key, by_name = call_keys(form, body, space, numbers)
+    return ToolCall(key, form.name(body), form.arguments(body), by_name)
 
 
 def _read_result(form: Form, body: Payload, space: str, part: Payload) -> ToolResult:
-    name, call_id, content = _name_of(form, body), value_at(body, form.id), value_at(body, form.result)
+    content = form.result(body)
     is_error = any(body.get(field) == value for field, value in _ERRORS) or part.get("part_kind") == "retry-prompt"
     if body.get("exception") is not None:  # Agent Framework has an empty result beside it
         content, is_error = content or body["exception"], True
     if isinstance(content, dict) and "value" in content and isinstance(content.get("type"), str):  # AI SDK
         content, is_error = content["value"], is_error or content["type"].startswith("error")
-    by_name = form.by_name and call_id is None
-    return ToolResult(make_key("function", name) if by_name else make_key(space, call_id), content, name, is_error)
+    return ToolResult(result_key(form, body, space), content, form.name(body), is_error)
 
 
 def _warn_once(kind: str) -> None:
@@ -161,11 +171,13 @@ def results(payload: Payload) -> list[ToolResult]:
 
 def is_thought(payload: Payload) -> bool:
     """True if a message contains thoughts and nothing else."""
-    if is_item(payload):
-        return ITEMS[payload["type"]].role == "thought"
-    first = sections(payload)[:1]
-    if not first or not first[0].values or read_value(first[0].values[0], first[0]).kind not in ("thought", "note"):
-        return False
+    form = item_form(payload)
+    if form is not None:
+        return form.role == "thought"
+    first = sections(payload, is_result=False)[:1]
+    values = first[0].values if first else ()
+    if not values or not isinstance(values[0], dict) or find(values[0])[0].role not in ("thought", "note"):
+        return False  # nearly always
     return {element.kind for element in read_message(payload) if not is_blank(element)} == {"thought"}
 
 
@@ -220,8 +232,9 @@ def without_id(payload: Payload) -> Payload | None:
     """Return an item of OpenAI Responses without its `id`; None if OpenAI refuses the item without it."""
     if "id" not in payload:
         return payload
-    if is_item(payload):
-        if ITEMS[payload["type"]].needs_id:
+    form = item_form(payload)
+    if form is not None:
+        if form.needs_id:
             return None
     elif payload.get("type") != "message" or not isinstance(payload.get("content"), list | str):
         return payload

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from redismem.formats.elements import NO_KEY, ToolResult, make_key
-from redismem.formats.forms import ITEMS, OUTPUTS, Payload, find
+from redismem.formats.elements import NO_KEY, Key, ToolResult, make_key
+from redismem.formats.forms import ITEMS, OUTPUTS, Form, Payload, find
 
 _KEYS = frozenset(
     ["tool_calls", "tool_call_id", "function_call", "type", "parts", "contents", "blocks", "additional_kwargs", "audio"]
@@ -28,6 +28,8 @@ _LANGCHAIN_ROLES = {
 _PYDANTIC_ROLES = {"request": "user", "response": "assistant"}
 CALL_LISTS = ("tool_calls", "invalid_tool_calls")
 """The keys of lists of calls beside the content."""
+_RARE = frozenset(["type", "contents", "blocks", "refusal", "audio", "function_call", "invalid_tool_calls"])
+"""Keys of few messages: without them, a message has elements in `content` or `parts`, and in `tool_calls`."""
 
 
 class Section(NamedTuple):
@@ -70,21 +72,46 @@ def _langchain_body(payload: Payload) -> Payload | None:
     return body if isinstance(kind, str) and kind in _LANGCHAIN_ROLES and isinstance(body, dict) else None
 
 
+def item_form(payload: Payload) -> Form | None:
+    """Return the row of an item of OpenAI Responses; None for a message."""
+    kind = payload.get("type")
+    return ITEMS.get(kind) if type(kind) is str else None
+
+
 def is_item(payload: Payload) -> bool:
     """True for an item of OpenAI Responses that is not a message."""
-    kind = payload.get("type")
-    return isinstance(kind, str) and kind in ITEMS
+    return item_form(payload) is not None
 
 
 def is_output(payload: Payload) -> bool:
     """True if a model produced the message, such as an answer, a call or reasoning."""
-    if is_item(payload):
-        return payload["type"] in OUTPUTS or payload["type"] == "reasoning"
+    if item_form(payload) is not None:
+        return payload["type"] in OUTPUTS
     return speaker_of(payload) in ("assistant", "model")
 
 
-def sections(payload: Payload) -> list[Section]:
-    """Return the sections of a message in order. A message that is a result as a whole is left to `whole_result`."""
+def sections(payload: Payload, is_result: bool) -> list[Section]:
+    """Return the sections of a message in order.
+
+    `is_result`: True if the message is a result as a whole, so that `whole_key` returns its key.
+    """
+    content, parts, calls = payload.get("content"), payload.get("parts"), payload.get("tool_calls")
+    if (content and parts is not None) or not _RARE.isdisjoint(payload):
+        return _all_sections(payload, is_result)
+    found = []
+    if is_result:
+        pass
+    elif content:
+        is_list = isinstance(content, list)
+        found.append(Section(("content",), content if is_list else (content,), "part", is_list))
+    elif isinstance(parts, list):
+        found.append(Section(("parts",), parts))
+    if isinstance(calls, list):
+        found.append(Section(("tool_calls",), calls, "chat"))
+    return found
+
+
+def _all_sections(payload: Payload, is_result: bool) -> list[Section]:
     if is_item(payload):
         return [Section((), [payload], "item", is_list=False)]
     body = _langchain_body(payload)
@@ -92,7 +119,7 @@ def sections(payload: Payload) -> list[Section]:
     body = payload if body is None else body
     extra = body.get("additional_kwargs") if "blocks" in body else None  # of LlamaIndex
     space = "chat" if prefix or isinstance(extra, dict) else "part"
-    found = [] if whole_result(payload) is not None else _content_sections(body, prefix, space)
+    found = [] if is_result else _content_sections(body, prefix, space)
     found += [
         Section((*prefix, name), [body[name]], is_list=False)
         for name in ("refusal", "audio")
@@ -132,27 +159,41 @@ def _has_invocations(parts: object) -> bool:
     )
 
 
-def whole_result(payload: Payload) -> ToolResult | None:
-    """Return the result if a message is a result as a whole, else None. Items of OpenAI Responses give None."""
-    if is_item(payload):
-        return None
-    body = _langchain_body(payload) or payload
+def whole_key(payload: Payload) -> Key | None:
+    """Return the key of a message that is a result as a whole, else None. Items of OpenAI Responses give None."""
+    body = payload
+    if "type" in payload:
+        if is_item(payload):
+            return None
+        body = _langchain_body(payload) or payload
+    call_id = body.get("tool_call_id")
+    if call_id is not None:
+        return make_key("chat", call_id)
     role = speaker_of(payload)
-    if role not in ("tool", "function") and body.get("tool_call_id") is None:
+    if role not in ("tool", "function"):
         return None
     extra = body.get("additional_kwargs")
-    call_id = body.get("tool_call_id")
-    call_id = extra.get("tool_call_id") if call_id is None and isinstance(extra, dict) else call_id
-    content = body.get("content") if body.get("content") is not None else body.get("blocks")
-    name = body.get("name", body.get("tool_name"))
-    is_error = body.get("status") == "error"
+    call_id = extra.get("tool_call_id") if isinstance(extra, dict) else None
     if call_id is not None:
-        return ToolResult(make_key("chat", call_id), content, name, is_error)
-    if "parts" in body or "contents" in body or _holds_results(content):
+        return make_key("chat", call_id)
+    if "parts" in body or "contents" in body or _holds_results(_content_of(body)):
         return None
-    if role == "function":
-        return ToolResult(make_key("function", name), content, name)
-    return ToolResult(NO_KEY, content, body.get("tool_name", name), is_error)
+    return make_key("function", body.get("name", body.get("tool_name"))) if role == "function" else NO_KEY
+
+
+def whole_result(payload: Payload) -> ToolResult | None:
+    """Return the result if a message is a result as a whole, else None. Items of OpenAI Responses give None."""
+    key = whole_key(payload)
+    if key is None:
+        return None
+    body = _langchain_body(payload) or payload
+    name = body.get("name", body.get("tool_name"))
+    name = body.get("tool_name", name) if key == NO_KEY else name
+    return ToolResult(key, _content_of(body), name, body.get("status") == "error" and key[0] != "function")
+
+
+def _content_of(body: Payload) -> Any:
+    return body.get("content") if body.get("content") is not None else body.get("blocks")
 
 
 def _holds_results(content: object) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redismem.formats.elements import Element, Key, ToolCall, ToolResult, kind_of, words_beside
@@ -18,27 +18,41 @@ _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+tool_(?:call|result)\b)", re.IGNORECASE)
 
 
 class Waiting:
-    """Calls that wait for their results."""
+    """Calls that wait for their results. `open` maps the key of each call to its second key, or None."""
 
-    def __init__(self, calls: Iterable[ToolCall] = ()) -> None:
-        self.calls = {call.key: call for call in calls}
-        self._named: dict[Key, list[Key]] = {}
-        for call in reversed(self.calls.values()):
-            if call.by_name is not None:
-                self._named.setdefault(call.by_name, []).append(call.key)
+    __slots__ = ("_named", "open")
+
+    def __init__(self) -> None:
+        self.open: dict[Key, Key | None] = {}
+        self._named: dict[Key, list[Key]] | None = None
+
+    def add(self, made: Mapping[Key, Key | None]) -> None:
+        """Add the calls of a message."""
+        self.open.update(made)
+        self._named = None
 
     def answer(self, key: Key) -> Key | None:
         """Remove the call that a result answers and return the call's key.
 
         A function's name matches its first call. Returns None if no call matches.
         """
-        named = self._named.get(key)
-        while key not in self.calls:
-            if not named:
-                return None
-            key = named.pop()
-        del self.calls[key]
+        if key not in self.open:
+            named = self._find_named(key)
+            while key not in self.open:
+                if not named:
+                    return None
+                key = named.pop()
+        del self.open[key]
         return key
+
+    def _find_named(self, key: Key) -> list[Key]:
+        """Return the calls with this second key, the first one last."""
+        if self._named is None:
+            self._named = {}
+            for call_key, second_key in reversed(self.open.items()):
+                if second_key is not None:
+                    self._named.setdefault(second_key, []).append(call_key)
+        return self._named.get(key, [])
 
 
 def quote_result(result: ToolResult, name: Any) -> Payload:

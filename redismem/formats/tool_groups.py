@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from operator import itemgetter
 
-from redismem.formats.elements import Ends, Key, ends_of
-from redismem.formats.reading import is_thought, read_message
+from redismem.formats.elements import Key
+from redismem.formats.open_ends import open_ends
+from redismem.formats.reading import is_thought
 from redismem.formats.sections import is_item, is_output, may_hold_calls
 from redismem.messages.message import Message, Opaque
 
-CallIds = tuple[list[tuple[bool, str]], list[tuple[bool, str]]]
-"""The ids of the calls that a message answers, and the ids of the calls that it makes."""
+CallId = tuple[bool, str]
+CallIds = tuple[Sequence[CallId], Sequence[tuple[CallId, CallId | None]]]
+"""The ids of the calls that a message answers, and those of the calls that it makes, each with a second id or None."""
+_NO_IDS: CallIds = (), ()
+"""The ids of a message without calls, results and reasoning."""
 
 
-def _id(key: Key) -> tuple[bool, str]:
+def _id(key: Key) -> CallId:
     """Return a call's id regardless of its format, and True if it is a function's name instead of an id."""
     return key[0] == "function", key[1]
 
@@ -28,24 +32,23 @@ def call_ids(message: Message) -> CallIds:
     """Return the ids of the calls that a message answers, and of the calls that it makes."""
     payload = message.visible
     if not may_hold_calls(payload):  # nearly all messages end here, which makes a scan four times as fast
-        return [], []
-    ends = ends_of(read_message(payload))
-    made = [_id(key) for call in ends.made for key in (call.key, call.by_name) if key is not None]
-    return [_id(result.key) for result in ends.answered], made
+        return _NO_IDS
+    answered, made = open_ends(payload)
+    return [_id(key) for key in answered], [
+        (_id(key), None if second is None else _id(second)) for key, second in made.items()
+    ]
 
 
-def answers(messages: Iterable[CallIds]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
+def answers(messages: Iterable[CallIds]) -> Iterator[tuple[int, int, CallId]]:
     """Yield (call, result, id) of every tool result. Call and result are indices, as in `links`."""
-    made: dict[tuple[bool, str], int] = {}
+    made: dict[CallId, int] = {}
     for at, (answered_ids, made_ids) in enumerate(messages):
         for answered in answered_ids:
             yield made.get(answered, -1), at, answered
-        for made_id in made_ids:
+        for made_id, second_id in made_ids:
             made[made_id] = at
-
-
-def _answers(messages: Sequence[Message]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
-    return answers(map(call_ids, messages))
+            if second_id is not None:
+                made[second_id] = at
 
 
 def links(messages: Sequence[Message]) -> list[tuple[int, int]]:
@@ -53,18 +56,24 @@ def links(messages: Sequence[Message]) -> list[tuple[int, int]]:
 
     A result answers the nearest earlier call with its id, because some models reuse ids.
     """
-    return [(call, result) for call, result, _ in _answers(messages)]
+    return _links(map(call_ids, messages))
 
 
-def responses(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+def _links(ids: Iterable[CallIds]) -> list[tuple[int, int]]:
+    return [(call, result) for call, result, _ in answers(ids)]
+
+
+def _responses(messages: Sequence[Message], ids: Sequence[CallIds]) -> Iterator[tuple[int, int]]:
     """Yield (reasoning, output) as indices in the list, for every message of a response after its reasoning.
 
     A response ends at the next message that no model produced, such as a result.
     """
     reasoning = -1
-    for at, message in enumerate(messages):
-        payload = message.visible
-        if type(payload) is Opaque or (reasoning < 0 and not may_hold_calls(payload)):
+    for at, own_ids in enumerate(ids):
+        if reasoning < 0 and (own_ids is _NO_IDS or any(own_ids)):
+            continue
+        payload = messages[at].visible
+        if type(payload) is Opaque:
             continue
         if not is_output(payload):
             reasoning = -1
@@ -85,15 +94,6 @@ def begins_inside(messages: Sequence[Message]) -> bool:
     return is_output(payload) and (is_item(payload) or (payload.get("type") == "message" and "id" in payload))
 
 
-def _count_split(pairs: Sequence[tuple[int, int]], count: int) -> list[int]:
-    """Count, for a cut at each index, the pairs that it would separate."""
-    changes = [0] * (count + 1)
-    for first, last in pairs:
-        changes[first + 1] += 1
-        changes[last + 1] -= 1
-    return list(accumulate(changes))
-
-
 def cut_before(messages: Sequence[Message], wanted: int, *, splits_responses: bool = False) -> int:
     """Return the last safe cut point at or before `wanted`.
 
@@ -101,9 +101,30 @@ def cut_before(messages: Sequence[Message], wanted: int, *, splits_responses: bo
     """
     if not 0 < wanted < len(messages):
         return wanted
-    pairs = [pair for pair in links(messages) if pair[0] >= 0]
-    split = _count_split(pairs if splits_responses else [*pairs, *responses(messages)], len(messages))
-    return next(place for place in range(wanted, -1, -1) if not split[place])
+    ids = [call_ids(message) for message in messages]
+    pairs = [pair for pair in _links(ids) if pair[0] >= 0]
+    if not splits_responses:
+        pairs += _responses(messages, ids)
+    return _place_before(pairs, wanted)
+
+
+def _place_before(pairs: Iterable[tuple[int, int]], place: int) -> int:
+    """Return the last index at or before this one where a cut separates no pair."""
+    for first, last in sorted(pairs, key=itemgetter(1), reverse=True):
+        if last < place:
+            break
+        place = min(place, first)
+    return place
+
+
+def _place_after(pairs: Iterable[tuple[int, int]], place: int) -> int:
+    """Return the first index at or after this one where a cut separates no pair."""
+    for first, last in sorted(pairs):
+        if first >= place:
+            break
+        if last >= place:
+            place = last + 1
+    return place
 
 
 def cut_after(messages: Sequence[Message], wanted: int, *, keeps_orphans: bool = False) -> int:
@@ -114,13 +135,10 @@ def cut_after(messages: Sequence[Message], wanted: int, *, keeps_orphans: bool =
     """
     if not 0 <= wanted < len(messages):
         return wanted
-    pairs = [pair for pair in links(messages) if pair[0] >= 0 or not keeps_orphans]
-    count = len(messages)
-    for split in (_count_split([*pairs, *responses(messages)], count), _count_split(pairs, count)):
-        place = next(place for place in range(wanted, count + 1) if not split[place])
-        if place < count:
-            return place
-    return count
+    ids = [call_ids(message) for message in messages]
+    pairs = [pair for pair in _links(ids) if pair[0] >= 0 or not keeps_orphans]
+    place = _place_after([*pairs, *_responses(messages, ids)], wanted)
+    return place if place < len(messages) else _place_after(pairs, wanted)
 
 
 def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
@@ -135,18 +153,15 @@ def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
 
 def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int]:
     """Return the indices of messages in `part`, a prefix of `messages`, with calls that `messages` do not answer."""
-    answered: dict[int, Counter[tuple[bool, str]]] = {}
-    for call, _, answered_id in _answers(messages):
+    ids = [call_ids(message) for message in messages]
+    answered: dict[int, Counter[CallId]] = {}
+    for call, _, answered_id in answers(ids):
         answered.setdefault(call, Counter())[answered_id] += 1
-    payloads = [message.visible for message in part]
-    return [
-        at
-        for at, payload in enumerate(payloads)
-        if may_hold_calls(payload) and _has_open_call(ends_of(read_message(payload)), answered.get(at, Counter()))
-    ]
+    made = ((at, made_ids) for at, (_, made_ids) in enumerate(ids[: len(part)]) if made_ids)
+    return [at for at, made_ids in made if _has_open_call(made_ids, answered.get(at, Counter()))]
 
 
-def _has_open_call(ends: Ends, answered: Counter[tuple[bool, str]]) -> bool:
+def _has_open_call(made_ids: Sequence[tuple[CallId, CallId | None]], answered: Counter[CallId]) -> bool:
     """True if one of the calls of a message has no answer."""
-    left = [call.by_name for call in ends.made if _id(call.key) not in answered]
-    return None in left or bool(Counter(_id(name) for name in left if name is not None) - answered)
+    left = [second_id for made_id, second_id in made_ids if made_id not in answered]
+    return None in left or bool(Counter(second_id for second_id in left if second_id is not None) - answered)

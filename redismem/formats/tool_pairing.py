@@ -7,7 +7,7 @@ their reasoning. All other messages stay unchanged. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from redismem.formats.elements import Element, Key, ToolCall, ends_of, is_blank
@@ -15,6 +15,7 @@ from redismem.formats.forms import Payload
 from redismem.formats.reading import drop_calls, is_thought, read_message, without, without_id
 from redismem.formats.sections import has_calls, is_item, is_output, may_hold_calls
 from redismem.formats.tool_calls import Waiting, quote_call, quote_result
+from redismem.formats.tool_order import is_in_order
 
 
 def provider_view(payloads: list[Payload], pinned_count: int = 0, cut_at: int | None = None) -> list[Payload]:
@@ -28,8 +29,11 @@ def provider_view(payloads: list[Payload], pinned_count: int = 0, cut_at: int | 
     """
     if not has_calls(payloads):
         return payloads
+    left = _without_lost_ids(payloads, pinned_count, cut_at)
+    if is_in_order(left):
+        return [*left]
     view = _View()
-    messages = [Read(payload) for payload in _without_lost_ids(payloads, pinned_count, cut_at)]
+    messages = [Read(payload) for payload in left]
     unpaired = _unpaired_items(messages)
     for at, message in enumerate(messages):
         view.take(message, at in unpaired)
@@ -51,26 +55,35 @@ def _without_bare_thoughts(payloads: list[Payload]) -> list[Payload]:
     return left
 
 
-def _without_lost_ids(payloads: list[Payload], pinned_count: int, cut_at: int | None) -> Iterator[Payload]:
-    """Yield the messages. An item without its reasoning loses its id, or is quoted if OpenAI requires the id.
+def _without_lost_ids(payloads: list[Payload], pinned_count: int, cut_at: int | None) -> list[Payload]:
+    """Return the messages. An item without its reasoning loses its id, or is quoted if OpenAI requires the id.
 
     OpenAI refuses an item with an id if the reasoning that led to the item is missing.
     """
-    is_lost = True
+    pinned, window = payloads[:pinned_count], [] if cut_at is None else payloads[cut_at:]
+    lost = {*_lost_ids(pinned, 0, ends_at_other=False), *_lost_ids(window, cut_at or 0, ends_at_other=True)}
+    if not lost:
+        return payloads
+    left: list[Payload] = []
     for at, payload in enumerate(payloads):
-        if at == pinned_count:
-            is_lost = False
-        if at == cut_at:
-            is_lost = True
+        sendable = without_id(payload) if at in lost else payload
+        left += _quote_item(payload) if sendable is None else [sendable]
+    return left
+
+
+def _lost_ids(payloads: Iterable[Payload], first: int, *, ends_at_other: bool) -> Iterator[int]:
+    """Yield the indices of items with an id before the first reasoning.
+
+    With `ends_at_other`, stop at the first message that no model produced.
+    """
+    for at, payload in enumerate(payloads, first):
         if not is_output(payload):
-            is_lost = is_lost and at < pinned_count
+            if ends_at_other:
+                return
         elif may_hold_calls(payload) and is_thought(payload):
-            is_lost = False
-        elif is_lost and "id" in payload:
-            sendable = without_id(payload)
-            yield from [sendable] if sendable is not None else _quote_item(payload)
-            continue
-        yield payload
+            return
+        elif "id" in payload:
+            yield at
 
 
 def _quote_item(item: Payload) -> Iterator[Payload]:
@@ -135,8 +148,9 @@ class _View:
 
         They go behind it, because nothing may separate its reasoning and output.
         """
-        self._open = Waiting()
+        self._waiting = Waiting()
         self._twins: set[Key] = set()
+        self._made: dict[Key, ToolCall] = {}
         self._names: dict[Key, Any] = {}
 
     def take(self, message: Read, is_unpaired_item: bool) -> None:
@@ -200,24 +214,31 @@ class _View:
 
     def _reopen(self, payload: Payload, made: Sequence[ToolCall]) -> None:
         """End the group with a message that makes calls too. Its results are of tools that the provider runs itself."""
-        if self._open.calls:  # the group ends with quotes, which no result may follow
+        if self._waiting.open:  # the group ends with quotes, which no result may follow
             self._group[-1:] = filter(None, [drop_calls(payload, {call.key for call in made})])
             self._aside += map(quote_call, made)
             return
         self._close()
-        self._group, self._open = [self._shown.pop()], Waiting(made)
+        self._group = [self._shown.pop()]
+        self._wait_for(made)
+
+    def _wait_for(self, made: Sequence[ToolCall]) -> None:
+        self._made = {call.key: call for call in made}
+        self._waiting = Waiting()
+        self._waiting.add({call.key: call.by_name for call in made})
 
     def _answer(self, key: Key) -> bool:
         """Close the call that a result answers, and copies of the call in other formats.
 
         Return False if no such call is open.
         """
-        if self._open.answer(key) is None:
+        if self._waiting.answer(key) is None:
             return False
-        if not self._open.calls:
+        if not self._waiting.open:
             return True
         for twin in ((form, key[1]) for form in ("chat", "part", "item") if key[0] != "function"):
-            if self._open.calls.pop(twin, None) is not None:
+            if twin in self._waiting.open:
+                del self._waiting.open[twin]
                 self._twins.add(twin)
         return True
 
@@ -229,23 +250,23 @@ class _View:
     def _take_other(self, payload: Payload, made: Sequence[ToolCall]) -> None:
         self._close()
         if made:
-            self._open = Waiting(made)
+            self._wait_for(made)
         self._group.append(payload)
         self._close_if_answered()
 
     def _close_if_answered(self) -> None:
-        if not self._open.calls:
+        if not self._waiting.open:
             self._close()
 
     def _close(self) -> None:
         """End the group. Calls that are still unanswered are removed from it and quoted."""
         self._drop_twins()
-        if self._open.calls:
-            head = drop_calls(self._group[0], set(self._open.calls))
+        if self._waiting.open:
+            head = drop_calls(self._group[0], set(self._waiting.open))
             self._group[:1] = [] if head is None else [head]
         self._shown += self._aside
         self._shown += self._group
         self._aside, self._group = [], []
-        if self._open.calls:
-            self._shown += map(quote_call, self._open.calls.values())
-            self._open = Waiting()
+        if self._waiting.open:
+            self._shown += [quote_call(self._made[key]) for key in self._waiting.open]
+            self._waiting = Waiting()

@@ -133,7 +133,8 @@ def _pair_calls(turns: list[Turn]) -> list[Turn]:
 def _match_results(turn: Turn, before: Turn) -> tuple[dict[str, Part], list[Part]]:
     """Return the results by call id, in the order of the calls, and all other parts."""
     calls = [part.call for part in before.parts if isinstance(part, Call)]
-    waiting = Waiting(calls)
+    waiting = Waiting()
+    waiting.add({call.key: call.by_name for call in calls})
     results: dict[str, Part] = {}
     others: list[Part] = []
     for part in turn.parts:

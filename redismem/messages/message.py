@@ -168,7 +168,7 @@ class Message:
     @property
     def visible(self) -> dict[str, Any]:
         """The dict for code that reads messages: `to_openai()`, or an `Opaque` in the place of an opaque message."""
-        return visible_payload(self._payload, self._beside)
+        return self._payload if self._beside is None else visible_payload(self._payload, self._beside)
 
     @property
     def beside(self) -> dict[str, Any] | None:

@@ -54,7 +54,7 @@ def choose(
 def map_calls(messages: Iterable[Message]) -> dict[int, CallIds]:
     """Return the ids of tool calls and results, by seq; only for messages that have calls or results."""
     ids_by_seq = {message.seq: call_ids(message) for message in messages}
-    return {seq: ids for seq, ids in ids_by_seq.items() if ids != ([], [])}
+    return {seq: ids for seq, ids in ids_by_seq.items() if any(ids)}
 
 
 def group_calls(ids_by_seq: Mapping[int, CallIds]) -> Mapping[int, Set[int]]:

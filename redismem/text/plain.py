@@ -83,7 +83,7 @@ def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
     whole = whole_result(payload)
     if whole is not None:
         yield "result", _flat(whole.content, limit_bytes)
-    found = sections(payload)
+    found = sections(payload, whole is not None)
     listed = listed_keys(found)
     numbers: dict[Key, int] = {}
     for section in found:

@@ -12,7 +12,7 @@ from support.agent_loops import HOSTED, PAIRS, Payload, hosted, pair
 
 from redismem.formats import reading
 from redismem.formats.elements import words_beside
-from redismem.formats.forms import FIELDS, ITEMS, MARKS, TYPES, UNKNOWN, find
+from redismem.formats.forms import FIELDS, ITEMS, MARKS, TYPES, UNKNOWN, find, read_nothing
 from redismem.formats.reading import calls, read_message, read_part, results
 from redismem.formats.recalled import format_line
 from redismem.formats.sections import is_output
@@ -211,4 +211,6 @@ def test_data_of_a_tool_are_no_parts() -> None:
 
 def test_types_and_fields_are_written_alike() -> None:
     assert {name for name in FIELDS if "_" in name and as_camel(name) not in FIELDS} == set()
-    assert not [kind for kind, form in TYPES.items() if form.role in ("call", "hosted", "staged") and not form.id]
+    assert not [
+        kind for kind, form in TYPES.items() if form.role in ("call", "hosted", "staged") and form.id is read_nothing
+    ]

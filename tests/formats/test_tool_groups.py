@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from support.conversations import Conversation, conversations, is_closed
 
 from redismem.formats import tool_groups
-from redismem.formats.elements import Element
-from redismem.formats.reading import read_message
+from redismem.formats.open_ends import OpenEnds, open_ends
 from redismem.formats.tool_groups import cut_after, cut_before, links, newest_within
 from redismem.messages.message import Message
 
@@ -125,11 +124,11 @@ def test_messages_without_calls_are_not_taken_apart(monkeypatch: pytest.MonkeyPa
     """A window may hold ten thousand messages, and every search for a cut point scans all of them."""
     taken_apart = list[dict[str, Any]]()
 
-    def seen(payload: dict[str, Any]) -> list[Element]:
+    def seen(payload: dict[str, Any]) -> OpenEnds:
         taken_apart.append(payload)
-        return read_message(payload)
+        return open_ends(payload)
 
-    monkeypatch.setattr(tool_groups, "read_message", seen)
+    monkeypatch.setattr(tool_groups, "open_ends", seen)
     call = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
     result = {"role": "tool", "tool_call_id": "c", "content": "found"}
     messages = messages_of(*[{"role": "user", "content": "hello", "name": "Ann"}] * 50, call, result)
