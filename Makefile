@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 UV := uv==0.13.9
 ARGS ?=
-# Most tests wait for something: six processes keep two cores busy.
-TEST_PROCESSES ?= 6
+# Most tests wait for something: four processes keep two cores busy.
+TEST_PROCESSES ?= 4
 # What the outages are of.
 OUTAGE_ON ?= node
 OUTAGES_node := tests/store/test_outages.py
@@ -78,10 +78,10 @@ model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SE
 	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/model_check/test_model_check.py $(ARGS)
 
 outages: $(READY) have-redis ## outages of Redis of 1, 10 and 60 s under five pods, and what they took; OUTAGE_SECONDS="1 10 60", OUTAGE_ON="node cluster sentinel"
-	@OUTAGE_SECONDS="$${OUTAGE_SECONDS:-1 10 60}" $(BIN)/python -m pytest $(foreach place,$(OUTAGE_ON),$(OUTAGES_$(place))) -s $(ARGS)
+	@EVERYTHING=1 OUTAGE_SECONDS="$${OUTAGE_SECONDS:-1 10 60}" $(BIN)/python -m pytest $(foreach place,$(OUTAGE_ON),$(OUTAGES_$(place))) -s $(ARGS)
 
 faults: $(READY) have-redis ## bad days of a cluster and of sentinels under producers and workers, and what they cost; FAULT_ROUNDS=10, FAULT_CONFIRM=1
-	@FAULT_ROUNDS="$${FAULT_ROUNDS:-10}" $(BIN)/python -m pytest tests/nodes/test_campaign.py tests/nodes/test_parted.py -s $(ARGS)
+	@EVERYTHING=1 FAULT_ROUNDS="$${FAULT_ROUNDS:-10}" $(BIN)/python -m pytest tests/nodes/test_campaign.py tests/nodes/test_parted.py -s $(ARGS)
 
 redis: ## start a private Redis on a free port and print its URL
 	@exec $(PYTHON) .ci/redis_server.py run

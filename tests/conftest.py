@@ -35,7 +35,8 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=AN
 settings.register_profile(
     "explore", settings.get_profile("any machine"), derandomize=False, max_examples=1_000, print_blob=True
 )
-settings.load_profile("explore" if "EXPLORE" in os.environ else "any machine")
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=10)
+settings.load_profile("explore" if "EXPLORE" in os.environ else "quick" if "QUICK" in os.environ else "any machine")
 
 _numbers = itertools.count(1)
 

@@ -95,8 +95,13 @@ async def test_a_duplicate_and_a_conflict_are_no_errors_of_the_store(place: Plac
         await session.append_and_read(user(1), id=CANARY)
         with pytest.raises(Conflict):
             await session.append(user(2), expect=7)
-    outcomes = [("append", "ok"), ("append", "duplicate"), ("append_and_read", "duplicate"), ("append", "conflict")]
-    assert events.drain()[2:] == outcomes
+    assert events.drain()[2:] == [
+        ("append", "ok"),
+        ("append", "duplicate"),
+        ("read", "ok"),  # compares the messages with those of the first append
+        ("append_and_read", "duplicate"),
+        ("append", "conflict"),
+    ]
 
 
 async def test_a_refusal_is_named_by_its_class(place: Place, events: Events) -> None:

@@ -77,6 +77,7 @@ class OnCluster:
         return {each}
 
 
+@pytest.mark.nightly
 async def test_a_cluster_with_bad_days(tmp_path: Path) -> None:
     servers = ClusterServers(tmp_path / "cluster", node_timeout_ms=NODE_TIMEOUT_MS)
     faults = OnCluster(servers)

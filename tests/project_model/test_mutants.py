@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import run_state_machine_as_test
 from support import import_scenes, project_scenes
 from support.clock import ProjectClock
-from support.mutants import Mutant, expect_failure, install_mutant, play_keen_first
+from support.mutants import Mutant, expect_failure, install_mutant, play_keen_first, sample
 from support.project_scenes import Scene
 
 from project_model.decisions_machine import DecisionsMachine
@@ -109,7 +109,7 @@ def play_machine(machine: type[ProjectMachine], port: int) -> None:
     run_state_machine_as_test(type(machine.__name__, (machine,), {"connect": connect}), settings=UNTIL_CAUGHT)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{mutant.script}: {mutant.fault}" for mutant in MUTANTS])
+@pytest.mark.parametrize("mutant", sample(MUTANTS))
 def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port = redis_server.port
     with redis.Redis(port=port) as client:

@@ -184,6 +184,7 @@ def slow_checkout(tmp_path: Path) -> Path:
     return checkout
 
 
+@pytest.mark.nightly
 def test_compare_measures_the_other_checkouts_code(slow_checkout: Path, tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     run("benchmarks.compare", str(slow_checkout), "--rounds", "2", "--turns", "512", "--json", str(file))

@@ -52,6 +52,7 @@ def test_lane_gives_its_ratios_to_a_blast_and_to_one_get(file: Path) -> None:
     assert lone["latency_ratio"] == lone["append_and_read_us"] / lone["get_us"]
 
 
+@pytest.mark.nightly
 def test_flat_gives_ratios_for_sessions_and_for_messages(file: Path) -> None:
     printed = run("benchmarks.flat", "--quick", "--json", str(file))
     for figure in ("wall", "client", "server"):
@@ -61,6 +62,7 @@ def test_flat_gives_ratios_for_sessions_and_for_messages(file: Path) -> None:
     assert many["used_bytes"] > 2 * few["used_bytes"]
 
 
+@pytest.mark.nightly
 def test_peers_measures_what_is_installed_and_names_what_is_not(file: Path, tmp_path: Path) -> None:
     drawing = tmp_path / "peers.svg"
     printed = run("benchmarks.peers", "--quick", "--json", str(file), "--chart", str(drawing))

@@ -28,7 +28,7 @@ async def test_an_append_sent_again_is_known(raw: Any, session: Session, namespa
     assert again.duplicate
     assert not first.duplicate
     assert (again.first_seq, again.last_seq, again.total, again.created) == (1, 2, 2, True)
-    context = await session.append_and_read(user_message("other"), id="turn-2")
+    context = await session.append_and_read(user_message("c"), id="turn-2")
     assert context.receipt is not None
     assert (context.receipt.first_seq, context.receipt.duplicate, context.receipt.created) == (3, True, False)
     assert contents(context.messages) == ["a", "b", "c"]
@@ -40,8 +40,9 @@ async def test_the_last_sixteen_appends_are_known_with_their_receipts(session: S
     for number in range(40):
         receipts.append(await session.append(*[user_message(number)] * (number % 5 + 1), id=f"turn-{number}"))
         for back in range(min(16, number + 1)):
-            again = await session.append(user_message("x"), id=f"turn-{number - back}")
-            first = receipts[number - back]
+            earlier = number - back
+            again = await session.append(*[user_message(earlier)] * (earlier % 5 + 1), id=f"turn-{earlier}")
+            first = receipts[earlier]
             assert again.duplicate
             assert (again.first_seq, again.last_seq, again.total, again.created) == (
                 first.first_seq, first.last_seq, first.total, first.created,

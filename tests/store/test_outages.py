@@ -98,7 +98,9 @@ WAYS: dict[str, tuple[Change, Change]] = {
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[] if way in ("killed", "swallowed") else pytest.mark.nightly) for way in WAYS]
+)
 async def test_an_outage_loses_and_doubles_nothing(scene: Scene, way: str, seconds: float) -> None:
     begin, end = WAYS[way]
     row = await outage(scene.pods, way, seconds, partial(begin, scene), partial(end, scene))

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import pytest
 import redis
+from _pytest.mark import ParameterSet
 from hypothesis.errors import Flaky
 
 from redismem import RedismemError
@@ -31,6 +32,14 @@ class Mutant(NamedTuple):
     sound: str = ".+"
     """The pattern that `broken` replaces; the default is the whole line."""
     broken: str = ""
+
+
+def sample(mutants: Sequence[Mutant]) -> list[ParameterSet]:
+    """Return the mutants as parameters: every fourth for each run, the others for `make nightly`."""
+    return [
+        pytest.param(mutant, id=f"{mutant.script}: {mutant.fault}", marks=[pytest.mark.nightly] * (number % 4 > 0))
+        for number, mutant in enumerate(mutants)
+    ]
 
 
 def mutate(source: str, mutant: Mutant) -> str:

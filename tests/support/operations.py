@@ -44,7 +44,7 @@ class Operation(NamedTuple):
 
 OPERATIONS: dict[str, Operation] = {
     "append": Operation(
-        lambda session: session.append(user(), id="b"), 1, UNSET, ANY, refuses_layout=True, outage="served"
+        lambda session: session.append(user()), 1, UNSET, ANY, refuses_layout=True, outage="served"
     ),
     "append that expects": Operation(
         lambda session: session.append(user(), expect=1), unknown=Conflict, outage="refused"

@@ -57,15 +57,32 @@ Both stores run the same scripts, and the tests of lua/ compare the replies of e
 
 NOT_QUICK = (
     "cli/",
+    "formats/test_agent_loops.py",
+    "formats/test_odd_messages.py",
+    "lua/session/test_append_ids.py",
     "model_check/",
     "nodes/",
+    "project/files/",
+    "project/test_races.py",
     "project_model/",
     "repository/",
+    "session/test_model.py",
     "store/",
     "test_misleading.py",
+    "text/test_linear.py",
     "transport/",
     "typed/",
     "web/",
+    "workers/test_clocks.py",
+    "workers/test_eviction_properties.py",
+    "workers/test_eviction_scale.py",
+    "workers/test_fault_properties.py",
+    "workers/test_outage_processes.py",
+    "workers/test_outages.py",
+    "workers/test_recall_mutants.py",
+    "workers/test_summary_properties.py",
+    "workers/test_worker_faults.py",
+    "workers/test_worker_processes.py",
 )
 """Folders and files that start processes or servers of their own, or wait for something: not for `make quick`."""
 
@@ -100,5 +117,5 @@ def is_left_out(item: pytest.Item) -> bool:
     """True if this run leaves out the test. A run with EVERYTHING set leaves out no test."""
     if EVERYTHING:
         return False
-    is_elsewhere = is_embedded_half(item) and not is_within(item.path, ON_BOTH_STORES)
+    is_elsewhere = is_embedded_half(item) and ("QUICK" in os.environ or not is_within(item.path, ON_BOTH_STORES))
     return is_elsewhere or item.get_closest_marker("nightly") is not None

@@ -148,6 +148,7 @@ async def test_an_outage_with_several_processes(
     assert asked_count <= WORKERS * 16 + 16
 
 
+@pytest.mark.nightly
 async def test_an_outage_longer_than_the_setting_with_several_processes(
     redis_server: RedisServer, namespace: str, provider: ProviderServer, tmp_path: Path
 ) -> None:
