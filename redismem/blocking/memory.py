@@ -227,6 +227,7 @@ class Session:
     prune = _blocking(session.Session.prune)
     pop = _blocking(session.Session.pop)
     undo = _blocking(session.Session.undo)
+    rewrite = _blocking(session.Session.rewrite)
     replace = _blocking(session.Session.replace)
     unpin = _blocking(session.Session.unpin)
     exists = _blocking(session.Session.exists)

@@ -51,7 +51,7 @@ class Field(NamedTuple):
     writers: frozenset[str]
 
 
-_EDITS = "append pop replace"
+_EDITS = "append replace rewrite"
 
 
 def _field(meaning: str, writers: str) -> Field:
@@ -64,7 +64,7 @@ FIELDS = {
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
         "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; idle or limit, if on the "
         "eviction queue",
-        "append commit pop prune queue_eviction replace restore sweep touch",
+        "append commit prune queue_eviction replace restore rewrite sweep touch",
     ),
     NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _EDITS),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _EDITS)),
@@ -73,7 +73,7 @@ FIELDS = {
     ),
     QUEUED: _field(
         "the queue of the session: overdue, leased or dead; missing if in no queue",
-        "append claim commit release replace requeue restore sweep",
+        "append claim commit release replace requeue restore rewrite sweep",
     ),
     FENCE: _field("identifies the worker with the lease: number and nonce", "claim commit release sweep"),
     ATTEMPTS: _field("claims since the last commit, without uncounted ones", "claim commit release requeue sweep"),
@@ -90,8 +90,8 @@ FIELDS = {
     WITH_ORIGINALS: _field("1 while the originals reach up to the window", "commit"),
     DROPPED_SEQ: _field("last seq when the session left the dead list without a retry", "commit requeue"),
     PRUNED: _field("nonce of the last prune, which identifies a resent one", "prune"),
-    EDITED: _field("nonce of the last pop or replacement: earlier reads are stale", "pop replace"),
-    PINS: _field("number of pinned messages, and their bytes", "append replace"),
+    EDITED: _field("nonce of the last pop, rewrite or replacement: earlier reads are stale", "replace rewrite"),
+    PINS: _field("number of pinned messages, and their bytes", "append replace rewrite"),
     SKETCH: _field("number of summarised messages that hold each word, for the next summary", "commit"),
     WAITING: _field("the param the conversation waits for", "append"),
     LAST_INTENT: _field("the last intent, set by the caller", "append"),

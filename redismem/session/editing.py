@@ -1,17 +1,20 @@
-"""Prune, pop, undo, replace and unpin: the edits of one conversation."""
+"""Prune, pop, undo, rewrite, replace and unpin: the edits of one conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from redismem.context import Context, Expected
+from redismem.context import Context, Expected, Receipt
 from redismem.errors import SessionNotFound
+from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol.session import edits as edit_calls
+from redismem.protocol.session import rewrite as rewrite_calls
 from redismem.recall.originals import Originals
 from redismem.session import edits
 from redismem.session.paging import check_count
+from redismem.session.reused_ids import check_same
 from redismem.session.state import SessionState
 
 
@@ -85,11 +88,57 @@ class EditableSession(SessionState):
         view = await self._view(op, expect)
         while True:
             popped = select(view.context, self._store.settings.max_batch_count)
-            if not popped or await self._run(edit_calls.pop(self._calls, view, popped)):
+            if not popped or await self._run(rewrite_calls.pop(self._calls, view, popped)):
                 return popped
             before, view = view, await self._view(op, expect)
             if not edits.has_only_moved(before.context, view.context):
                 raise edits.make_conflict(before.context)
+
+    async def rewrite(
+        self,
+        from_seq: int,
+        messages: Sequence[Message | Shape],
+        *,
+        id: str | None = None,
+        expect: Expected | None = None,
+    ) -> Receipt:
+        """Replace everything from a seq on by these messages, all or nothing, and return their receipt.
+
+        Also removes pinned messages, and what other writers append meanwhile, unless `expect` forbids it. Without
+        messages, it only removes. Seqs are never reused: the new messages get the next ones. Without messages, the
+        rewrite itself takes a seq, which is then `first_seq` and `last_seq` of the receipt.
+
+        Args:
+            from_seq: The seq of the first message to replace. One after the last seq replaces nothing.
+            messages: See `append()`. Possibly none.
+            id: An id that makes the rewrite idempotent, as in `append()`.
+            expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.
+
+        Raises:
+            Conflict: The session is not as `expect` says.
+            NotInWindow: Summaries cover the message `from_seq`, or the seq was never given.
+            InvalidMessage: A message or the id is invalid.
+            TooLarge: A message, the batch, the pinned messages or the window exceeds its limit.
+            IdReused: The id was used before, for other messages.
+            SessionNotFound: The session does not exist.
+            ValueError: `from_seq` is not an integer of 1 or more.
+            TypeError: `messages` is a single message, or `expect` is neither a context, a receipt nor an integer.
+        """
+        if type(from_seq) is not int or from_seq < 1:
+            raise ValueError("from_seq must be an integer, 1 or more")
+        if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+            raise TypeError(f"messages must be a list, not {type(messages).__name__}")
+        new = rewrite_calls.encode(self._calls, messages, id)
+        receipt = None
+        while receipt is None:
+            view = await self._view("rewrite")
+            receipt = rewrite_calls.find_receipt(view, new)
+            if receipt is None:
+                edits.check_expected(view.context, expect)
+                receipt = await self._run(rewrite_calls.rewrite(self._calls, view, from_seq, new))
+        if receipt.duplicate:
+            check_same(messages, receipt, view.context, new.seqs_count)
+        return receipt
 
     async def replace(
         self, which: int | Message, message: Message | dict[str, Any], *, expect: Expected | None = None

@@ -34,7 +34,9 @@ async def check_duplicate(
     check_same(sent, receipt, None if context is None or context.degraded else context)
 
 
-def check_same(sent: Sequence[Message | Shape], receipt: Receipt, context: Context | None) -> None:
+def check_same(
+    sent: Sequence[Message | Shape], receipt: Receipt, context: Context | None, seqs_count: int | None = None
+) -> None:
     """Compare messages with those that the first append of their id stored.
 
     If messages were edited or have left the window, only the number of messages is compared.
@@ -43,6 +45,7 @@ def check_same(sent: Sequence[Message | Shape], receipt: Receipt, context: Conte
         sent: The messages of this append.
         receipt: The receipt of the first append.
         context: The session now. `None` if it could not be read.
+        seqs_count: The number of seqs that this call would take. `None` means one per message.
 
     Raises:
         IdReused: The messages differ.
@@ -50,7 +53,7 @@ def check_same(sent: Sequence[Message | Shape], receipt: Receipt, context: Conte
     first_seq, last_seq = receipt.first_seq, receipt.last_seq
     stored = {} if context is None else {each.seq: each for each in (*context.pinned, *context.messages)}
     is_edited = context is not None and context.window_version != ""
-    is_same = last_seq - first_seq + 1 == len(sent) and (
+    is_same = last_seq - first_seq + 1 == (len(sent) if seqs_count is None else seqs_count) and (
         is_edited
         or all(
             seq not in stored or _lasting(stored[seq].to_openai()) == _lasting(_payload(message))

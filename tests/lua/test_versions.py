@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, SWEEP, create_claimed, create_overdue, run_many
-from support.raw_scripts import NOW_MS, POP, PRUNE, REPLACE, TIMEOUT_MS, Scripts
+from support.raw_scripts import NOW_MS, PRUNE, REPLACE, REWRITE, TIMEOUT_MS, Scripts
 
 from redismem.protocol import scripts
 
@@ -16,7 +16,7 @@ LATER_MS = NOW_MS + 60_000
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0, "block_count": 16}),
     "prune": ("prune", PRUNE),
-    "pop": ("pop", POP),
+    "rewrite": ("rewrite", REWRITE),
     "replace": ("replace", REPLACE),
     "touch": ("touch", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS}),
     "quarantine": ("quarantine", {"epoch": "1-ab", "idle_timeout_ms": 60_000}),

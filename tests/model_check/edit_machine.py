@@ -10,13 +10,14 @@ from hypothesis.stateful import precondition, rule
 
 from model_check.kept import block_change
 from model_check.machine import Machine, entry_at, names, newest, places
-from model_check.model import Entry
+from model_check.model import Entry, SeenSession
 from model_check.steps import SETTINGS, Seen, entry_of
 from redismem import TooLarge
 from redismem.errors import NotInWindow
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits as edit_calls
+from redismem.protocol.session import rewrite
 from redismem.protocol.session.edits import Replacement
 from redismem.session import edits
 
@@ -57,11 +58,47 @@ class EditMachine(Machine):
         if not popped:
             return
         name, context, number = seen.name, seen.view.context, next(self.numbers)
-        call = edit_calls.pop(self.calls[name], seen.view, popped)
+        call = rewrite.pop(self.calls[name], seen.view, popped)
         total, seqs = context.last_seq, [message.seq for message in popped]
         last = entry_at(context, total)
         expected = self.model.pop(name, seen.life, seen.version, context.first_seq, total, last, seqs, number, self.now)
         self._edit("pop", name, call, expected, again)
+
+    @precondition(lambda self: self.views)
+    @rule(place=places, back=st.integers(0, 6), count=st.integers(0, 4), pinned=st.integers(0, 2), again=st.booleans())
+    def rewrite_as_seen(self, place: int, back: int, count: int, pinned: int, again: bool) -> None:
+        """Rewrite the last `back` seqs of the window."""
+        seen = newest(self.views, place)
+        name, context = seen.name, seen.view.context
+        from_seq = max(context.first_seq, context.last_seq + 1 - back)
+        messages, entries = self.messages(count)
+        pins, pinned_entries = self.messages(pinned, "pinned")
+        id, number = f"id {next(self.numbers)}", next(self.numbers)
+        calls, given = self.calls[name], [*pins, *messages]
+        view_of = SeenSession(
+            seen.life, seen.version, context.first_seq, context.last_seq, entry_at(context, context.last_seq)
+        )
+        expected = self.model.rewrite(name, id, view_of, from_seq, pinned_entries + entries, number, self.now)
+        call = rewrite.rewrite(calls, seen.view, from_seq, rewrite.encode(calls, given, id))
+        if expected is None:
+            with pytest.raises(TooLarge):
+                self.run_call(call)
+            return
+        receipt = self.run_call(call)
+        self.same("rewrite", receipt is not None, expected is not False)
+        assert receipt == (expected or None)
+        if again and expected:
+            self.agrees()
+            if len(self.model.sessions[name].window) < SETTINGS.max_window_count:
+                self.append(name)
+            self.same("rewrite, repeated", self.run_call(call.again()), expected)
+
+    @precondition(lambda self: self.model.sessions)
+    @rule(name=names, back=st.integers(0, 6), count=st.integers(0, 4), again=st.booleans())
+    def rewrite(self, name: str, back: int, count: int, again: bool) -> None:
+        self.look(name)
+        if name in self.model.sessions:
+            self.rewrite_as_seen(0, back, count, 0, again)
 
     @precondition(lambda self: self.views)
     @rule(place=places, which=places, again=st.booleans())

@@ -22,6 +22,8 @@ def edit(machine: WorkMachine, name: str, how: str, which: int, again: bool = Fa
         machine.pop_as_seen(0, which + 1, again)
     elif how == "undo":
         machine.undo_as_seen(0, again)
+    elif how == "rewrite":
+        machine.rewrite_as_seen(0, which + 1, 1, 0, again)
     elif how == "replace":
         machine.replace_as_seen(0, which, again)
     else:
@@ -207,6 +209,8 @@ def as_seen(machine: WorkMachine, how: str, which: int = 0) -> None:
         machine.pop_as_seen(0, 2, False)
     elif how == "prune":
         machine.prune_as_seen(0, 0, False)
+    elif how == "rewrite":
+        machine.rewrite_as_seen(0, 2, 1, 0, False)
     elif how == "replace":
         machine.replace_as_seen(0, which, False)
     else:
@@ -254,8 +258,42 @@ def pinned_behind_what_is_summarised(machine: WorkMachine, name: str) -> None:
     machine.agrees()
 
 
+def rewritten_behind_a_writer(machine: WorkMachine, name: str, how: str) -> None:
+    """Whatever another writer or a worker changes since the read, a rewrite as of the read changes nothing."""
+    afresh(machine, name, 1, 5)
+    machine.look(name)
+    late = machine.views[-1]
+    if how == "append":
+        machine.append(name)
+    elif how == "replace":
+        edit(machine, name, "replace", 1)
+    else:
+        machine.works(name, False, 0)
+    machine.views.append(late)
+    machine.rewrite_as_seen(0, 3, 2, 1, False)
+    machine.agrees()
+    edit(machine, name, "rewrite", 2, True)
+    machine.agrees()
+    machine.rewrite(name, 6, 0, True)
+    machine.agrees()
+    machine.append_duplicate(name, 1)
+
+
+def rewritten_until_it_is_full(machine: WorkMachine, name: str) -> None:
+    """Rewrites make a session overdue, refuse to fill its window, and pin no more than allowed."""
+    afresh(machine, name, 1, 3)
+    for _ in range(SETTINGS.max_window_count):
+        machine.look(name)
+        machine.rewrite_as_seen(0, 1, 3, 0, False)
+        machine.agrees()
+    for count in (1, SETTINGS.max_pinned_count, 2):
+        machine.look(name)
+        machine.rewrite_as_seen(0, 6, 1, count, True)
+        machine.agrees()
+
+
 EDITS: tuple[Scene, ...] = (
-    *variants(edited_while_leased, how=("pop", "undo", "replace", "unpin")),
+    *variants(edited_while_leased, how=("pop", "undo", "rewrite", "replace", "unpin")),
     *variants(pinned_leave_the_window, keep=BOTH, how=("commit",)),
     *variants(pinned_leave_the_window, keep=(False,), how=("prune",)),
     *variants(moved_between_reading_and_changing, how=("unpin", "replace")),
@@ -263,10 +301,12 @@ EDITS: tuple[Scene, ...] = (
     *variants(popped_behind_a_writer, again=BOTH),
     *variants(moved_on_before_the_pop, how=("commit", "prune", "append")),
     *variants(replaced_behind_a_reader, how=("pop", "prune", "replace")),
-    *variants(renewed_with_originals, how=("append", "touch", "pop", "replace")),
+    *variants(renewed_with_originals, how=("append", "touch", "pop", "rewrite", "replace")),
     *variants(changed_while_chosen, how=("prune", "commit")),
     *(pruned_behind_a_prune, pinned_behind_what_is_summarised),
-    *variants(changed_after_the_end, how=("pop", "prune", "replace")),
-    *variants(lost_in_a_failover, how=("pop", "prune", "replace"), refilled=BOTH),
+    *variants(changed_after_the_end, how=("pop", "prune", "rewrite", "replace")),
+    *variants(lost_in_a_failover, how=("pop", "prune", "rewrite", "replace"), refilled=BOTH),
+    *variants(rewritten_behind_a_writer, how=("append", "commit", "replace")),
+    rewritten_until_it_is_full,
     *variants(back_in_the_window, how=("replace", "unpin")),
 )

@@ -7,7 +7,7 @@ This file holds the user's operations; `work_model` adds the workers' operations
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from redismem.context import Receipt, Summary
 from redismem.settings.settings import Settings
@@ -15,6 +15,16 @@ from redismem.settings.settings import Settings
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
 HANDOVER_MS = 86_400_000
+
+
+class SeenSession(NamedTuple):
+    """A session as a caller read it, with its newest entry."""
+
+    life: int
+    version: int
+    first_seq: int
+    total: int
+    newest: Entry
 
 
 class Entry(NamedTuple):
@@ -80,7 +90,7 @@ class SessionModel:
     def elements(self) -> list[Entry]:
         """The elements of the window: one stands for all gaps that follow each other."""
         before = [None, *self.places]
-        return [entry for last, entry in zip(before, self.places, strict=False) if not (entry is last is GAP)]
+        return [entry for last, entry in zip(before, self.places, strict=False) if not (entry == last == GAP)]
 
     @property
     def window(self) -> list[Entry]:
@@ -248,8 +258,48 @@ class Model:
         for seq in seqs:
             session.entries[seq - 1] = GAP
         session.entries.append(GAP)
+        self._wake(name, now)
         self._edited(name, number, now)
         return True
+
+    def rewrite(
+        self,
+        name: str,
+        id: str,
+        seen: SeenSession,
+        from_seq: int,
+        entries: list[Entry],
+        number: int,
+        now: int,
+    ) -> Receipt | Literal[False] | None:
+        """Replace everything from a seq on, in the session as the caller saw it.
+
+        Returns `False` if it has changed, and `None` if the window or the pinned messages would exceed their limit.
+        """
+        session = self.sessions.get(name)
+        if session is None or session.life != seen.life:
+            return False
+        for known, receipt in session.appends[-16:]:
+            if known == id:
+                return replace(receipt, duplicate=True)
+        if (session.version, session.first_seq, session.total) != (seen.version, seen.first_seq, seen.total):
+            return False
+        if session.places and session.entry(seen.total) != seen.newest:
+            return False
+        before, pinned_before = len(session.window), len(session.pinned)
+        left = [*session.entries[: from_seq - 1], *[GAP] * (session.total + 1 - from_seq), *(entries or [GAP])]
+        after = replace(session, entries=left)
+        if len(after.pinned) > max(pinned_before, self.settings.max_pinned_count):
+            return None
+        if len(after.window) > max(before, self.settings.max_window_count):
+            return None
+        session.entries = left
+        session.pinned_once |= len(after.pinned) > 0
+        self._wake(name, now)
+        self._edited(name, number, now)
+        receipt = Receipt(seen.total + 1, session.total, session.total, False, False)
+        session.appends[-1] = (id, receipt)
+        return receipt
 
     def replace(
         self,

@@ -17,7 +17,7 @@ from redismem.protocol import scripts
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
-from redismem.protocol.session import edits
+from redismem.protocol.session import edits, rewrite
 from redismem.protocol.session.append import AppendOptions, append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block, quarantine_block
@@ -84,6 +84,7 @@ CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": N
 OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, "confirm": None, **CHANGES}
 ELEMENTS = [encode_message(Message.from_openai(message).with_pin(True))[0] for message in MESSAGES]
 CONTEXT = VIEW.context
+TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
 ANOTHER = {"role": "user", "content": "another"}
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
 RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a": b"1", b"b": b"2"}, [])
@@ -123,23 +124,22 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "nonce": hexadecimal,
         },
     ),
-    "pop": (
-        lambda: edits.pop(CALLS, VIEW, CONTEXT.messages[1:]),
+    "rewrite": (
+        lambda: rewrite.rewrite(CALLS, VIEW, 6, rewrite.encode(CALLS, MESSAGES, "my-id")),
         {
             "session": b"user-42",
+            "limits": append_limits(SETTINGS),
             "now_ms": NOW_MS,
-            "kept_ms": 156_789,
-            "token": lambda token: len(token) == 18,
+            "token": lambda token: token[:7] == append_token("my-id")[:7],
             "epoch": "9-ab",
-            "first_seq": 5,
+            "first_seq": lambda seq: seq == 5,
             "last_seq": 8,
             "edited": "v-7",
             "newest": lambda newest: newest == VIEW.elements[-1],
             "nonce": hexadecimal,
-            "left_tokens": 50,
-            "left_uncounted": b"+2",
-            "left_hidden": b"-2",
-            "kept_count": 2,
+            "pins": lambda pins: pins.startswith("-1,-9,"),
+            "left": lambda left: left == b"%d+1-2" % (50 + TOKENS),
+            "sizes": "1 1 3 4",
         },
     ),
     "replace": (

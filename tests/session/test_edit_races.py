@@ -20,6 +20,7 @@ from redismem.context import Context
 from redismem.models import Draft
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits as edit_calls
+from redismem.protocol.session import rewrite
 from redismem.session.editing import EditableSession
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
@@ -60,7 +61,7 @@ async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, na
         assert view is not None
         assert await summarize(memory) == 1
         before = await session.read()
-        assert not await memory.store.run(edit_calls.pop(calls, view, view.context.messages[2:]))
+        assert not await memory.store.run(rewrite.pop(calls, view, view.context.messages[2:]))
         assert await session.read() == before
         assert await is_sound(memory)
 
@@ -99,8 +100,8 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
         assert view is not None
         calls, first, pinned = m.store.session_calls("a"), view.context.messages[0], view.context.pinned[0]
         edits: dict[str, Callable[[], Call[Any]]] = {
-            "pop": lambda: edit_calls.pop(calls, view, view.context.messages[1:]),
-            "undo": lambda: edit_calls.pop(calls, view, view.context.messages[2:]),
+            "pop": lambda: rewrite.pop(calls, view, view.context.messages[1:]),
+            "undo": lambda: rewrite.pop(calls, view, view.context.messages[2:]),
             "replace": lambda: edit_calls.replace(
                 calls, view, first, edit_calls.replacement(calls, first, user_message("new"))
             ),

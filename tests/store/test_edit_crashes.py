@@ -14,7 +14,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory
 from redismem.protocol.call import Call
-from redismem.protocol.session import edits
+from redismem.protocol.session import edits, rewrite
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, View
 from redismem.recall.originals import Originals
 
@@ -46,7 +46,9 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
         return await commit(memory, view)
     made: dict[str, Callable[[], Call[Any] | None]] = {
         "prune": lambda: edits.prune(calls, view, 2),
-        "pop": lambda: edits.pop(calls, view, context.messages[2:]),
+        "pop": lambda: rewrite.pop(calls, view, context.messages[2:]),
+        "rewrite": lambda: rewrite.rewrite(calls, view, 3, rewrite.encode(calls, [SYSTEM, user("new")], None)),
+        "rewrite with nothing": lambda: rewrite.rewrite(calls, view, 1, rewrite.encode(calls, [], None)),
     }
     if write in made:
         call = made[write]()
@@ -63,7 +65,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
 
 @pytest.mark.parametrize(
     "write",
-    ["append pinned", "commit", "prune", "pop", "replace", "unpin"]
+    ["append pinned", "commit", "prune", "pop", "rewrite", "rewrite with nothing", "replace", "unpin"]
     + [f"{what} what left the window" for what in ("replace", "unpin")],
 )
 async def test_a_log_cut_within_an_edit_is_replayed_twice(server: RedisServer, write: str) -> None:

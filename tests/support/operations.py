@@ -100,6 +100,10 @@ OPERATIONS: dict[str, Operation] = {
     "undo": Operation(
         lambda session: session.undo(), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),
+    "rewrite": Operation(
+        lambda session: session.rewrite(1, [user()], id="b"),
+        2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused",
+    ),
     "replace": Operation(
         lambda session: session.replace(2, user()),
         2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused",

@@ -46,21 +46,6 @@ PRUNE: dict[str, Any] = {
     "tokens": 4,
     "nonce": "p1",
 }
-POP: dict[str, Any] = {
-    "now_ms": NOW_MS,
-    "kept_ms": TIMEOUT_MS,
-    "token": b"pop....1newepoch",
-    "epoch": "1-ab",
-    "first_seq": 1,
-    "last_seq": 3,
-    "edited": "-",
-    "newest": stored_element("c"),
-    "nonce": "e1",
-    "left_tokens": 4,
-    "left_uncounted": "+1",
-    "left_hidden": "-2",
-    "kept_count": 1,
-}
 REPLACE: dict[str, Any] = {
     "now_ms": NOW_MS,
     "limits": " ".join(map(str, LIMITS.values())),
@@ -81,6 +66,20 @@ REPLACE: dict[str, Any] = {
     "old_block": "",
     "new_block": "",
     "new_signature": "",
+}
+REWRITE: dict[str, Any] = {
+    "limits": " ".join(map(str, LIMITS.values())),
+    "now_ms": NOW_MS,
+    "token": b"rewritenewepochab",
+    "epoch": "1-ab",
+    "first_seq": 1,
+    "last_seq": 3,
+    "edited": "-",
+    "newest": stored_element("c"),
+    "nonce": "e1",
+    "pins": "-",
+    "left": "4+1-1",
+    "sizes": "1 1 2 3",
 }
 
 

@@ -110,7 +110,7 @@ class SessionCalls:
             why = "an append needs a message; merge(), set_waiting() and the other setters change the state alone"
             raise InvalidMessage(why, self.keys.session_id)
         if not options:
-            elements, tokens, pins = self._elements(messages)
+            elements, tokens, pins = self.encode_messages(messages)
             now = "-" if self.clock is None else clock_ms(self.clock)
             # The same command as from `_command`, without the work for absent options.
             return *self._append_head, f"1 {len(elements)} 0 {tokens} - {now} {pins}", append_token(None), *elements
@@ -131,7 +131,7 @@ class SessionCalls:
         **changes: Unpack[StateChanges],
     ) -> Command:
         expected = layout.NONE if expect is None else expect_argument(expect, self.keys.session_id)
-        elements, tokens, pins = self._elements(messages, pin)
+        elements, tokens, pins = self.encode_messages(messages, pin)
         change = self.change(**changes) if changes else NO_CHANGE
         return self._command(elements, tokens, change, id, expected, pins)
 
@@ -170,7 +170,9 @@ class SessionCalls:
             check_options("update", changes, StateChanges)
             raise
 
-    def _elements(self, messages: Sequence[Message | Shape], pin: bool | None = None) -> tuple[list[bytes], int, str]:
+    def encode_messages(
+        self, messages: Sequence[Message | Shape], pin: bool | None = None
+    ) -> tuple[list[bytes], int, str]:
         """Encode messages. Return the elements, the tokens of the unpinned ones, and the argument `pins`.
 
         Raises:

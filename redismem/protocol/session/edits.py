@@ -1,4 +1,4 @@
-"""Calls that remove or change messages of a session: prune, pop, replace. No I/O.
+"""Calls that remove or change messages of a session: prune, replace. No I/O.
 
 Each call is built from a read of the session, and does nothing if the session has changed since.
 """
@@ -15,7 +15,7 @@ from redismem.events import Op
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.decoding import split_elements
 from redismem.messages.encoding import encode_message
-from redismem.messages.gaps import fill_gaps, gap_count, last_seqs, place_of
+from redismem.messages.gaps import place_of
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import decode_block, dictionary_of
@@ -144,53 +144,6 @@ def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | Non
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op=Op.PRUNE)
-
-
-def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
-    """Build the pop of the newest messages; False means the session has changed since the read."""
-    keys, script, context = calls.keys, scripts.load("pop"), view.context
-    kept_count, following = _without(view, popped)
-    length, counted_count = kept_count + len(following), len(context.messages) - len(popped)
-    tokens = layout.counters(view.fields[layout.COUNTERS]).tokens - sum(message.tokens for message in popped)
-    command = evalsha(
-        script,
-        (keys.messages, keys.state, keys.originals, keys.vectors, keys.shard.active, keys.shard.evictions),
-        (
-            keys.session,
-            time_argument(calls.clock),
-            calls.settings.kept_ms,
-            append_token(None),
-            context.epoch,
-            context.first_seq,
-            context.last_seq,
-            context.window_version or layout.NONE,
-            view.elements[-1],
-            nonce(),
-            max(0, tokens),
-            layout.encode_elements(length - counted_count, 0),
-            layout.encode_elements(0, context.last_seq + 2 - context.first_seq - length),
-            kept_count,
-            *following,
-        ),
-    )
-    return Call(keys.session_id, (command,), bool, script, op=Op.POP)
-
-
-def _without(view: View, popped: Sequence[Message]) -> tuple[int, list[bytes]]:
-    """Return the number of elements before these messages, and the elements that follow them after their pop.
-
-    A gap before the messages becomes part of the first gap after the pop, which takes one more seq at the end.
-    """
-    place, removed = view.place(popped[0].seq), {message.seq for message in popped}
-    place -= place > 0 and gap_count(view.elements[place - 1]) > 0
-    seqs, elements = last_seqs(view.elements, view.context.last_seq)[place:], view.elements[place:]
-    first_seq = seqs[0] + 1 - (gap_count(elements[0]) or 1)
-    left = {
-        seq: element
-        for seq, element in zip(seqs, elements, strict=True)
-        if seq not in removed and not gap_count(element)
-    }
-    return place, fill_gaps(left, first_seq, view.context.last_seq + 1, view.elements[-1][-STAMP_BYTES:])
 
 
 def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]) -> Replacement:

@@ -18,7 +18,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.server_errors import ConnectionLost, ServerError
-from redismem.protocol.session import edits
+from redismem.protocol.session import edits, rewrite
 from redismem.protocol.session import state as state_changes
 from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
@@ -73,7 +73,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         made.pinned(),
         edits.window(made),
         edits.prune(made, view_of(USER, USER), 1),
-        edits.pop(made, VIEW, VIEW.context.messages),
+        rewrite.pop(made, VIEW, VIEW.context.messages),
         edits.replace(made, VIEW, first := VIEW.context.messages[0], edits.replacement(made, first, USER)),
         made.touch(),
         made.quarantine("", 5),

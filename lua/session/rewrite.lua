@@ -1,0 +1,79 @@
+-- Replaces the newest elements of the window by others, and appends messages, if the window is still as the caller saw it.
+-- It takes one seq per message, or one without messages: so no seq is used twice, and an append that expects the earlier
+-- last seq is refused.
+-- KEYS
+--   messages
+--   state
+--   originals
+--   vectors
+--   active
+--   overdue
+--   evictions
+-- ARGV
+--   session
+--   limits     as for an append
+--   now_ms     - for the server's clock
+--   token      as for an append; remembered among the appends
+--   epoch
+--   first_seq  of the window, as the caller saw it
+--   last_seq   as the caller saw it
+--   edited     as the caller saw it; - for none
+--   newest     the newest element, as the caller read it; empty for an empty window
+--   nonce      the new value of edited
+--   pins       as for an append; - for no change
+--   left       of the window afterwards, as in the counters: tokens, uncounted and hidden
+--   sizes      elements that stay, elements that follow, new messages, all that count; then the last two, the new unstamped
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited queued pins
+--   writes counters ids_a ids_b ids_c ids_d repeated edited queued pins
+-- REPLY counters epoch; if made before, the reply of known_append; 0 if the window has changed
+-- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
+local session, limits, now_ms, token, epoch, first_seq, last_seq, edited, newest, nonce, pins, left, sizes = unpack(ARGV, 1, 13)
+local kept_ms, threshold, token_limit, recent_limit, window_limit =
+  string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
+local left_tokens, left_elements = string.match(left, '^(%d+)(.*)$')
+local kept_count, element_count, message_count, counted_count = string.match(sizes, '(%d+) (%d+) (%d+) (%d+)')
+local counters, seen_epoch, seen_edited, ids, repeated =
+  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated'))
+if seen_epoch ~= epoch then return 0 end -- [epoch]
+counters, ids = counters or '', ids or 'b'
+--- @include counters
+local created, fresh = false, '3'
+--- @include known_append
+if total ~= last_seq then return 0 end -- [appended since]
+if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
+if window_first_seq ~= first_seq then return 0 end -- [the window]
+local length = redis.call('LLEN', messages)
+if length ~= total - window_first_seq + 1 + (tonumber(hidden) or 0) then return redis.error_reply('CORRUPT window') end
+-- After a failover that lost appends, others may have taken their seqs; only the element differs then.
+if (redis.call('LINDEX', messages, -1) or '') ~= newest then return 0 end -- [as it was read]
+local noted = {}
+local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
+if pins ~= '-' then
+  --- @include pins
+end
+local window_count, window_tokens = tonumber(counted_count), left_tokens
+local count_before = length - (tonumber(uncounted) or 0)
+--- @include overdue
+if is_overdue and window_count > math.max(count_before, window_limit) then -- [full]
+  return redis.error_reply('FULL ' .. count_before)
+end
+--- @include now
+--- @include stamp
+-- Removal first: a script that has written may continue when memory is short. The messages last, as in append.lua.
+redis.call('ZREM', evictions, session) -- [off the eviction queue]
+local elements, first_message = {}, 14 + element_count
+for at = 14, #ARGV do elements[at - 13] = at < first_message and ARGV[at] or ARGV[at] .. stamp end
+message_count = math.max(1, message_count)
+--- @include remember_append
+--- @include make_overdue
+--- @include activity
+counters = string.format('v1 %s %d %s %d %d%s',
+  window_first_seq, total + message_count, left_tokens, active_ms, expires_ms, left_elements) -- [new]
+change('edited', nonce) -- [edited]
+redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
+if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+if kept_count == '0' then redis.call('DEL', messages) else redis.call('LTRIM', messages, 0, kept_count - 1) end
+for at = 1, #elements, 1000 do redis.call('RPUSH', messages, unpack(elements, at, math.min(at + 999, #elements))) end
+if kept_count == '0' then redis.call('PEXPIREAT', messages, expires_ms) end -- [expiry]
+return {counters, epoch}

@@ -1,0 +1,167 @@
+"""Calls that replace the end of a session: pop and rewrite. No I/O.
+
+Each call is built from a read of the session, and does nothing if the session has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from redismem.context import Receipt
+from redismem.errors import NotInWindow
+from redismem.events import Op
+from redismem.messages.coercion import Shape
+from redismem.messages.gaps import fill_gaps, gap_count, last_seqs
+from redismem.messages.message import STAMP_BYTES, Message
+from redismem.messages.values import Undecodable
+from redismem.protocol import layout, replies, scripts
+from redismem.protocol.call import Call, evalsha
+from redismem.protocol.clock import time_argument
+from redismem.protocol.ids import append_token, nonce
+from redismem.protocol.session import append_ids
+from redismem.protocol.session.append import append_limits, create_token, pins_argument
+from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.edits import View
+
+T = TypeVar("T")
+
+
+class NewMessages(NamedTuple):
+    """The messages that a rewrite appends, encoded once for all its attempts."""
+
+    token: bytes
+    elements: Sequence[bytes] = ()
+    """The elements without their stamps."""
+    tokens: int = 0
+    """The tokens of the messages that are not pinned."""
+    pinned_count: int = 0
+    pinned_bytes: int = 0
+
+    @property
+    def seqs_count(self) -> int:
+        """The number of seqs that the rewrite takes: one if it has no messages."""
+        return max(1, len(self.elements))
+
+
+def encode(calls: SessionCalls, messages: Sequence[Message | Shape], id: str | None) -> NewMessages:
+    """Encode the messages of a rewrite.
+
+    Raises:
+        InvalidMessage: a message or the id is invalid.
+        TooLarge: a message or the batch exceeds its limit.
+    """
+    elements, tokens, pins = calls.encode_messages(messages)
+    pinned = () if pins == layout.NONE else tuple(map(int, pins.split(",")[:2]))
+    return NewMessages(create_token(id, calls.keys.session_id), elements, tokens, *pinned)
+
+
+class Ending(NamedTuple):
+    """The end of a session after a pop or a rewrite, before the new messages."""
+
+    kept_count: int
+    """The elements at the head of the window that stay."""
+    elements: Sequence[bytes]
+    """The stamped elements that follow them: pinned messages and gaps."""
+    removed: Sequence[Message]
+    """The messages that do not stay."""
+
+
+def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
+    """Build a pop of the newest messages. False means that the session has changed since it was read."""
+    removed = {message.seq for message in popped}
+    ending = Ending(*_end(view, popped[0].seq, lambda seq: seq not in removed, 1), popped)
+    return _call(calls, view, ending, NewMessages(append_token(None)), bool, Op.POP)
+
+
+def rewrite(calls: SessionCalls, view: View, from_seq: int, new: NewMessages) -> Call[Receipt | None]:
+    """Build the replacement of everything from a seq on. None means that the session has changed since it was read.
+
+    Raises:
+        NotInWindow: summaries cover the seq, or it was never given.
+    """
+    context, session_id = view.context, calls.keys.session_id
+    if from_seq > context.last_seq + 1:
+        raise NotInWindow(f"cannot rewrite from seq {from_seq}: the last seq is {context.last_seq}", session_id)
+    if from_seq < context.first_seq:
+        raise NotInWindow(f"cannot rewrite from seq {from_seq}: the window begins at {context.first_seq}", session_id)
+    removed = [message for message in (*context.pinned, *context.messages) if message.seq >= from_seq]
+    ending = Ending(*_end(view, from_seq, lambda _: False, int(not new.elements)), removed)
+    decode = partial(_decode_receipt, session_id, new.seqs_count)
+    return _call(calls, view, ending, new, decode, Op.REWRITE)
+
+
+def _decode_receipt(session_id: str, seqs_count: int, reply: Any) -> Receipt | None:
+    return replies.receipt(session_id, seqs_count, reply) if reply else None
+
+
+def find_receipt(view: View, new: NewMessages) -> Receipt | None:
+    """Return the receipt of an earlier append or rewrite with this id; None if the session remembers none."""
+    last_seq = view.context.last_seq
+    try:
+        appends = append_ids.decode_appends(view.fields)
+    except Undecodable:  # the script looks, too
+        return None
+    for name, count in reversed(appends):
+        if name == new.token[: append_ids.NAME_BYTES]:
+            return Receipt(last_seq - count + 1, last_seq, last_seq, False, True, epoch=view.context.epoch)
+        last_seq -= count
+    return None
+
+
+def _end(view: View, from_seq: int, stays: Callable[[int], bool], own_count: int) -> tuple[int, list[bytes]]:
+    """Return the number of elements before a seq, and the elements that follow them: messages that stay, and gaps.
+
+    A gap directly before the seq becomes part of the first new gap. `own_count` more seqs end in the last gap.
+    """
+    place = view.place(from_seq)
+    place -= place > 0 and gap_count(view.elements[place - 1]) > 0
+    last_seq, elements = view.context.last_seq, view.elements[place:]
+    seqs = last_seqs(elements, last_seq)
+    first_seq = seqs[0] + 1 - (gap_count(elements[0]) or 1) if elements else last_seq + 1
+    left = {seq: element for seq, element in zip(seqs, elements, strict=True) if stays(seq) and not gap_count(element)}
+    return place, fill_gaps(left, first_seq, last_seq + own_count, _stamp(view))
+
+
+def _stamp(view: View) -> bytes:
+    """Return the newest stamp of the window; if the window is empty, the session's last activity."""
+    if view.elements:
+        return view.elements[-1][-STAMP_BYTES:]
+    return b"\xcf" + layout.counters(view.fields[layout.COUNTERS]).active_ms.to_bytes(8, "big")
+
+
+def _call(
+    calls: SessionCalls, view: View, ending: Ending, new: NewMessages, decode: Callable[[Any], T], op: Op
+) -> Call[T]:
+    keys, shard, context, script = calls.keys, calls.keys.shard, view.context, scripts.load("rewrite")
+    pinned = [view.element(message) for message in ending.removed if message.pinned]
+    removed_count = len(ending.removed) - len(pinned)
+    counted_count = len(context.messages) - removed_count + len(new.elements) - new.pinned_count
+    length = ending.kept_count + len(ending.elements) + len(new.elements)
+    removed_tokens = sum(message.tokens for message in ending.removed if not message.pinned)
+    tokens = layout.counters(view.fields[layout.COUNTERS]).tokens - removed_tokens + new.tokens
+    hidden = context.last_seq + new.seqs_count - context.first_seq + 1 - length
+    pins = pins_argument(calls.settings, new.pinned_count - len(pinned), new.pinned_bytes - sum(map(len, pinned)))
+    command = evalsha(
+        script,
+        (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.overdue, shard.evictions),
+        (
+            keys.session,
+            append_limits(calls.settings),
+            time_argument(calls.clock),
+            new.token,
+            context.epoch,
+            context.first_seq,
+            context.last_seq,
+            context.window_version or layout.NONE,
+            view.elements[-1] if view.elements else b"",
+            nonce(),
+            pins if pinned or new.pinned_count else layout.NONE,
+            b"%d%b" % (max(0, tokens), layout.encode_elements(length - counted_count, hidden)),
+            f"{ending.kept_count} {len(ending.elements)} {len(new.elements)} {counted_count}",
+            *ending.elements,
+            *new.elements,
+        ),
+    )
+    return Call(keys.session_id, (command,), decode, script, op=op)
