@@ -32,6 +32,7 @@ _decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
 _decode_any_elements = msgspec.msgpack.Decoder(list[_AnyElement]).decode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _new = object.__new__
+_LOOKS_COUNT = 4
 
 
 def is_gap(message: Message) -> bool:
@@ -56,10 +57,13 @@ class StoredMessages:
         # One msgpack array around all elements needs one call into msgspec, instead of one per message.
         length = len(elements) if seqs is None else len(seqs)
         array = b"".join((b"\xdd", length.to_bytes(4, "big"), *elements))
-        rows, self.may_hold_surrogates = _decode_rows(array, elements)
-        self._rows = rows
-        may_hold_calls = _may_hold_form(array)
-        self.may_hold_calls = may_hold_calls or bool(rows and type(rows[0]) is not _Element)
+        try:
+            self._rows = _decode_elements(array)
+            self.may_hold_surrogates = False
+            self.may_hold_calls = _may_hold_form(array)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            self._rows, self.may_hold_surrogates = _decode_any_rows(array, elements)
+            self.may_hold_calls = True
         self._first_seq = first_seq
         self._seqs = seqs
         self._epoch = epoch
@@ -111,7 +115,7 @@ class StoredMessages:
 
 def scan_payloads(payloads: list[dict[str, Any]]) -> tuple[bool, bool]:
     """Return two flags: any dict may contain a tool call, and any dict may contain a lone surrogate."""
-    if any(type(payload) is Opaque for payload in payloads):
+    if Opaque in map(type, payloads):
         return True, True
     try:
         packed = encode_plain(payloads)
@@ -123,17 +127,32 @@ def scan_payloads(payloads: list[dict[str, Any]]) -> tuple[bool, bool]:
 def _may_hold_form(packed: bytes) -> bool:
     """True if a packed message contains a tool call, a result, a thought or audio; False for almost all others.
 
-    Almost every form of these contains "_" (0x5F); OpenAI's reasoning has it in its id. The exceptions: a role of eight
-    letters (0xA8), the AI SDK's `toolCallId` (0xAA), Gemini's `parts`, Bedrock's `toolUse`, alone in a dict (0x81), and
-    audio that never expires. Integers, because bytes are searched for an integer fastest.
+    Almost every form of these contains "_" (0x5F). The exceptions: a role or type of eight letters (0xA8), such as
+    `thinking`, the AI SDK's `toolCallId` (0xAA), the type `reasoning` (0xA9), Gemini's `parts`, Bedrock's `toolUse` and
+    `reasoningContent`, alone in a dict (0x81), and audio that never expires. Bytes are searched for an integer fastest.
     """
     return (
         0x5F in packed
         or 0xA8 in packed
         or 0xAA in packed
-        or (0xA5 in packed and (b"\xa5parts" in packed or b"\xa5audio" in packed))
-        or (0x81 in packed and b"toolUse" in packed)
+        or (0xA5 in packed and _may_hold_name(packed, (b"\xa5parts", b"\xa5audio")))
+        or (0xA9 in packed and _may_hold_name(packed, (b"\xa9reasoning",)))
+        or (0x81 in packed and _may_hold_name(packed, (b"\x81\xa7toolUse", b"\x81\xb0reasoningContent")))
     )
+
+
+def _may_hold_name(packed: bytes, names: tuple[bytes, ...]) -> bool:
+    """True if the bytes contain a name. All names begin with one byte; after a few of these bytes, the answer is True.
+
+    A text may contain many such bytes. Then a look at each message costs less than a search of all texts.
+    """
+    first = names[0][0]
+    at = packed.find(first)
+    for _ in range(_LOOKS_COUNT):
+        if at < 0 or packed.startswith(names, at):
+            return at >= 0
+        at = packed.find(first, at + 1)
+    return at >= 0
 
 
 def split_elements(joined: bytes, length: int) -> list[bytes]:
@@ -149,13 +168,10 @@ def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> li
     return StoredMessages(elements, first_seq, epoch).messages()
 
 
-def _decode_rows(array: bytes, elements: Sequence[bytes]) -> tuple[list[_Element], bool]:
+def _decode_any_rows(array: bytes, elements: Sequence[bytes]) -> tuple[list[_Element], bool]:
     """Return the rows, and True if any payload is JSON text: only JSON text can contain lone surrogates."""
     try:
-        try:
-            return _decode_elements(array), False
-        except msgspec.ValidationError:
-            rows = _decode_any_elements(array)
+        rows = _decode_any_elements(array)
         has_json = False
         for row in rows:
             if row.version == COMPRESSED_VERSION:

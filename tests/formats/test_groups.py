@@ -180,3 +180,32 @@ def test_the_test_of_bytes_misses_no_message_that_the_test_of_fields_finds(form:
         short: Any = json.loads(re.sub(r"(call|item)_(\d)", r"\1-\2", json.dumps(message)))
         assert may_hold_calls(short)
         assert StoredMessages([encode_message(short)[0] + STAMP], 1, "1-a").may_hold_calls
+
+
+def stored(*payloads: Payload) -> StoredMessages:
+    return StoredMessages([encode_message(payload)[0] + STAMP for payload in messages_of(*payloads)], 1, "1-a")
+
+
+@pytest.mark.parametrize("padding", ["", "\xa9", "\u0129\u0141" * 20])
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"type": "reasoning", "id": "rs-1", "summary": []},
+        {"role": "assistant", "content": [{"type": "reasoning", "text": "hm"}]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]},
+        {"role": "assistant", "content": [{"reasoningContent": {"reasoningText": {"text": "hm"}}}]},
+        {"role": "model", "parts": [{"text": "hm", "thought": True}]},
+    ],
+)
+def test_reasoning_without_an_underscore_is_left_out_if_nothing_follows(thought: Payload, padding: str) -> None:
+    user = {"role": "user", "content": f"Hello.{padding}"}
+    window = stored(user, thought)
+    assert window.may_hold_calls
+    assert Context("s", [], window, State(), 2, 1, 2, "1-a", 6).to_openai() == [user]
+
+
+def test_few_bytes_of_a_text_pass_for_a_name() -> None:
+    """The lengths of texts and the stamps contain any byte, but only texts in other alphabets contain many of them."""
+    assert not stored({"role": "user", "content": "x" * 0xA9}, {"role": "user", "content": "x" * 0xA5}).may_hold_calls
+    assert not stored({"role": "user", "content": "\xe9, " * 4}).may_hold_calls
+    assert stored({"role": "user", "content": "\xe9, " * 5}).may_hold_calls
