@@ -42,8 +42,9 @@ class Op(StrEnum):
 
     A session's method makes one call, whose operation has the method's name. Exceptions: `params()` and the other reads
     of the state make a `state`, `merge()` and the other setters an `update`, `undo()` a `pop`, `unpin()` a `replace`.
-    Some methods make several calls: `messages()` makes one `messages` per page and one `pinned`; `clear()` first makes
-    a `read_epoch`; `prune()`, `pop()`, `rewrite()` and `replace()` first make a `read_window`.
+    Some methods make several calls: `messages()` makes one `messages` per page and one `pinned`; `tail()` makes a
+    `read`, and one `messages` per page of originals; `clear()` first makes a `read_epoch`; `prune()`, `pop()`,
+    `rewrite()` and `replace()` first make a `read_window`.
 
     A call that is refused before it is sent, such as an append of an invalid message, has no event. An `embed` asks the
     embedder for the vector of a question.

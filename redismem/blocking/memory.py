@@ -222,6 +222,7 @@ class Session:
     append_and_read.__doc__ = session.Session.append_and_read.__doc__
     recall = _blocking(session.Session.recall)
     read = _blocking(session.Session.read)
+    tail = _blocking(session.Session.tail)
     messages = _blocking(session.Session.messages)
     clear = _blocking(session.Session.clear)
     prune = _blocking(session.Session.prune)

@@ -75,6 +75,26 @@ def needs_whole_window(context: Context) -> bool:
     )
 
 
+def messages_in_order(context: Context) -> list[Message]:
+    """Return pinned and other messages of a context in the order of their seqs."""
+    return sorted((*context.pinned, *context.messages), key=lambda message: message.seq)
+
+
+def is_same_window(before: Context, after: Context) -> bool:
+    """Return True if messages were at most appended between two reads."""
+    parts = [(read.epoch, read.first_seq, read.window_version) for read in (before, after)]
+    return parts[0] == parts[1]
+
+
+def add_older(messages: list[Message], older: list[Message]) -> list[Message]:
+    """Add originals to the messages of a context, and return all in the order of their seqs.
+
+    A pinned message that has left the window may be in both, and may have been replaced or unpinned since it left.
+    """
+    both = {message.seq: message for message in (*older, *messages)}
+    return [both[seq] for seq in sorted(both)]
+
+
 class PageReader:
     """Read the newest `limit` messages before a seq or time, page by page, newest page first.
 

@@ -90,8 +90,9 @@ def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str
     yield from ("append_and_read", "append", "exists")
     assert [message.content for message in session.messages()] == ["one", "two"]
     assert [message.content for message in session.read(limit=1).messages] == ["two"]
+    assert len(session.tail(1)) == 1
     assert session.touch() is True
-    yield from ("messages", "read", "touch")
+    yield from ("messages", "read", "tail", "touch")
 
 
 def change_state(session: blocking.Session) -> Iterator[str]:

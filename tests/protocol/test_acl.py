@@ -66,6 +66,7 @@ def test_the_documented_acl_is_the_doctors_and_has_every_command_of_the_scripts(
 TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
     (lambda session: session.read(), lambda context: len(context.summaries) == 1),
     (lambda session: session.messages(include_originals=True), lambda messages: len(messages) == 5),
+    (lambda session: session.tail(4), lambda messages: len(messages) == 4),
     (lambda session: session.recall("message 1"), lambda messages: len(messages) <= 3),
     (lambda session: session.touch(), lambda touched: touched is True),
     (lambda session: session.append(user(5), expect=5), lambda receipt: receipt.last_seq == 6),

@@ -199,6 +199,20 @@ STEPS = st.lists(
 )
 
 
+async def check_contents(session: Session, kept: dict[int, tuple[str, bool]], last_seq: int) -> None:
+    """Assert that the session has these texts by seq, True for a pinned one."""
+    context = await session.read()
+    assert {each.seq: each.content for each in (*context.pinned, *context.messages)} == {
+        seq: text for seq, (text, _) in kept.items()
+    }
+    for count in range(len(kept) + 2):
+        newest = sorted(kept.items())[max(0, len(kept) - count) :]
+        assert [(each.seq, each.content) for each in await session.tail(count)] == [
+            (seq, text) for seq, (text, _) in newest
+        ]
+    assert (context.last_seq, seqs(context.pinned)) == (last_seq, [s for s, (_, p) in kept.items() if p])
+
+
 @given(steps=STEPS)
 async def test_any_order_of_writes_leaves_what_a_list_would(store: Store, steps: list[tuple[str, int, Any]]) -> None:
     """The session is compared with a dict of its seqs."""
@@ -232,9 +246,5 @@ async def test_any_order_of_writes_leaves_what_a_list_would(store: Store, steps:
                 await session.prune(number)
                 for seq in counted[: max(0, len(counted) - number)]:
                     del kept[seq]
-            context = await session.read()
-            assert {each.seq: each.content for each in (*context.pinned, *context.messages)} == {
-                seq: text for seq, (text, _) in kept.items()
-            }
-            assert (context.last_seq, seqs(context.pinned)) == (last_seq, [s for s, (_, p) in kept.items() if p])
+            await check_contents(session, kept, last_seq)
         assert await is_sound(memory)

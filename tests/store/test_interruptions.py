@@ -74,6 +74,7 @@ FORGOTTEN: list[tuple[Callable[[Session], Awaitable[Any]], Callable[[Any], bool]
     (lambda session: session.merge({"a": 1}), lambda nothing: nothing is None),
     (lambda session: session.read(), lambda context: len(context.messages) == 2),
     (lambda session: session.messages(), lambda messages: len(messages) == 2),
+    (lambda session: session.tail(1), lambda messages: len(messages) == 1),
     (lambda session: session.recall("x"), lambda messages: messages == []),
     (lambda session: session.touch(), lambda touched: touched is True),
     (lambda session: session.prune(1), lambda dropped: dropped == 1),

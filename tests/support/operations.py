@@ -62,6 +62,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "read": Operation(lambda session: session.read(), 1, UNSET, ANY, refuses_layout=True, outage="served"),
     "read limited": Operation(lambda session: session.read(limit=2), 1, UNSET, ANY, refuses_layout=True),
+    "tail": Operation(lambda session: session.tail(2), 1, [], [], refuses_layout=True, outage="served"),
     "messages": Operation(
         lambda session: session.messages(), 1, SessionNotFound, SessionNotFound, refuses_layout=True, outage="served"
     ),
@@ -101,7 +102,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda session: session.undo(), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),
     "rewrite": Operation(
-        lambda session: session.rewrite(1, [user()], id="b"),
+        lambda session: session.rewrite(1, [user()]),
         2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused",
     ),
     "replace": Operation(
