@@ -40,10 +40,9 @@ class GeminiContext(TypedDict):
 def gemini_context(payloads: Sequence[Payload], background_count: int) -> GeminiContext:
     """Convert messages to Gemini's format; the first `background_count` without a system role are summaries."""
     system, spoken = split_opening(payloads, background_count)
+    turns = build_turns(spoken, _is_native, media_follow=True)
     names: dict[str, str] = {}
-    context: GeminiContext = {
-        "contents": [content for turn in build_turns(spoken, _is_native) for content in _contents(turn, names)]
-    }
+    context: GeminiContext = {"contents": [content for turn in turns for content in _contents(turn, names)]}
     texts = [{"text": part.text if isinstance(part, Text) else placeholder(part)} for part in system]
     if texts:
         context["system_instruction"] = {"parts": texts}

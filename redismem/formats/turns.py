@@ -18,6 +18,7 @@ from redismem.formats.parts import (
     SYSTEM,
     USER,
     Call,
+    Media,
     Part,
     Result,
     Text,
@@ -41,11 +42,16 @@ class Turn:
     parts: list[Part] = field(default_factory=list)
 
 
-def build_turns(payloads: Iterable[Payload], is_native: Callable[[Payload, str], bool]) -> list[Turn]:
+def build_turns(
+    payloads: Iterable[Payload], is_native: Callable[[Payload, str], bool], *, media_follow: bool = False
+) -> list[Turn]:
     """Build non-empty, alternating turns that begin with the user.
 
     A system or developer message becomes a user text between tags that no other text can open. The turn after a call
     contains its result, but calls of the last turn may be open. For `is_native` see `parse_message`.
+
+    Args:
+        media_follow: True if the provider accepts the media of results only after all results of the turn.
     """
     turns: list[Turn] = []
     own_results: list[Part] = []
@@ -61,7 +67,7 @@ def build_turns(payloads: Iterable[Payload], is_native: Callable[[Payload, str],
                 _append_turn(turns, Turn(role, [part]))
     _append_turn(turns, Turn(USER, own_results))
     paired: list[Turn] = []
-    for turn in _pair_calls(turns):
+    for turn in _pair_calls(turns, media_follow):
         _append_turn(paired, turn)
     if paired and paired[0].role == ASSISTANT:
         paired.insert(0, Turn(USER, [Text(BEGINNING)]))
@@ -116,18 +122,22 @@ def _append_turn(turns: list[Turn], turn: Turn) -> None:
         turns.append(turn)
 
 
-def _pair_calls(turns: list[Turn]) -> list[Turn]:
+def _pair_calls(turns: list[Turn], media_follow: bool) -> list[Turn]:
     """Quote every call that the next turn does not answer, and every result without its call in the turn before."""
     for at, turn in enumerate(turns):
         if turn.role == USER:
             before = turns[at - 1] if at else Turn(ASSISTANT)
             results, others = _match_results(turn, before)
-            if at + 1 < len(turns) or others:
+            if at + 1 < len(turns) or others or (media_follow and any(map(_has_media, results.values()))):
                 others = [*_take_unanswered(before, set(results)), *others]
             turn.parts = [*results.values(), *others]
         elif not isinstance(turn.parts[-1], Call):
             turn.parts.sort(key=lambda part: isinstance(part, Call))  # the next turn has to follow the calls
     return turns
+
+
+def _has_media(part: Part) -> bool:
+    return isinstance(part, Result) and any(isinstance(inner, Media) for inner in part.parts)
 
 
 def _match_results(turn: Turn, before: Turn) -> tuple[dict[str, Part], list[Part]]:

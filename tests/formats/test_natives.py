@@ -65,6 +65,22 @@ def test_a_result_with_an_image() -> None:
     assert gemini(*told)["contents"][3]["parts"][0]["file_data"]["file_uri"] == URL
 
 
+def test_an_image_follows_only_complete_results_for_gemini() -> None:
+    """Gemini takes an image after the results. It then takes no open call, so the call is quoted until its result."""
+    image = {"type": "image_url", "image_url": {"url": URL}}
+    told = [user("hi"), chat_call("a", "b"), chat_result("a", [text("a map"), image])]
+    _, call, result, others = gemini(*told)["contents"]
+    assert len(call["parts"]) == len(result["parts"]) == 1
+    shown, quote = others["parts"]
+    assert shown["file_data"]["file_uri"] == URL
+    assert "was not there" in quote["text"]
+    assert [len(turn["content"]) for turn in anthropic(*told)["messages"]] == [1, 2, 1]
+    _, call, results, others = gemini(*told, chat_result("b"))["contents"]
+    assert len(call["parts"]) == len(results["parts"]) == 2
+    assert len(others["parts"]) == 1
+    assert len(gemini(*told[:2], chat_result("a"))["contents"][1]["parts"]) == 2, "without an image the call stays open"
+
+
 def test_calls_of_one_name_without_ids_may_wait_together() -> None:
     asked: Payload = {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {"n": n}}} for n in (1, 2)]}
     first, second = anthropic(user("a"), asked)["messages"][1]["content"]
