@@ -163,21 +163,18 @@ def plural(count: int, noun: str) -> str:
 
 
 def text_of_message(message: dict[str, Any]) -> str:
-    """Return the text of a message on one line, with its tool calls. Other parts are shown by their type."""
+    """Return the text of a message of any format, with its tool calls and results; other parts by their kind."""
+    from redismem.formats.elements import kind_of
+    from redismem.formats.reading import read_message
+    from redismem.formats.tool_calls import parts_text, text_of
+
     words = []
-    content = message.get("content") or message.get("parts")
-    if isinstance(content, str):
-        words.append(content)
-    elif isinstance(content, list):
-        words += [
-            str(part.get("text", f"[{part.get('type') or next(iter(part), 'part')}]"))
-            if isinstance(part, dict)
-            else str(part)
-            for part in content
-        ]
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            words.append(f"calls {function.get('name')}({function.get('arguments')})")
+    for element in read_message(message):
+        if element.call is not None and not element.is_repeat:
+            words.append(f"calls {element.call.name}({text_of(element.call.arguments)})")
+        if element.result is not None:
+            words.append(text_of(element.result.content))
+        elif element.call is None:
+            own_text = element.text if element.kind == "text" else parts_text(element.inner)
+            words.append(own_text if element.kind in ("text", "nested") else f"[{kind_of(element.part)}]")
     return " ".join(words)

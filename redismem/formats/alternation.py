@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from redismem.formats.forms import Payload
+from redismem.formats.forms import CHAT_PARTS, Payload
 from redismem.formats.parts import ASSISTANT, SYSTEM, USER, Call, Part, parse_message, placeholder, role_of
+from redismem.formats.sections import RARE_KEYS
 from redismem.formats.tool_calls import label, text_of
 from redismem.formats.turns import BEGINNING
 
 _TOOL = "tool"
-_PARTS = ("text", "image_url", "input_audio", "file")
 # Fields that templates do not know. Their content becomes part of the text.
-_FOREIGN = ("parts", "contents", "blocks", "type", "function_call", "refusal", "audio")
+_FOREIGN = RARE_KEYS | {"parts"}
 _NO_ANSWER = "(The assistant did not answer.)"
 
 
@@ -83,7 +83,7 @@ def _is_chat(payload: Payload) -> bool:
     if calls and not (role == ASSISTANT and isinstance(calls, list)):
         return False
     if isinstance(content, list):
-        return all(isinstance(part, dict) and part.get("type") in _PARTS for part in content)
+        return all(isinstance(part, dict) and part.get("type") in CHAT_PARTS for part in content)
     return isinstance(content, str) or (content is None and role != USER)
 
 

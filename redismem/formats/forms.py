@@ -81,6 +81,8 @@ class Form(NamedTuple):
     """True if OpenAI refuses the item without its `id`."""
     speaker: str = ""
     """The role of the part, if it is not the role of its message."""
+    json_field: str = ""
+    """The field of the arguments, if OpenAI requires a JSON text there."""
 
 
 def _call(id: str, name: Reader | str, *arguments: str | tuple[str, ...], **more: Any) -> Form:
@@ -103,7 +105,7 @@ UNKNOWN = Form("strings")
 
 _NAME, _CONTENT = at("name"), at("content")
 ITEMS: dict[str, Form] = {  # OpenAI Responses: messages that have a type instead of a role
-    "function_call": _call("call_id", _NAME, "arguments", "input"),
+    "function_call": _call("call_id", _NAME, "arguments", "input", json_field="arguments"),
     "function_call_output": _result("call_id", "output"),
     "custom_tool_call": _call("call_id", _NAME, "arguments", "input"),
     "custom_tool_call_output": _result("call_id", "output"),
@@ -278,6 +280,10 @@ CALL_ENTRY = _call(
     "arguments",
 )
 """The row of an entry of `tool_calls`."""
+FUNCTION = _call("name", _NAME, "arguments", json_field="arguments")
+"""The row of the function in an entry of `tool_calls`, and of the older `function_call` beside a content."""
+CHAT_PARTS = frozenset(["text", "image_url", "input_audio", "file"])
+"""The types of the parts of OpenAI's chat."""
 DISCRIMINATORS = (("type", TYPES), ("part_kind", PART_KINDS), ("block_type", BLOCK_TYPES), ("kind", KINDS))
 
 

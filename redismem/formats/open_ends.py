@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redismem.formats.elements import NO_KEY, Key, ends_of, make_key
-from redismem.formats.forms import UNKNOWN, Form, Payload, find
+from redismem.formats.forms import FUNCTION, UNKNOWN, Form, Payload, find
 from redismem.formats.reading import call_keys, entry_key, read_message, result_key
 from redismem.formats.sections import CALL_LISTS, Section, item_form, sections, whole_key
 
@@ -33,7 +33,7 @@ def open_ends(payload: Payload) -> OpenEnds:
                 if key != NO_KEY:
                     made[key] = None
         elif section.space == "function":
-            made[make_key("function", section.values[0].get("name"))] = None
+            made[make_key("function", FUNCTION.name(section.values[0]))] = None
         elif name != "audio" and not _add_parts(section, numbers, answered, made):
             return _ends_of_elements(payload)
     return answered, made

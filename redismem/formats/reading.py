@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redismem.formats.elements import NO_KEY, Element, Key, ToolCall, ToolResult, ends_of, is_blank, make_key
-from redismem.formats.forms import CALL_ENTRY, STAGED_RESULTS, TEXT, UNKNOWN, Form, Payload, find
+from redismem.formats.forms import CALL_ENTRY, FUNCTION, STAGED_RESULTS, TEXT, UNKNOWN, Form, Payload, find
 from redismem.formats.sections import CALL_LISTS, Section, item_form, sections, whole_result
 
 log = logging.getLogger("redismem")
@@ -61,10 +61,9 @@ def read_value(value: Any, section: Section, index: int = -1, numbers: dict[Key,
         text = "" if value is None else json.dumps(value, ensure_ascii=False, default=repr)
         return Element("text", value, TEXT, path, index, text)
     if section.space == "function":
-        key = make_key("function", value.get("name"))
-        return Element(
-            "call", value, CALL_ENTRY, path, index, call=ToolCall(key, value.get("name"), value.get("arguments"))
-        )
+        name = FUNCTION.name(value)
+        call = ToolCall(make_key("function", name), name, FUNCTION.arguments(value))
+        return Element("call", value, FUNCTION, path, index, call=call)
     if path and path[-1] in CALL_LISTS:
         call = ToolCall(entry_key(value), CALL_ENTRY.name(value), CALL_ENTRY.arguments(value))
         return Element("call", value, CALL_ENTRY, path, index, call=call)

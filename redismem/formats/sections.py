@@ -28,7 +28,7 @@ _LANGCHAIN_ROLES = {
 _PYDANTIC_ROLES = {"request": "user", "response": "assistant"}
 CALL_LISTS = ("tool_calls", "invalid_tool_calls")
 """The keys of lists of calls beside the content."""
-_RARE = frozenset(["type", "contents", "blocks", "refusal", "audio", "function_call", "invalid_tool_calls"])
+RARE_KEYS = frozenset(["type", "contents", "blocks", "refusal", "audio", "function_call", "invalid_tool_calls"])
 """Keys of few messages: without them, a message has elements in `content` or `parts`, and in `tool_calls`."""
 
 
@@ -96,7 +96,7 @@ def sections(payload: Payload, is_result: bool) -> list[Section]:
     `is_result`: True if the message is a result as a whole, so that `whole_key` returns its key.
     """
     content, parts, calls = payload.get("content"), payload.get("parts"), payload.get("tool_calls")
-    if (content and parts is not None) or not _RARE.isdisjoint(payload):
+    if (content and parts is not None) or not RARE_KEYS.isdisjoint(payload):
         return _all_sections(payload, is_result)
     found = []
     if is_result:

@@ -11,7 +11,8 @@ import time
 from math import isfinite
 from typing import Any
 
-from redismem.formats.forms import Payload
+from redismem.formats.forms import FUNCTION, Form, Payload
+from redismem.formats.sections import item_form
 from redismem.formats.tool_arguments import to_object
 from redismem.messages.values import is_json
 
@@ -75,8 +76,9 @@ def _repair(payload: Payload, now_ms: float | None) -> Payload:
         payload = payload | {"tool_calls": [_repair_field(call, "function") for call in tool_calls]}
     if "function_call" in payload:
         payload = _repair_field(payload, "function_call")
-    if payload.get("type") == "function_call" and not _is_sound(payload):
-        payload = _repair_arguments(payload)
+    item = item_form(payload)
+    if item is not None and item.json_field and not _is_sound(payload, item):
+        payload = _repair_arguments(payload, item)
     if isinstance(payload.get("audio"), dict) and payload.get("role") == "assistant":
         payload = _refer_to_audio(payload, now_ms)
     return payload
@@ -86,9 +88,9 @@ def _has_sound_function(call: Any) -> bool:
     return not isinstance(call, dict) or _is_sound(call.get("function"))
 
 
-def _is_sound(function: Any) -> bool:
+def _is_sound(function: Any, form: Form = FUNCTION) -> bool:
     """False for a call whose arguments are not valid JSON."""
-    arguments = function.get("arguments") if isinstance(function, dict) else None
+    arguments = function.get(form.json_field) if isinstance(function, dict) else None
     return not isinstance(arguments, str) or is_json(arguments)
 
 
@@ -97,9 +99,9 @@ def _repair_field(value: Any, name: str) -> Any:
     return value if _is_sound(function) else value | {name: _repair_arguments(function)}
 
 
-def _repair_arguments(function: Any) -> Payload:
-    text = json.dumps(to_object(function["arguments"]), ensure_ascii=False)
-    return {**function, "arguments": _replace_in_text(text)}
+def _repair_arguments(function: Any, form: Form = FUNCTION) -> Payload:
+    text = json.dumps(to_object(function[form.json_field]), ensure_ascii=False)
+    return {**function, form.json_field: _replace_in_text(text)}
 
 
 def _refer_to_audio(payload: Payload, now_ms: float | None) -> Payload:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from support.agent_loops import HOSTED, PAIRS, Payload, hosted, pair
+from support.agent_loops import FORMS, HOSTED, PAIRS, Loop, Payload, hosted, pair
 
+from redismem.cli.terminal import text_of_message
 from redismem.formats import reading
 from redismem.formats.elements import words_beside
 from redismem.formats.forms import FIELDS, ITEMS, MARKS, TYPES, UNKNOWN, find, read_nothing
@@ -214,3 +216,11 @@ def test_types_and_fields_are_written_alike() -> None:
     assert not [
         kind for kind, form in TYPES.items() if form.role in ("call", "hosted", "staged") and form.id is read_nothing
     ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_command_line_shows_the_words_of_every_form(form: str) -> None:
+    loop = Loop(form, 1)
+    for payload in loop.step(2, thinks=False):
+        words = set(re.findall(r"word\d+x", str(payload)))
+        assert words <= set(re.findall(r"word\d+x", text_of_message(payload)))
