@@ -88,13 +88,15 @@ def parse_message(payload: Payload, is_native: Callable[[Payload, str], bool]) -
     elements = read_message(payload)
     role = role_of(payload)
     inside = [element.part for element in elements if element.form.inside]
-    are_native = all(is_native(part, role) for part in inside)
+    are_native = bool(inside) and all(is_native(part, role) for part in inside)
     turns: list[tuple[str, list[Part]]] = []
     for element in elements:
         if element.form.inside and are_native:
             parsed: list[tuple[str, Part]] = [(role, Native(element.part))]
         elif element.kind == "thought":
             parsed = [(role, Native(element.part))] if is_native(element.part, role) else []
+        elif element.kind == "text":
+            parsed = [(element.form.speaker or role, _part(element))]
         else:
             parsed = list(_parse_element(element, element.form.speaker or role))
         for own_role, part in parsed:

@@ -18,6 +18,7 @@ from redismem.formats.sections import CALL_LISTS, Section, item_form, sections, 
 log = logging.getLogger("redismem")
 
 _ERRORS = (("is_error", True), ("status", "error"), ("outcome", "failed"), ("state", "output-error"))
+_ERROR_FIELDS = frozenset(field for field, _ in _ERRORS)
 _WARNED_LIMIT = 256
 _KIND = re.compile("[A-Za-z0-9_.:-]{1,64}")
 _warned: set[str] = set()
@@ -30,12 +31,12 @@ def read_message(payload: Payload) -> list[Element]:
     if whole is not None:
         elements.append(Element("result", payload, result=whole))
     found = sections(payload, whole is not None)
-    listed = listed_keys(found)
+    listed = listed_keys(found) if len(found) > 1 else None
     numbers: dict[Key, int] = {}
     for section in found:
         for place, value in enumerate(section.values):
             element = read_value(value, section, place if section.is_list else -1, numbers)
-            elements.append(element._replace(is_repeat=True) if is_repeat(element, listed) else element)
+            elements.append(element._replace(is_repeat=True) if listed and is_repeat(element, listed) else element)
     return elements
 
 
@@ -135,7 +136,9 @@ def _read_call(form: Form, body: Payload, space: str, numbers: dict[Key, int]) -
 
 def _read_result(form: Form, body: Payload, space: str, part: Payload) -> ToolResult:
     content = form.result(body)
-    is_error = any(body.get(field) == value for field, value in _ERRORS) or part.get("part_kind") == "retry-prompt"
+    is_error = part.get("part_kind") == "retry-prompt" or (
+        not _ERROR_FIELDS.isdisjoint(body) and any(body.get(field) == value for field, value in _ERRORS)
+    )
     if body.get("exception") is not None:  # Agent Framework has an empty result beside it
         content, is_error = content or body["exception"], True
     if isinstance(content, dict) and "value" in content and isinstance(content.get("type"), str):  # AI SDK
