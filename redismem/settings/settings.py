@@ -252,8 +252,8 @@ class Settings(BaseSettings):
 
     @property
     def kept_ms(self) -> int:
-        """The time from a session's last activity to its expiry: the timeout, but never less than `lookahead_ms`."""
-        return max(self.idle_timeout_ms, self.lookahead_ms)
+        """The time from a session's last activity to its expiry, in milliseconds."""
+        return self.idle_timeout_ms
 
     @property
     def lookahead_ms(self) -> int:

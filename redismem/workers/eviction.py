@@ -43,6 +43,15 @@ class Eviction:
         self._stopping = False
         self._warned_ms: dict[str, int] = {}
         self._has_warned_of_limit = False
+        settings = store.settings
+        if on_evict is not None and settings.idle_timeout_s < 20 * settings.tick_s:
+            log.warning(
+                "on_evict may miss sessions: they expire after %g s (REDISMEM_IDLE_TIMEOUT_S), and a worker polls "
+                "every %g s, ten ticks (REDISMEM_TICK_S)",
+                settings.idle_timeout_s,
+                10 * settings.tick_s,
+                extra=facts(op="enforce", setting="REDISMEM_IDLE_TIMEOUT_S"),
+            )
 
     @property
     def is_crowded(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from support.clock import T0, Clock
 from support.examples import queue_members
 from support.stores import Store
@@ -40,7 +41,7 @@ async def test_a_session_that_is_chosen_lives_for_a_day_to_be_handed_over(
         eviction, session = Eviction(memory.store, archive), memory.session("s-0")
         await clock.run_at(T0, fill(session, 30))
         await clock.run_at(T0, Worker(memory.store, Echo()).drain())
-        chosen_ms = T0 + 60_000
+        chosen_ms = T0 + 10_000
         for now_ms in (chosen_ms, chosen_ms + 40_000, chosen_ms + day_ms - 80_000):
             assert await clock.run_at(now_ms, eviction.enforce()) == 0
             keys = memory.store.keys.session("s-0")
@@ -51,11 +52,22 @@ async def test_a_session_that_is_chosen_lives_for_a_day_to_be_handed_over(
         assert await clock.run_at(chosen_ms + day_ms - 40_000, eviction.enforce()) == 1
         assert archive.handed == ["s-0"]
         await clock.run_at(T0, session.append(chat_message(1)))
-        expires_ms = T0 + memory.settings.lookahead_ms
-        assert (await session.info()).expires_ms == expires_ms, "a shorter timeout leaves no time for a handover"
+        expires_ms = T0 + 20_000
+        assert (await session.info()).expires_ms == expires_ms
         assert await clock.run_at(expires_ms, Eviction(memory.store).queue_idle()) == 0
         assert await clock.run_at(expires_ms + 1, Eviction(memory.store).queue_idle()) == 1
         assert (await session.info()).expires_ms < chosen_ms + day_ms, "nobody is to have its transcript"
+
+
+@pytest.mark.parametrize(("idle_timeout_s", "is_warned"), [(19, True), (20, False)])
+async def test_a_timeout_shorter_than_two_polls_is_warned_of(
+    store: Store, namespace: str, caplog: pytest.LogCaptureFixture, idle_timeout_s: int, is_warned: bool
+) -> None:
+    async with store.memory(namespace, Settings(idle_timeout_s=idle_timeout_s, tick_s=1)) as memory:
+        Eviction(memory.store)
+        assert "on_evict" not in caplog.text
+        Eviction(memory.store, Archive())
+        assert ("on_evict may miss sessions" in caplog.text) is is_warned
 
 
 async def test_all_that_are_idle_are_chosen_however_many_cannot_be_handed_over(

@@ -275,7 +275,7 @@ def test_the_limits_of_an_append_follow_the_settings() -> None:
     first = Settings(threshold=20, recent_limit=7, idle_timeout_s=81.5, threshold_tokens=99, max_window_count=30)
     assert append_limits(first) == b"81500 20 99 7 30 256"
     other = first.model_copy(update={"idle_timeout_s": 1, "threshold_tokens": 0, "max_window_count": 12})
-    assert append_limits(other) == b"80000 12 - 7 12 256"
+    assert append_limits(other) == b"1000 12 - 7 12 256"
     assert append_limits(first.model_copy(update={"strategy": "none"})) == b"81500 30 - 7 30 256"
     for limits, told in ((None, other), (append_limits(first), first)):
         made = SessionCalls(KEYS.session("user-42"), other, limits=limits)
