@@ -80,6 +80,7 @@ class Op(StrEnum):
     INFO = "info", Traits(Outage.SERVED)
     EXISTS = "exists", Traits(Outage.WAITS, method="exists")
     TOUCH = "touch", Traits(Outage.WAITS, method="touch")
+    SET_POLICY = "set_policy", Traits(Outage.WAITS, method="set_policy")
     UPDATE = "update", Traits(Outage.ACCEPTED)
     READ_EPOCH = "read_epoch", Traits(Outage.WAITS, method="clear")
     CLEAR = "clear", Traits(removes=True, method="clear")

@@ -7,6 +7,18 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """Rules of one session, stored with it, which every process obeys whatever its settings."""
+
+    keep_whole: bool = False
+    """True: no summary ever covers its messages. `max_window_count` still limits the window."""
+    idle_timeout_s: float | None = None
+    """The longest time without activity. `None` takes it from the settings of the appending process."""
+    exempt: bool = False
+    """True: the session neither counts for `max_sessions` nor is evicted because of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionInfo:
     """Counts, times and queue of a session. Times are milliseconds since 1970 by the server's clock."""
 
@@ -41,6 +53,7 @@ class SessionInfo:
     """The time of the first failed attempt."""
     failed_ms: int | None = None
     """The time of the last failed attempt."""
+    policy: Policy = Policy()
     degraded: bool = False
     """True if Redis was down and these are the numbers that this process knows, possibly stale."""
 

@@ -14,12 +14,13 @@ from redismem.concurrency.background import LoopBackground
 from redismem.context import Receipt
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
-from redismem.info import Health, SessionPage
+from redismem.info import Health, Policy, SessionPage
 from redismem.messages.message import TokenCounter
 from redismem.protocol import ids
 from redismem.protocol.clock import Clock
 from redismem.protocol.keys import plain
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.policy import encode_policy
 from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import RecallCache
@@ -167,15 +168,23 @@ class Memory:
             self._are_workers_started = False
             raise
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str, *, policy: Policy | None = None) -> Session:
         """Return the handle of a session, without I/O.
+
+        Args:
+            session_id: The id of the session.
+            policy: The rules of the session, if this handle creates it. They are stored with the first append or
+                change of the state, and every process obeys them. An existing session keeps its policy, whatever the
+                handle has; `Session.set_policy` changes it.
 
         Raises:
             InvalidSessionId: The id is empty, too long, or has characters that are not allowed.
+            InvalidSettings: The policy is invalid.
         """
         if type(session_id) is not str:
             session_id = plain(session_id) if isinstance(session_id, str) else ""
-        return Session(self.store, self._calls(session_id), self.recall_cache, self._on_append)
+        calls = self._calls(session_id) if policy is None else self._calls_with(session_id, policy)
+        return Session(self.store, calls, self.recall_cache, self._on_append)
 
     def project(self, name: str) -> Project:
         """Return the handle of a project, without I/O.
@@ -189,6 +198,11 @@ class Memory:
         from redismem.project.project import Project  # half of the package, which only projects need
 
         return Project(self.store, name, sessions=self.session)
+
+    def _calls_with(self, session_id: str, policy: Policy) -> SessionCalls:
+        limits = append_limits(self.settings, encode_policy(policy, self.settings))
+        keys = self.store.keys.session(session_id)
+        return SessionCalls(keys, self.settings, self._count_tokens, limits, self.store.clock)
 
     def _session_calls(self, session_id: str) -> SessionCalls:
         keys = self.store.keys.session(session_id)

@@ -10,7 +10,7 @@ for _, queue in ipairs({overdue, leased, dead, evictions}) do redis.call('ZREM',
 -- eviction. Sessions with a longer timeout may still live, so EXISTS decides. KEYS do not name their states, which are
 -- in this shard: if a server refuses access to them, they stay listed.
 --- @include handover
-local long_ago = redis.call('ZRANGEBYSCORE', active, '-inf', now - 2 * kept_ms - handover_ms, 'LIMIT', 0, 8)
+local long_ago = redis.call('ZRANGEBYSCORE', active, 0, now - 2 * kept_ms - handover_ms, 'LIMIT', 0, 8)
 local prefix = string.sub(state, 1, -#session - 1)
 for _, other in ipairs(long_ago) do
   if redis.pcall('EXISTS', prefix .. other) == 0 then -- [expired]

@@ -45,8 +45,10 @@ if not due then return {'none', '', 0, now} end -- [in a queue]
 if tonumber(due) > now then return {queued == 'leased' and 'leased' or 'notdue', '', 0, now} end -- [due]
 local window_count = redis.call('LLEN', messages) - (tonumber(uncounted) or 0) -- [counted]
 --- @include overdue
+local kept_ms
+--- @include policy
 local folds = tonumber(summaries_count or 0) > tonumber(summaries_limit) -- [folds]
-if not (is_overdue or folds) then return leave('noop') end -- [needed]
+if is_whole or not (is_overdue or folds) then return leave('noop') end -- [needed]
 if attempts >= tonumber(max_attempts) then -- [attempts left]
   redis.call('ZREM', overdue, session)
   redis.call('ZREM', leased, session)

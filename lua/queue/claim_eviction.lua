@@ -13,7 +13,7 @@ local state, evictions = unpack(KEYS)
 local session, now_ms, lease_ms = unpack(ARGV)
 --- @include now
 local due = redis.call('ZSCORE', evictions, session)
-if not due or tonumber(due) > now then return 0 end -- [due]
+if not due or tonumber(due) > now or tonumber(due) < 0 then return 0 end -- [due]
 local counters = redis.call('HGET', state, 'counters') or 'v1 1 0 0 0 0'
 --- @include counters
 -- Removal first: a script that has written may continue when memory is short.

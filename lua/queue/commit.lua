@@ -80,8 +80,8 @@ window_count = window_count - count - math.max(0, left_count) -- [counted]
 window_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 --- @include overdue
 local again = is_overdue or summaries_count > tonumber(summaries_limit) -- [folds]
-counters = string.format('v1 %s %s %d %s %s%s%s%s',
-  next_seq, total, window_tokens, active_ms, expires_ms, uncounted, hidden, evicting) -- [chosen]
+counters = string.format('v1 %s %s %d %s %s%s%s%s%s',
+  next_seq, total, window_tokens, active_ms, expires_ms, uncounted, hidden, policy, evicting) -- [chosen]
 redis.call('HSET', state, 'counters', counters, 'committed', fence, -- [committed]
   'summaries_count', summaries_count, 'queued', 'overdue')
 redis.call('HDEL', state, 'fence', 'attempts', again and 'fence' or 'queued') -- [end of the claim]

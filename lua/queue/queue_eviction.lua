@@ -10,7 +10,7 @@
 --   now_ms     - for the server's clock
 --   reason     idle or limit
 --   kept       1 extends their lives by a day, for on_evict
---   soon_ms    sessions that expire within that time are queued as idle; then each session and its activity as polled
+--   soon_ms    sessions that expire within that time are queued as idle; then each session and its activity as polled, or -
 -- FIELDS reads counters
 --   writes counters
 -- REPLY number of queued sessions, number of expired ones
@@ -30,13 +30,14 @@ for at = 5, #ARGV, 2 do
     --- @include parsed
     local due_ms = reason == 'idle' and math.max(now, (tonumber(expires_ms) or 0) + 1) or now -- [its own time]
     -- A session whose counters hold a reason is on the queue already.
-    if active_ms == seen_ms and evicting == '' and due_ms <= now + soon_ms then -- [not touched since]
+    local is_exempt = reason == 'limit' and string.find(policy or '', 'x', 1, true) -- [exempt]
+    if (active_ms == seen_ms or seen_ms == '-') and evicting == '' and due_ms <= now + soon_ms and not is_exempt then -- [not touched since]
       -- Removal first: a script that has written may continue when memory is short. An eviction frees memory.
       redis.call('ZREM', evictions, session)
       redis.call('ZADD', evictions, due_ms, session)
       if lives_until_ms > tonumber(expires_ms) then -- [handed over first]
         expires_ms = lives_until_ms
-        counters = string.format('v1 %s %s %s %s %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden
+        counters = string.format('v1 %s %s %s %s %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden .. policy
         for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
       end
       counters = counters .. ' ' .. reason

@@ -20,7 +20,7 @@ local now_ms, max_attempts, first_ms, longest_ms = unpack(ARGV, 1, 4)
 local states, sessions = {unpack(KEYS, 6)}, {unpack(ARGV, 5)}
 --- @include now
 local queues = {overdue = overdue, leased = leased, dead = dead}
-local function repair(session, state, queued, active_ms, without_reason)
+local function repair(session, state, queued, active_ms, without_reason, watched_ms)
   local is_repaired = false
   for name, queue in pairs(queues) do
     if name ~= queued and redis.call('ZREM', queue, session) == 1 then is_repaired = true end -- [in one queue]
@@ -45,13 +45,14 @@ local function repair(session, state, queued, active_ms, without_reason)
     redis.call('ZADD', active, active_ms, session) -- [listed]
     is_repaired = true
   end
-  if without_reason and not redis.call('ZSCORE', evictions, session) then
-    redis.call('HSET', state, 'counters', without_reason) -- [reason]
+  if (watched_ms or without_reason) and not redis.call('ZSCORE', evictions, session) then
+    if watched_ms then redis.call('ZADD', evictions, watched_ms, session) end -- [watched again]
+    if without_reason then redis.call('HSET', state, 'counters', without_reason) end -- [reason]
     is_repaired = true
   end
   return is_repaired and 1 or 0
 end
-local removed, repaired = 0, 0
+local removed, repaired, kept_ms = 0, 0, nil
 for number, state in ipairs(states) do
   local session, kind = sessions[number], redis.call('TYPE', state).ok
   -- Skips a key of a foreign type and unreadable counters, so that the other sessions are still swept: the next read of
@@ -64,7 +65,11 @@ for number, state in ipairs(states) do
     else
       --- @include parsed
       local without_reason = evicting ~= '' and string.gsub(counters, ' %a+$', '')
-      if window_first_seq then repaired = repaired + repair(session, state, queued, active_ms, without_reason) end
+      if window_first_seq then
+        --- @include policy
+        local watched_ms = is_watched and evicting == '' and -expires_ms
+        repaired = repaired + repair(session, state, queued, sign * active_ms, without_reason, watched_ms)
+      end
     end
   end
 end

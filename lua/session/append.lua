@@ -6,6 +6,7 @@
 -- first sending of a fresh call does not look for its token, and may still arrive after the resent one. tokens: of the
 -- unpinned messages. expect: the last seq the caller saw, @ and the epoch, either alone, or -. now_ms: - for the server's
 -- clock. pins: number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
+-- limits may end with ~ and the policy of a session that the append creates.
 -- KEYS
 --   messages
 --   state
@@ -41,13 +42,14 @@ local first_drop = first_set + 2 * set_count
 local counters, epoch, ids, repeated = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated'))
 local created = not counters
 if created and redis.call('EXISTS', messages, state) > 0 then return redis.error_reply('CORRUPT no counters') end
-counters, ids = counters or 'v1 1 0 0 0 0', ids or 'b'
+counters, ids = counters or 'v1 1 0 0 0 0' .. (string.match(limits, '~.*') or ''), ids or 'b' -- [first write]
 --- @include counters
 -- After a resent append, a fresh one may be its first sending, overtaken by the second.
 if fresh ~= '1' or repeated then -- [made before]
   --- @include known_append
 end
 --- @include expected
+--- @include policy
 local count_before = total - window_first_seq + 1 + (tonumber(hidden) or 0) -- [hidden]
 local found_count = message_count > 0 and redis.call('LLEN', messages) or count_before
 if found_count ~= count_before then return {counters, epoch, found_count} end
@@ -74,12 +76,12 @@ end
 if created then
   --- @include begin_session
 end
+if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
 --- @include make_overdue
 --- @include activity
-counters = string.format('v1 %s %d %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden -- [new]
+counters = string.format('v1 %s %d %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden .. policy -- [new]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) end
-if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
 -- Without a summary or prune before it, a window has no originals or vectors: the nil ends the list.
 if aged then for _, key in ipairs({state, messages, window_first_seq ~= '1' and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end

@@ -38,8 +38,8 @@ local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 redis.call('DEL', originals, vectors) -- [originals]
 --- @include move_pinned
 --- @include left_uncounted
-counters = string.format('v1 %s %s %d %s %s%s%s%s',
-  next_seq, total, left_tokens, active_ms, expires_ms, uncounted, hidden, evicting) -- [chosen]
+counters = string.format('v1 %s %s %d %s %s%s%s%s%s',
+  next_seq, total, left_tokens, active_ms, expires_ms, uncounted, hidden, policy, evicting) -- [chosen]
 redis.call('HSET', state, 'counters', counters, 'pruned', nonce)
 redis.call('LTRIM', messages, count, -1)
 return 1

@@ -67,12 +67,14 @@ if tonumber(more_uncounted) < 0 and window_count > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. window_count - 1)
 end
 --- @include now
-redis.call('ZREM', evictions, session) -- [off the eviction queue]
+if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
 --- @include remember_append
+--- @include policy
 --- @include make_overdue
 --- @include activity
 counters = string.format('v1 %s %s %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms)
 if uncounted_count > 0 then counters = string.format('%s+%d%s', counters, uncounted_count, hidden) end -- [uncounted]
+counters = counters .. policy -- [policy]
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
 if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]

@@ -25,6 +25,7 @@
 --   tokens       of the restored messages that are neither pinned nor gaps
 --   uncounted    number of pinned messages and gaps, formatted as in the counters: +n; empty for none
 --   hidden       number of seqs without an element, formatted as in the counters: -h; empty for none
+--   policy       as in the counters; empty for none
 --   seen_count   messages that the caller has seen in quarantine
 --   moves        1 restores everything, 0 leaves messages out
 --   field_count  number of fields of the state, which follow with values; then places of messages to leave out, from 0
@@ -34,9 +35,9 @@
 -- ERROR LIVE · CHANGED message_count
 local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions, fences = unpack(KEYS)
-local session, now_ms, kept_ms, epoch, nonce, first_seq, tokens, uncounted, hidden, seen_count,
-  moves, field_count = unpack(ARGV, 1, 12)
-local first_field, first_left_out = 13, 13 + 2 * field_count
+local session, now_ms, kept_ms, epoch, nonce, first_seq, tokens, uncounted, hidden, policy, seen_count,
+  moves, field_count = unpack(ARGV, 1, 13)
+local first_field, first_left_out = 14, 14 + 2 * field_count
 --- @include now
 if redis.call('EXISTS', messages, state, originals) > 0 then
   local seen_epoch = redis.call('HGET', state, 'epoch') or ''
@@ -57,17 +58,20 @@ if is_list and moves == '0' then
 end
 -- Only writes follow, the messages last.
 --- @include unindex
+--- @include policy
 if epoch == '-' then epoch = redis.call('INCR', fences) .. '-' .. nonce end
 local expires_ms = now + kept_ms
 local total = first_seq + count - 1 - (tonumber(hidden) or 0) -- [hidden]
-local counters = string.format('v1 %s %d %s %d %d%s%s', first_seq, total, tokens, now, expires_ms, uncounted, hidden)
+local counters = string.format('v1 %s %d %s %d %d%s%s%s', first_seq, total, tokens, now, expires_ms, uncounted, hidden,
+  policy)
 redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue')
 -- In parts: Lua passes at most 8,000 arguments to a command.
 for at = first_field, first_left_out - 1, 1000 do
   local restored = {unpack(ARGV, at, math.min(at + 1000, first_left_out) - 1)}
   redis.call('HSET', state, unpack(restored))
 end
-redis.call('ZADD', active, now, session)
+redis.call('ZADD', active, sign * now, session)
+--- @include watched
 redis.call('ZADD', overdue, now, session)
 redis.call('PEXPIREAT', state, expires_ms)
 redis.call('DEL', vectors)

@@ -61,15 +61,16 @@ end
 --- @include now
 --- @include stamp
 -- Removal first: a script that has written may continue when memory is short. The messages last, as in append.lua.
-redis.call('ZREM', evictions, session) -- [off the eviction queue]
+if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
 local elements, first_message = {}, 14 + element_count
 for at = 14, #ARGV do elements[at - 13] = at < first_message and ARGV[at] or ARGV[at] .. stamp end
 message_count = math.max(1, message_count)
 --- @include remember_append
+--- @include policy
 --- @include make_overdue
 --- @include activity
-counters = string.format('v1 %s %d %s %d %d%s',
-  window_first_seq, total + message_count, left_tokens, active_ms, expires_ms, left_elements) -- [new]
+counters = string.format('v1 %s %d %s %d %d%s%s',
+  window_first_seq, total + message_count, left_tokens, active_ms, expires_ms, left_elements, policy) -- [new]
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
 if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]

@@ -19,13 +19,15 @@ local session, now_ms, kept_ms = unpack(ARGV)
 local counters = redis.call('HGET', state, 'counters')
 if not counters then return 0 end
 --- @include counters
+--- @include policy
 --- @include now
 --- @include timely
 expires_ms = now + kept_ms
-redis.call('ZADD', active, now, session)
-counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted .. hidden -- [new]
+redis.call('ZADD', active, sign * now, session)
+counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted .. hidden .. policy -- [new]
 redis.call('HSET', state, 'counters', counters)
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
+--- @include watched
 redis.call('PEXPIREAT', state, expires_ms)
 for _, key in ipairs({messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
 return 1

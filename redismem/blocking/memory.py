@@ -20,7 +20,7 @@ from redismem.concurrency.run_sync import run_without_loop as _run_without_loop
 from redismem.context import Context
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
-from redismem.info import Health
+from redismem.info import Health, Policy
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message, TokenCounter
 from redismem.project import project as async_project
@@ -116,13 +116,20 @@ class Memory:
     ) -> None:
         self.close()
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str, *, policy: Policy | None = None) -> Session:
         """Return the handle of a session, without I/O.
+
+        Args:
+            session_id: The id of the session.
+            policy: The rules of the session, if this handle creates it. They are stored with the first append or
+                change of the state, and every process obeys them. An existing session keeps its policy, whatever the
+                handle has; `Session.set_policy` changes it.
 
         Raises:
             InvalidSessionId: The id is empty, too long, or has characters that are not allowed.
+            InvalidSettings: The policy is invalid.
         """
-        return Session(self._twin.session(session_id))
+        return Session(self._twin.session(session_id, policy=policy))
 
     def health(self) -> Health:
         """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.
@@ -233,6 +240,7 @@ class Session:
     unpin = _blocking(session.Session.unpin)
     exists = _blocking(session.Session.exists)
     touch = _blocking(session.Session.touch)
+    set_policy = _blocking(session.Session.set_policy)
     info = _blocking(session.Session.info)
     telemetry = _blocking(session.Session.telemetry)
     state = _blocking(session.Session.state)

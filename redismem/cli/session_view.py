@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redismem.cli.depths import failures_line
 from redismem.cli.terminal import duration, one_line, plural, printable, text_of_message
 from redismem.context import Context, Summary
-from redismem.info import SessionInfo
+from redismem.info import Policy, SessionInfo
 from redismem.inspection.sessions import hash_of
 from redismem.messages.message import moment
 from redismem.messages.values import replace_non_finite
@@ -119,6 +119,13 @@ def _provenance(summary: Summary) -> str:
     return f"{of} · {summary.tokens:,} tokens · by {printable(summary.model)}"
 
 
+def policy_line(policy: Policy) -> str:
+    """Return the policy of a session on one line; "" if it sets nothing."""
+    timeout = "" if policy.idle_timeout_s is None else f"expires {policy.idle_timeout_s:g} s after its last use"
+    rules = ("kept whole" * policy.keep_whole, timeout, "exempt from the session limit" * policy.exempt)
+    return " · ".join(filter(None, rules))
+
+
 def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list[str]:
     queue = f" · queue: {info.queued}" if info.queued else ""
     lines = [
@@ -127,6 +134,7 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list
         *([printable(line)] if (line := failures_line(info, now_ms)) else []),
         f"active {duration(now_ms - info.active_ms)} ago · expires in {duration(info.expires_ms - now_ms)} · "
         f"epoch {info.epoch}",
+        *([f"policy: {line}"] if (line := policy_line(info.policy)) else []),
         f"in logs: {hash_of(info.session_id)}",
         f"in Redis: {printable(key)}",
     ]

@@ -173,7 +173,11 @@ def _queue_rules(seen: Stored, counters: Counters, messages: list[Message], sett
     # A session taken off the dead list without another try does not wait until its next message or summary. The seq of
     # a pop is not a message.
     newest_seq = messages[-1].seq if messages else 0
-    waits = settings.is_overdue(count, counters.tokens) and newest_seq > seen.number(layout.DROPPED_SEQ)
+    waits = (
+        "w" not in counters.policy
+        and settings.is_overdue(count, counters.tokens)
+        and newest_seq > seen.number(layout.DROPPED_SEQ)
+    )
     waits = waits or (summaries_count > settings.summaries_limit and layout.DROPPED_SEQ not in seen.fields)
     if waits and not places:
         yield "I4", f"{count} messages and {summaries_count} summaries wait, but the session is in no queue"
@@ -262,7 +266,11 @@ def _place_rules(seen: Stored, counters: Counters, late_ms: int) -> Broken:
         yield "I8", f"the keys expire at {sorted(times)}, but {counters.expires_ms} is recorded"
     if seen.vectors_expire_ms != _NONE_MS and not 0 < seen.vectors_expire_ms <= counters.expires_ms + late_ms:
         yield "I8", f"the vector set expires at {seen.vectors_expire_ms}, but {counters.expires_ms} is recorded"
-    if seen.places["active"] != counters.active_ms:
+    sign = -1 if "x" in counters.policy else 1
+    if seen.places["active"] != sign * counters.active_ms:
         yield "I12", f"listed as active at {seen.places['active']}, but {counters.active_ms} is recorded"
-    if (seen.places["evictions"] is not None) != (counters.evicting is not None):
+    place = seen.places["evictions"]
+    is_watched = counters.evicting is None and counters.policy.strip("w") != ""
+    is_right = place == -counters.expires_ms if is_watched else (place is not None) == (counters.evicting is not None)
+    if not is_right:
         yield "I12", "the eviction queue and the session's state disagree about its eviction"

@@ -62,9 +62,9 @@ FIELDS = {
     EPOCH: _field("current life of the session: number and nonce", "append restore"),
     COUNTERS: _field(
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
-        "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; idle or limit, if on the "
-        "eviction queue",
-        "append commit prune queue_eviction replace restore rewrite sweep touch",
+        "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; ~ and its policy, if any: w "
+        "kept whole, x exempt from the limit, its own time to live; idle or limit, if chosen for eviction",
+        "append commit prune queue_eviction replace restore rewrite set_policy sweep touch",
     ),
     NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _EDITS),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _EDITS)),
@@ -73,17 +73,19 @@ FIELDS = {
     ),
     QUEUED: _field(
         "the queue of the session: overdue, leased or dead; missing if in no queue",
-        "append claim commit release replace requeue restore rewrite sweep",
+        "append claim commit release replace requeue restore rewrite set_policy sweep",
     ),
-    FENCE: _field("identifies the worker with the lease: number and nonce", "claim commit release sweep"),
-    ATTEMPTS: _field("claims since the last commit, without uncounted ones", "claim commit release requeue sweep"),
+    FENCE: _field("identifies the worker with the lease: number and nonce", "claim commit release set_policy sweep"),
+    ATTEMPTS: _field(
+        "claims since the last commit, without uncounted ones", "claim commit release requeue set_policy sweep"
+    ),
     FAILURE: _field(
         "failures since the last commit: time of the first and the last, and its reason, without any text",
-        "claim commit release",
+        "claim commit release set_policy",
     ),
     DEATHS: _field(
         "how often the session was dead since the last commit: each retry by the sweep waits longer",
-        "claim commit release requeue",
+        "claim commit release requeue set_policy",
     ),
     COMMITTED: _field("fence of the last commit, which identifies a resent one", "commit"),
     SUMMARIES_COUNT: _field("number of summaries", "commit"),
@@ -192,6 +194,9 @@ class Counters(NamedTuple):
     hidden: int = 0
     """The seqs of the window that have no element of their own: a gap stands for one or more seqs."""
 
+    policy: str = ""
+    """The policy without its mark: w for kept whole, x for exempt, then its own time to live in ms."""
+
     @property
     def element_count(self) -> int:
         """The number of elements in the window."""
@@ -206,7 +211,8 @@ class Counters(NamedTuple):
 _MARK = b"v%d" % LAYOUT_VERSION
 NUMBER = rb"[0-9]{1,19}"
 """Pattern of a count in Redis, at most 2**63 - 1. It is bounded because int() refuses thousands of digits."""
-_NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + rb"(?:\+(%b))?(?:-(%b))?(?: ([a-zA-Z]+))?" % (NUMBER, NUMBER))
+_MORE = rb"(?:\+(%b))?(?:-(%b))?(?:~(?=[wx0-9])(w?x?(?:%b)?))?(?: ([a-zA-Z]+))?" % (NUMBER, NUMBER, NUMBER)
+_NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + _MORE)
 _PINS = re.compile(rb"(%b) (%b)" % (NUMBER, NUMBER))
 _VERSION = re.compile(rb"v(%b)" % NUMBER)
 
@@ -221,10 +227,11 @@ def counters(field: bytes) -> Counters:
     match = _NUMBERS.fullmatch(field)
     if match is None:
         raise _unreadable_counters(field)
-    *numbers, uncounted, hidden, evicting = match.groups()
+    *numbers, uncounted, hidden, policy, evicting = match.groups()
     first, count, tokens, active, expires = map(int, numbers)
     reason = None if evicting is None else evicting.decode()
-    return Counters(first, count, tokens, active, expires, reason, int(uncounted or 0), int(hidden or 0))
+    counted = int(uncounted or 0), int(hidden or 0)
+    return Counters(first, count, tokens, active, expires, reason, *counted, (policy or b"").decode())
 
 
 _FAILURE = re.compile(rb"(%b) (%b) ([ -~]{1,120})" % (NUMBER, NUMBER))
@@ -248,12 +255,18 @@ NO_COUNTERS = _MARK + b" 1 0 0 0 0"
 def encode_counters(counters: Counters) -> bytes:
     """Encode the field `counters`."""
     evicting = b"" if counters.evicting is None else b" " + counters.evicting.encode()
-    return _MARK + b" %d %d %d %d %d" % counters[:5] + encode_elements(counters.uncounted, counters.hidden) + evicting
+    elements = encode_elements(counters.uncounted, counters.hidden)
+    return _MARK + b" %d %d %d %d %d" % counters[:5] + elements + encode_policy(counters.policy) + evicting
 
 
 def encode_elements(uncounted: int, hidden: int) -> bytes:
     """Encode the part of the counters about pinned messages and gaps; b"" if there are none."""
     return (b"+%d" % uncounted if uncounted else b"") + (b"-%d" % hidden if hidden else b"")
+
+
+def encode_policy(policy: str) -> bytes:
+    """Encode the part of the counters about the policy; b"" if there is none."""
+    return b"~" + policy.encode() if policy else b""
 
 
 def bounds(field: bytes) -> tuple[int, int]:

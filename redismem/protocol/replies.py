@@ -24,6 +24,7 @@ from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted_count
 from redismem.protocol.permissions import decode_acl_refusal
+from redismem.protocol.policy import decode_policy
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
 
 _Meaning = Callable[[str, str | None], RedismemError]
@@ -290,6 +291,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             waiting_for_param=values.waiting_for_param,
             active_ms=numbers.active_ms,
             expires_ms=numbers.expires_ms,
+            policy=decode_policy(numbers.policy),
             queued=stored[layout.QUEUED].decode() if layout.QUEUED in stored else None,
             attempts=int(stored.get(layout.ATTEMPTS, b"0")),
             failure=None if failure is None else failure.reason,

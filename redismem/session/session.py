@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack
 from redismem.concurrency.offload import run_both
 from redismem.context import Context, Receipt
 from redismem.errors import SessionNotFound, StoreUnavailable
-from redismem.info import SessionInfo
+from redismem.info import Policy, SessionInfo
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol.ids import session_hash
@@ -286,6 +286,16 @@ class Session(EditableSession):
     async def exists(self) -> bool:
         """Return True if the session exists."""
         return await self._run(self._calls.exists())
+
+    async def set_policy(self, policy: Policy) -> bool:
+        """Set the policy of the session in place of its present one. Counts as use, like `touch()`.
+
+        `Policy()` removes it: the settings of the processes count again. False means that there is no session.
+
+        Raises:
+            InvalidSettings: The policy is invalid.
+        """
+        return await self._run(self._calls.set_policy(policy))
 
     async def touch(self) -> bool:
         """Mark the session as active now and renew its expiry, as an append does. Return False if it does not exist."""

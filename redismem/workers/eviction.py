@@ -12,7 +12,7 @@ from redismem.events import Op, facts
 from redismem.info import SessionEntry
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, is_session_id
-from redismem.protocol.layout import EvictionReason
+from redismem.protocol.layout import NONE, EvictionReason
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
 from redismem.protocol.session import edits
@@ -27,6 +27,8 @@ _ROUND_COUNT = 1_000
 _CHUNK_COUNT = 100
 _RECENT_MS = 3_600_000
 _WARN_EVERY_MS = 60_000
+_ANY_MS = -1
+"""The activity of a session that is queued whatever its activity."""
 _FOREIGN = "an index contains a member that is no session id; it is skipped, and `redismem check` names it"
 
 
@@ -141,9 +143,10 @@ class Eviction:
         """
         settings = self._store.settings
         soon_ms = 0 if self._on_evict is None else settings.lookahead_ms
-        below_ms = await self._store.server_time_ms() - settings.kept_ms + soon_ms
+        now_ms = await self._store.server_time_ms()
+        below_ms = now_ms - settings.kept_ms + soon_ms
+        chosen = await self._queue_watched(now_ms + soon_ms, soon_ms)
         looks = [queue_calls.ActiveCursor(shard) for shard in self._store.keys.shards()]
-        chosen = 0
         while looks and not self._stopping:
             shards = await self._store.run(queue_calls.idle_sessions(looks, below_ms, _CHUNK_COUNT))
             chosen += await self._queue([entry for shard in shards for entry in shard], EvictionReason.IDLE, soon_ms)
@@ -152,12 +155,27 @@ class Eviction:
             looks = [look.after(entries) for look, entries in full]
         return chosen
 
+    async def _queue_watched(self, before_ms: int, soon_ms: int) -> int:
+        """Queue the sessions with an own timeout, or exempt from the limit, that expire before `before_ms`."""
+        chosen = 0
+        while not self._stopping:
+            watched = queue_calls.expiring_sessions(self._store.keys.shards(), before_ms, _CHUNK_COUNT)
+            session_ids = await self._store.run(watched)
+            entries = [SessionEntry(session_id, _ANY_MS) for session_id in session_ids]
+            count = await self._queue(entries, EvictionReason.IDLE, soon_ms)
+            chosen += count
+            if not count:
+                break
+        return chosen
+
     async def _queue(self, entries: list[SessionEntry], reason: EvictionReason, soon_ms: int = 0) -> int:
         keys = self._store.keys
-        by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
+        by_shard: dict[int, list[tuple[SessionKeys, int | str]]] = {}
         for entry in entries:
             if (session_keys := self._keys_of(entry.session_id)) is not None:
-                by_shard.setdefault(keys.shard_of(entry.session_id), []).append((session_keys, entry.active_ms))
+                by_shard.setdefault(keys.shard_of(entry.session_id), []).append(
+                    (session_keys, NONE if entry.active_ms == _ANY_MS else entry.active_ms)
+                )
         calls = [
             queue_calls.queue_eviction(
                 keys.shards()[shard],

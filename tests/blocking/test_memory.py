@@ -92,7 +92,8 @@ def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str
     assert [message.content for message in session.read(limit=1).messages] == ["two"]
     assert len(session.tail(1)) == 1
     assert session.touch() is True
-    yield from ("messages", "read", "tail", "touch")
+    assert session.set_policy(redismem.Policy(exempt=True)) is True
+    yield from ("messages", "read", "tail", "touch", "set_policy")
 
 
 def change_state(session: blocking.Session) -> Iterator[str]:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import redis
+from support.checks import user
 from support.clock import Clock
 from support.redis_server import RedisServer
 from support.writers import Echo
 
 import redismem.blocking
-from redismem import Memory, Settings, Summary
+from redismem import Memory, Policy, Settings, Summary
 from redismem.protocol.ids import session_hash
 from redismem.workers.summaries import Worker
 
@@ -127,6 +128,14 @@ def test_show_for_people(command: Any, talk: Any, redis_options: Any) -> None:
     ):
         assert words in ran.out
     assert "hidden" not in ran.out
+
+
+def test_show_names_the_policy(command: Any, memory: Any, redis_options: Any) -> None:
+    memory.session("kept", policy=Policy(keep_whole=True, idle_timeout_s=600, exempt=True)).append(user(1))
+    shown = "policy: kept whole · expires 600 s after its last use · exempt from the session limit"
+    assert shown in " ".join(command("show", "kept", *redis_options).out.split())
+    document = command("show", "kept", "--json", *redis_options).document
+    assert document["policy"] == {"keep_whole": True, "idle_timeout_s": 600, "exempt": True}
 
 
 def test_show_as_a_document(command: Any, memory: Any, talk: Any, redis_options: Any) -> None:

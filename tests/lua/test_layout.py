@@ -228,7 +228,7 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (fields_in_readme, readme(PRUNED, "something else"), "README says of pruned ['something else'"),
     (
         indexes_in_readme,
-        readme("replace restore rewrite sweep touch |", "replace touch |"),
+        readme("replace restore rewrite set_policy sweep touch |", "replace touch |"),
         "README says of active",
     ),
     (indexes_in_readme, script("extend", "'ZADD', leased", "'ZADD', dead"), "README says of dead"),

@@ -19,6 +19,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "rewrite": ("rewrite", REWRITE),
     "replace": ("replace", REPLACE),
     "touch": ("touch", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS}),
+    "set_policy": ("set_policy", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS, "new_policy": "~w"}),
     "quarantine": ("quarantine", {"epoch": "1-ab", "idle_timeout_ms": 60_000}),
     "quarantine, epoch unknown": ("quarantine", {"epoch": "-", "idle_timeout_ms": 60_000}),
     "claim": ("claim", CLAIM | {"now_ms": LATER_MS}),

@@ -104,7 +104,7 @@ MUTANTS = [
     Mutant("requeue", "what is not dead", "dead"),
     Mutant("requeue", "stays listed", "off the list", r"= .*", "= 1"),
     Mutant("requeue", "not noted as dropped", "dropped"),
-    Mutant("queue_eviction", "touched since", "not touched since", r"\w+ == \w+ and ", ""),
+    Mutant("queue_eviction", "touched since", "not touched since", r"\(\w+ == .*?\) and ", ""),
     Mutant("queue_eviction", "over again, as fresh", "not touched since", r" and .* then", " then"),
     Mutant("queue_eviction", "not noted", "reason"),
     Mutant("queue_eviction", "what has expired is not told", "by itself"),

@@ -11,7 +11,7 @@ import pytest
 import redis
 from support.provider_server import ProviderServer
 
-from redismem import NotAllowed, Settings
+from redismem import NotAllowed, Policy, Settings
 from redismem.blocking import memory as blocking
 from redismem.cli import main
 from redismem.protocol import permissions, scripts
@@ -69,6 +69,7 @@ TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
     (lambda session: session.tail(4), lambda messages: len(messages) == 4),
     (lambda session: session.recall("message 1"), lambda messages: len(messages) <= 3),
     (lambda session: session.touch(), lambda touched: touched is True),
+    (lambda session: session.set_policy(Policy(exempt=True)), lambda was_set: was_set is True),
     (lambda session: session.append(user(5), expect=5), lambda receipt: receipt.last_seq == 6),
     (lambda session: session.append_and_read(user(6), expect=6), lambda context: context.last_seq == 7),
     (lambda session: session.update(plan=["a"]), lambda nothing: nothing is None),

@@ -11,6 +11,7 @@ import pytest
 from support.edited import VIEW
 from support.script_text import header
 
+from redismem.info import Policy
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol import scripts
@@ -87,7 +88,7 @@ CONTEXT = VIEW.context
 TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
 ANOTHER = {"role": "user", "content": "another"}
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
-RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a": b"1", b"b": b"2"}, [])
+RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a": b"1", b"b": b"2"}, [], "x")
 
 
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
@@ -167,6 +168,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "new_signature": lambda signature: signature == b"",
         },
     ),
+    "set_policy": (
+        lambda: CALLS.set_policy(Policy(keep_whole=True)),
+        {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789, "new_policy": b"~w"},
+    ),
     "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789}),
     "quarantine_block": (
         lambda: quarantine_block(KEYS, Block(3, b"foreign"), 77, 56_789),
@@ -196,6 +201,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "tokens": lambda tokens: tokens > 0,
             "uncounted": b"",
             "hidden": lambda hidden: hidden == b"",
+            "policy": b"~x",
             "seen_count": 7,
             "moves": 1,
             "field_count": 2,

@@ -14,7 +14,7 @@ from support.checks import contents, silent_logs, user  # noqa: F401 (an autouse
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 
-from redismem import Memory, Session, Settings
+from redismem import Memory, Policy, Session, Settings
 
 
 @pytest.fixture
@@ -77,6 +77,7 @@ FORGOTTEN: list[tuple[Callable[[Session], Awaitable[Any]], Callable[[Any], bool]
     (lambda session: session.tail(1), lambda messages: len(messages) == 1),
     (lambda session: session.recall("x"), lambda messages: messages == []),
     (lambda session: session.touch(), lambda touched: touched is True),
+    (lambda session: session.set_policy(Policy(exempt=True)), lambda was_set: was_set is True),
     (lambda session: session.prune(1), lambda dropped: dropped == 1),
     (lambda session: session.replace(2, user(2)), lambda message: message.seq == 2),
     (lambda session: session.append(user(3), user(4), user(5)), lambda receipt: receipt.last_seq == 5),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
-from redismem import Conflict, SessionNotFound, State
+from redismem import Conflict, Policy, SessionNotFound, State
 from support.checks import user
 
 Call = Callable[[Any], Any]
@@ -81,6 +81,14 @@ OPERATIONS: dict[str, Operation] = {
     "last_result": Operation(lambda session: session.last_result(), unknown=None, outage="served"),
     "plan": Operation(lambda session: session.plan(), unknown=None, outage="served"),
     "exists": Operation(lambda session: session.exists(), 1, unknown=False, corrupt=False, outage="refused"),
+    "set_policy": Operation(
+        lambda session: session.set_policy(Policy(exempt=True)),
+        1,
+        unknown=False,
+        corrupt=False,
+        refuses_layout=True,
+        outage="refused",
+    ),
     "touch": Operation(
         lambda session: session.touch(), 1, unknown=False, corrupt=False, refuses_layout=True, outage="refused"
     ),

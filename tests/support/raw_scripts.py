@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from redismem.messages.encoding import encode_message
@@ -21,6 +22,7 @@ LIMITS = {
     "recent_limit": 3,
     "window_limit": 20,
     "params_limit": 30,
+    "new_policy": "",
 }
 REQUEST = {"fresh": 0, "message_count": 0, "set_count": 0, "tokens": 10, "expect": "-", "now_ms": NOW_MS, "pins": "-"}
 
@@ -157,7 +159,8 @@ class Scripts:
 
     async def counters(self) -> dict[str, int]:
         _, *numbers = (await self.fields())[b"counters"].split()
-        return dict(zip(COUNTERS, map(int, numbers[:5]), strict=False))
+        plain = (re.match(rb"\d+", number) for number in numbers[:5])
+        return {name: int(match[0]) for name, match in zip(COUNTERS, plain, strict=False) if match}
 
     async def read_namespace(self) -> dict[bytes, tuple[Any, int]]:
         return await read_namespace(self.raw, self._namespace)

@@ -122,7 +122,9 @@ def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
 
 def count(keys: Keys, since_ms: int) -> Call[int]:
     """Build a call that counts the sessions active after `since_ms`."""
-    commands = tuple(("ZCOUNT", shard.active, f"({since_ms}", "+inf") for shard in keys.shards())
+    # The places of exempt sessions are negative.
+    ranges = ((f"({since_ms}", "+inf"), ("-inf", f"({-since_ms}"))
+    commands = tuple(("ZCOUNT", shard.active, *range) for shard in keys.shards() for range in ranges)
     return independent(commands, lambda *counts: sum(counts), Op.COUNT)
 
 
@@ -139,9 +141,15 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
         raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
     after_ms, after_id, ties = (None, "", 0) if cursor is None else _decode_cursor(cursor)
     newest = "+inf" if after_ms is None else after_ms
+    window = ("WITHSCORES", "LIMIT", 0, limit + 1 + ties)
+    exempt_newest = "-inf" if after_ms is None else -after_ms
     commands = tuple(
-        ("ZREVRANGEBYSCORE", shard.active, newest, f"({since_ms}", "WITHSCORES", "LIMIT", 0, limit + 1 + ties)
+        command
         for shard in keys.shards()
+        for command in (
+            ("ZREVRANGEBYSCORE", shard.active, newest, f"({since_ms}", *window),
+            ("ZRANGEBYSCORE", shard.active, exempt_newest, f"({-since_ms}", *window),  # exempt ones are negative
+        )
     )
 
     def decode(*answers: Any) -> SessionPage:
@@ -177,7 +185,7 @@ def entries(answer: Any) -> Iterator[SessionEntry]:
     )
     values = iter(flat)
     for member, score in zip(values, values, strict=True):
-        yield SessionEntry(name_of(member), int(float(score)))
+        yield SessionEntry(name_of(member), abs(int(float(score))))
 
 
 def _encode_cursor(last: SessionEntry, ties: int) -> str:

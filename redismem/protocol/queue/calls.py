@@ -82,7 +82,16 @@ def _session_ids(*answers: Any) -> list[str]:
 
 def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
     """Build a call that reads sessions whose eviction is due, at most `limit` per shard."""
-    commands = tuple(("ZRANGEBYSCORE", shard.evictions, "-inf", now_ms, "LIMIT", 0, limit) for shard in shards)
+    commands = tuple(("ZRANGEBYSCORE", shard.evictions, 0, now_ms, "LIMIT", 0, limit) for shard in shards)
+    return independent(commands, _session_ids, Op.DUE_EVICTIONS, absent=())
+
+
+def expiring_sessions(shards: Sequence[ShardKeys], before_ms: int, limit: int) -> Call[list[str]]:
+    """Build a call that reads `limit` sessions per shard that workers watch, and that expire before `before_ms`.
+
+    These have an own timeout, or are exempt. The eviction queue contains their expiry, negative.
+    """
+    commands = tuple(("ZRANGEBYSCORE", shard.evictions, -before_ms, "(0", "LIMIT", 0, limit) for shard in shards)
     return independent(commands, _session_ids, Op.DUE_EVICTIONS, absent=())
 
 
@@ -120,7 +129,7 @@ def idle_sessions(cursors: Sequence[ActiveCursor], below_ms: int | str, limit: i
 
 def queue_eviction(
     shard: ShardKeys,
-    seen: Sequence[tuple[SessionKeys, int]],
+    seen: Sequence[tuple[SessionKeys, int | str]],
     reason: EvictionReason,
     clock: Clock | None,
     kept: bool,
@@ -147,7 +156,7 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
     queued = (shard.overdue, shard.leased, shard.dead, shard.evictions)
     commands = (
         ("ZSCAN", shard.active, cursor, "COUNT", limit),
-        *(("ZRANGE", queue, 0, limit - 1) for queue in queued),
+        *(("ZRANGEBYSCORE", queue, 0, "+inf", "LIMIT", 0, limit) for queue in queued),
     )
 
     def decode(scanned: Any, *firsts: Any) -> tuple[int, list[str]]:

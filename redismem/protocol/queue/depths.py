@@ -29,8 +29,8 @@ def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
         for shard in keys.shards()
         for name in names
         for command in (
-            ("ZCARD", getattr(shard, name)),
-            ("ZRANGE", getattr(shard, name), 0, 0, "WITHSCORES"),
+            ("ZCOUNT", getattr(shard, name), "-inf" if name == "active" else 0, "+inf"),
+            ("ZRANGEBYSCORE", getattr(shard, name), 0, "+inf", "WITHSCORES", "LIMIT", 0, 1),
         )
     )
 
@@ -48,13 +48,14 @@ def _first_ms(answer: Any) -> int | None:
 
 def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
     """Build a call that reads the first `limit` entries of a queue in every shard."""
-    commands = tuple(("ZRANGE", getattr(shard, queue), 0, limit - 1, "WITHSCORES") for shard in keys.shards())
+    window = (0, "+inf", "WITHSCORES", "LIMIT", 0, limit)
+    commands = tuple(("ZRANGEBYSCORE", getattr(shard, queue), *window) for shard in keys.shards())
     return independent(
         commands, lambda *answers: [entry for answer in answers for entry in entries(answer)], Op.MEMBERS
     )
 
 
 def counts(keys: Keys) -> Call[list[int]]:
-    """Build a call that counts the sessions per shard. Shards of an unreachable node count 0."""
-    commands = tuple(("ZCARD", shard.active) for shard in keys.shards())
+    """Build a call that counts the sessions per shard, without exempt ones. Shards of an unreachable node count 0."""
+    commands = tuple(("ZCOUNT", shard.active, 0, "+inf") for shard in keys.shards())
     return independent(commands, lambda *answers: list(answers), Op.COUNTS, absent=0)

@@ -61,10 +61,14 @@ def set_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[
     return call
 
 
-def append_limits(settings: Settings) -> bytes:
-    """Encode the six limits for append.lua in one argument, because each argument costs time."""
+def append_limits(settings: Settings, policy: str = "") -> bytes:
+    """Encode the limits for append.lua: six numbers in one argument, because each argument costs time.
+
+    `policy` is the policy of a new session, as the counters contain it without its mark.
+    """
     numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
-    return " ".join(map(str, (settings.kept_ms, settings.overdue_count, settings.overdue_tokens, *numbers))).encode()
+    limits = (settings.kept_ms, settings.overdue_count, settings.overdue_tokens, *numbers)
+    return " ".join(map(str, limits)).encode() + (b" " if policy else b"") + layout.encode_policy(policy)
 
 
 def encode_with_pin(

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from redismem.context import Context, Expected, Receipt, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
 from redismem.events import Op
-from redismem.info import SessionInfo
+from redismem.info import Policy, SessionInfo
 from redismem.messages.coercion import Shape, check_role_or_type
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
@@ -20,6 +20,7 @@ from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.policy import encode_policy
 from redismem.protocol.session.append import (
     NO_OPTIONS,
     AppendOptions,
@@ -317,6 +318,21 @@ class SessionCalls:
             (keys.session, time_argument(self.clock), self.settings.kept_ms),
         )
         return Call(keys.session_id, (command,), bool, script, op=Op.TOUCH)
+
+    def set_policy(self, policy: Policy) -> Call[bool]:
+        """Build a call that sets the policy of a session. False means that there is no session.
+
+        Raises:
+            InvalidSettings: the policy is invalid.
+            InvalidTime: the clock returned an invalid time.
+        """
+        keys, shard = self.keys, self.keys.shard
+        script = scripts.load("set_policy")
+        encoded = layout.encode_policy(encode_policy(policy, self.settings))
+        arguments = (keys.session, time_argument(self.clock), self.settings.kept_ms, encoded)
+        names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
+        command = evalsha(script, names, arguments)
+        return Call(keys.session_id, (command,), bool, script, op=Op.SET_POLICY)
 
     def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
         """Build a call that moves an unreadable session to `…:quarantine:<session>:<now_ms>:<key>`."""

@@ -158,6 +158,7 @@ def restore(
         restoration.tokens,
         layout.encode_elements(restoration.uncounted_count, 0),
         layout.encode_elements(0, restoration.hidden_count),
+        layout.encode_policy(restoration.policy),
         restoration.seen_count,
         int(not restoration.faults),
         len(restoration.fields),

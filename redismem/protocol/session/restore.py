@@ -60,6 +60,8 @@ class Restoration:
     """The indices of unreadable messages in the list."""
     fields: Mapping[bytes, bytes]
     summaries: Sequence[Summary]
+    policy: str = ""
+    """The policy, as the counters contain it."""
 
     @property
     def tokens(self) -> int:
@@ -107,7 +109,7 @@ def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], k
     ]
     if pinned or layout.PINS in stored:
         fields[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
-    return Restoration(faults, epoch, first_seq, messages, len(elements), left_out, fields, summaries)
+    return Restoration(faults, epoch, first_seq, messages, len(elements), left_out, fields, summaries, _policy(stored))
 
 
 def _summary_fields(summaries: Sequence[Summary]) -> dict[bytes, bytes]:
@@ -167,6 +169,14 @@ def _epoch(stored: Mapping[bytes, bytes], summaries: Sequence[Summary], faults: 
     if any(not summary.id.startswith(f"{epoch.decode()}:") for summary in summaries):
         faults.append("a summary belongs to another epoch")
     return epoch.decode()
+
+
+def _policy(stored: Mapping[bytes, bytes]) -> str:
+    """Return the policy in the counters; "" if they are unreadable."""
+    try:
+        return layout.counters(stored.get(layout.COUNTERS, b"")).policy
+    except (Undecodable, ValueError):
+        return ""
 
 
 def _first_seq(

@@ -65,6 +65,14 @@ class SessionList(BaseModel):
     cursor: str | None
 
 
+class PolicyDocument(BaseModel):
+    """The rules of one session, which every process obeys whatever its settings."""
+
+    keep_whole: bool
+    idle_timeout_s: float | None
+    exempt: bool
+
+
 class SessionNumbers(BaseModel):
     session_id: str
     epoch: str
@@ -83,6 +91,7 @@ class SessionNumbers(BaseModel):
     failure: str | None
     failing_since_ms: int | None
     failed_ms: int | None
+    policy: PolicyDocument
     degraded: bool
 
 

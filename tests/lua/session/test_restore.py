@@ -20,6 +20,7 @@ RESTORE: dict[str, Any] = {
     "tokens": 20,
     "uncounted": "",
     "hidden": "",
+    "policy": "",
     "seen_count": 2,
     "moves": 1,
     "field_count": 1,

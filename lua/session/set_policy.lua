@@ -1,0 +1,45 @@
+-- Sets the policy of a session, and makes the session active now, as a touch does. A session that is kept whole from now on
+-- leaves the queues of summaries, and a worker that has it is fenced. Any other is overdue, for a worker to look at it.
+-- KEYS
+--   messages
+--   state
+--   originals
+--   vectors
+--   active
+--   overdue
+--   leased
+--   dead
+--   evictions
+-- ARGV
+--   session
+--   now_ms      - for the server's clock
+--   kept_ms     of a session without an own timeout
+--   new_policy  as in the counters; empty for none
+-- FIELDS reads counters queued
+--   writes counters queued fence attempts failure deaths
+-- REPLY 1 set, 0 no such session
+-- ERROR PAST now_ms · CORRUPT · LAYOUT version
+local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
+local session, now_ms, kept_ms, new_policy = unpack(ARGV)
+local counters, queued = unpack(redis.call('HMGET', state, 'counters', 'queued'))
+if not counters then return 0 end
+--- @include counters
+local policy = new_policy
+--- @include policy
+--- @include now
+--- @include timely
+expires_ms = now + kept_ms
+if is_whole then
+  for _, queue in ipairs({overdue, leased, dead}) do redis.call('ZREM', queue, session) end -- [kept whole]
+  redis.call('HDEL', state, 'queued', 'fence', 'attempts', 'failure', 'deaths') -- [fenced]
+elseif not queued then
+  redis.call('ZADD', overdue, now, session) -- [looked at]
+  redis.call('HSET', state, 'queued', 'overdue')
+end
+redis.call('ZADD', active, sign * now, session)
+counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted .. hidden .. policy -- [new]
+redis.call('HSET', state, 'counters', counters)
+redis.call('ZREM', evictions, session) -- [off the eviction queue]
+--- @include watched
+for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
+return 1
