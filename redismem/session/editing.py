@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context, Expected, Receipt
 from redismem.errors import SessionNotFound
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
+from redismem.originals.blocks import unpacked_bytes
+from redismem.protocol.session import cuts, pages
 from redismem.protocol.session import edits as edit_calls
 from redismem.protocol.session import rewrite as rewrite_calls
 from redismem.recall.originals import Originals
@@ -16,6 +20,7 @@ from redismem.session import edits
 from redismem.session.paging import check_count
 from redismem.session.reused_ids import check_same
 from redismem.session.state import SessionState
+from redismem.store.dictionaries import load_dictionaries
 
 
 class EditableSession(SessionState):
@@ -104,9 +109,10 @@ class EditableSession(SessionState):
     ) -> Receipt:
         """Replace everything from a seq on by these messages, all or nothing, and return their receipt.
 
-        Also removes pinned messages, and what other writers append meanwhile, unless `expect` forbids it. Without
-        messages, it only removes. Seqs are never reused: the new messages get the next ones. Without messages, the
-        rewrite itself takes a seq, which is then `first_seq` and `last_seq` of the receipt.
+        Also removes pinned messages, and what other writers append meanwhile, unless `expect` forbids it. If a summary
+        covers the seq, the summary goes, and the messages that it covers before the seq come back from the originals.
+        Seqs are never reused: the new messages get the next ones. Without messages, it only removes, and takes one seq
+        itself, which is then `first_seq` and `last_seq` of the receipt.
 
         Args:
             from_seq: The seq of the first message to replace. One after the last seq replaces nothing.
@@ -116,7 +122,7 @@ class EditableSession(SessionState):
 
         Raises:
             Conflict: The session is not as `expect` says.
-            NotInWindow: Summaries cover the message `from_seq`, or the seq was never given.
+            NotInWindow: The seq was never given; or a summary covers it, and originals are missing or unreadable.
             InvalidMessage: A message or the id is invalid.
             TooLarge: A message, the batch, the pinned messages or the window exceeds its limit.
             IdReused: The id was used before, for other messages.
@@ -135,10 +141,20 @@ class EditableSession(SessionState):
             receipt = rewrite_calls.find_receipt(view, new)
             if receipt is None:
                 edits.check_expected(view.context, expect)
-                receipt = await self._run(rewrite_calls.rewrite(self._calls, view, from_seq, new))
+                cut = await self._plan_cut(view, from_seq) if from_seq < view.context.first_seq else None
+                receipt = await self._run(rewrite_calls.rewrite(self._calls, view, from_seq, new, cut))
         if receipt.duplicate:
             check_same(messages, receipt, view.context, new.seqs_count)
         return receipt
+
+    async def _plan_cut(self, view: edit_calls.View, from_seq: int) -> cuts.Cut:
+        numbers = cuts.blocks_to_read(view, from_seq, self._store.settings.max_window_count)
+        blocks = await self._run(pages.blocks(self._calls.keys, numbers)) if numbers else []
+        stored = [block.stored for block in blocks]
+        dictionaries = await load_dictionaries(self._store, stored)
+        is_large = sum(map(unpacked_bytes, stored)) > LARGE_BYTES
+        work = partial(cuts.plan_cut, view, from_seq, blocks, dictionaries)
+        return await run_apart(self._store.transport, work, is_much=is_large)
 
     async def replace(
         self, which: int | Message, message: Message | dict[str, Any], *, expect: Expected | None = None

@@ -139,8 +139,11 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "newest": lambda newest: newest == VIEW.elements[-1],
             "nonce": hexadecimal,
             "pins": lambda pins: pins.startswith("-1,-9,"),
+            "next_seq": 5,
             "left": lambda left: left == b"%d+1-2" % (50 + TOKENS),
+            "block": lambda block: block == "-",
             "sizes": "1 1 3 4",
+            "more": "0 0",
         },
     ),
     "replace": (

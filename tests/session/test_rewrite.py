@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import user_message
-from support.edited import SYSTEM, is_sound, payloads, seqs
+from support.edited import SYSTEM, is_sound, payloads, seqs, summarize
 from support.proxy import Proxy
 from support.stores import Store
 
 import redismem.blocking
 from redismem import Conflict, IdReused, InvalidMessage, Memory, Session, SessionNotFound, Settings, TooLarge
 from redismem.errors import NotInWindow
+from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import rewrite as rewrite_calls
 
 CALL = {
@@ -192,6 +193,106 @@ def test_blocking_callers_rewrite_too(redis_server: Any, namespace: str) -> None
         assert session.read().to_openai() == [user_message("a"), user_message("c")]
 
 
+KEPT = Settings(threshold=4, recent_limit=2, shards=1, keep_originals=True)
+
+
+async def summarised(session: Session, memory: Memory, count: int = 40) -> list[tuple[int, int]]:
+    """Append messages of which every seventh is pinned, in turns. Returns the ranges of the summaries."""
+    for seq in range(1, count + 1):
+        await session.append(user_message(f"text {seq}"), pin=seq % 7 == 0)
+        await summarize(memory)
+    return [(summary.first_seq, summary.last_seq) for summary in (await session.read()).summaries]
+
+
+@pytest.mark.parametrize("from_seq", [1, 2, 6, 7, 8, 15, 16, 17, 18, 22, 33, 36, 38])
+async def test_what_a_summary_covers_before_the_seq_comes_back(
+    store: Store, namespace: str, raw: Any, from_seq: int
+) -> None:
+    async with store.memory(namespace, KEPT.model_copy(update={"summaries_limit": 50})) as memory:
+        session = memory.session("a")
+        ranges = await summarised(session, memory)
+        receipt = await session.rewrite(from_seq, [user_message("new")])
+        assert receipt.last_seq == 41
+        context = await session.read()
+        left = [(first, last) for first, last in ranges if last < from_seq]
+        assert [(each.first_seq, each.last_seq) for each in context.summaries] == left
+        told = [(seq, f"text {seq}") for seq in range(1, from_seq)] + [(41, "new")]
+        assert [(m.seq, m.content) for m in await session.messages(include_originals=True)] == told
+        assert [(m.seq, m.content) for m in await session.tail(50)] == told
+        covered = {seq for first, last in left for seq in range(first, last + 1)}
+        assert {m.seq for m in (*context.messages, *context.pinned)} >= {seq for seq, _ in told} - covered
+        assert seqs(context.pinned) == list(range(7, from_seq, 7))
+        assert await is_sound(memory)
+        keys = memory.store.keys.session("a")
+        blocks = {int(field.lstrip(b"svw")) for field in await raw.hkeys(keys.originals)}
+        assert not blocks or max(blocks) <= (context.first_seq - 2) // 16
+        assert all(seq < from_seq for seq in seqs(await session.recall("text")))
+        for seq in range(42, 52):
+            await session.append(user_message(f"text {seq}"))
+            await summarize(memory)
+        after = told + [(seq, f"text {seq}") for seq in range(42, 52)]
+        assert [(m.seq, m.content) for m in await session.messages(include_originals=True)] == after
+        assert await is_sound(memory)
+
+
+async def test_without_originals_only_whole_summaries_go(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, KEPT.model_copy(update={"keep_originals": False})) as memory:
+        session = memory.session("a")
+        ranges = await summarised(session, memory, 20)
+        first, last = ranges[-1]
+        before = await session.read()
+        assert first < last
+        with pytest.raises(NotInWindow, match=f"a summary covers seq {last}, and the session keeps no originals"):
+            await session.rewrite(last, [])
+        assert await session.read() == before
+        await session.rewrite(first, [user_message("new")])
+        assert seqs((await session.read()).messages) == [21]
+        assert await is_sound(memory)
+
+
+async def test_originals_that_cannot_be_read_are_not_made_up(store: Store, namespace: str, raw: Any) -> None:
+    settings = KEPT.model_copy(update={"summaries_limit": 2})
+    async with store.memory(namespace, settings) as memory:
+        session = memory.session("a")
+        await summarised(session, memory)
+        keys = memory.store.keys.session("a")
+        block = await raw.hget(keys.originals, "0")
+        for broken in (block[:-1], None):
+            await (raw.hdel(keys.originals, "0") if broken is None else raw.hset(keys.originals, "0", broken))
+            before = await session.read()
+            with pytest.raises(NotInWindow, match="cannot be read"):
+                await session.rewrite(10, [])
+            assert await session.read() == before
+
+
+async def test_more_than_a_window_does_not_come_back(store: Store, namespace: str) -> None:
+    settings = KEPT.model_copy(update={"max_window_count": 10, "summaries_limit": 2})
+    async with store.memory(namespace, settings) as memory:
+        session = memory.session("a")
+        await summarised(session, memory)
+        before = await session.read()
+        with pytest.raises(TooLarge, match="19 messages would come back, over 10"):
+            await session.rewrite(20, [])
+        assert await session.read() == before
+        assert await is_sound(memory)
+
+
+async def test_a_summary_in_the_making_is_refused_after_a_rewrite(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, KEPT) as memory:
+        session = memory.session("a")
+        await summarised(session, memory, 20)
+        await session.append(*(user_message(str(seq)) for seq in range(21, 26)))
+        calls = memory.store.queue_calls("a")
+        job = await memory.store.run(calls.claim())
+        assert isinstance(job, Job)
+        await session.rewrite(8, [user_message("new")])
+        before = await session.read()
+        assert await memory.store.run(calls.commit(job, job.context.messages[:2], None)) == "stale"
+        assert await session.read() == before
+        await memory.store.run(calls.release(job.fence, 0, counts=False, dead=False))
+        assert await is_sound(memory)
+
+
 PARTS = st.lists(st.booleans(), max_size=4)
 """Messages; True pins the message."""
 STEPS = st.lists(
@@ -235,8 +336,6 @@ async def test_any_order_of_writes_leaves_what_a_list_would(store: Store, steps:
                 kept, last_seq = {seq: of for seq, of in kept.items() if seq not in popped}, last_seq + 1
             elif kind == "rewrite":
                 from_seq = max(1, last_seq + 1 - number)
-                if from_seq < (await session.read()).first_seq:
-                    continue
                 receipt = await session.rewrite(from_seq, messages)
                 assert receipt.first_seq == last_seq + 1
                 kept = {seq: of for seq, of in kept.items() if seq < from_seq} | dict(enumerate(new, last_seq + 1))

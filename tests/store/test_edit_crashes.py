@@ -14,7 +14,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory
 from redismem.protocol.call import Call
-from redismem.protocol.session import edits, rewrite
+from redismem.protocol.session import cuts, edits, pages, rewrite
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, View
 from redismem.recall.originals import Originals
 
@@ -44,6 +44,10 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     context = view.context
     if write == "commit":
         return await commit(memory, view)
+    if write == "rewrite what left the window":
+        blocks = await memory.store.run(pages.blocks(calls.keys, cuts.blocks_to_read(view, 3, 10)))
+        new = rewrite.encode(calls, [user("new")], None)
+        return rewrite.rewrite(calls, view, 3, new, cuts.plan_cut(view, 3, blocks, {}))
     made: dict[str, Callable[[], Call[Any] | None]] = {
         "prune": lambda: edits.prune(calls, view, 2),
         "pop": lambda: rewrite.pop(calls, view, context.messages[2:]),
@@ -66,7 +70,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
 @pytest.mark.parametrize(
     "write",
     ["append pinned", "commit", "prune", "pop", "rewrite", "rewrite with nothing", "replace", "unpin"]
-    + [f"{what} what left the window" for what in ("replace", "unpin")],
+    + [f"{what} what left the window" for what in ("rewrite", "replace", "unpin")],
 )
 async def test_a_log_cut_within_an_edit_is_replayed_twice(server: RedisServer, write: str) -> None:
     async with Memory.connect(server.url, settings=SETTINGS) as memory, redis.asyncio.Redis(port=server.port) as raw:

@@ -80,8 +80,11 @@ REWRITE: dict[str, Any] = {
     "newest": stored_element("c"),
     "nonce": "e1",
     "pins": "-",
+    "next_seq": 1,
     "left": "4+1-1",
+    "block": "-",
     "sizes": "1 1 2 3",
+    "more": "0 0",
 }
 
 

@@ -16,6 +16,10 @@ _MEANT: dict[str, set[bytes]] = {
     "unpack(restored)": set(),  # restores fields unchanged
     "unpack(ARGV, first_drop)": _CALLERS,
     "unpack(noted)": set(),
+    "unpack(fields)": {layout.SUMMARIES_COUNT, layout.PINNED},
+    "unpack(ARGV, first_drop, first_original - 1)": {
+        *(layout.SUMMARY, layout.PINNED, layout.SKETCH, layout.COMMITTED, layout.WITH_ORIGINALS)
+    },
     "summary_field": {layout.SUMMARY},
     "unpack(folded)": {layout.SUMMARY},
     "field": {layout.SUMMARY},

@@ -74,9 +74,14 @@ class View:
             KeyError: the message is not among the pinned ones that left the window.
         """
         for field in self.fields:
-            if field.startswith(PINNED) and message.seq in (seqs := layout.pinned_seqs(field)):
-                return dict(zip(seqs, split_elements(self.fields[field], len(seqs)), strict=True))
+            if field.startswith(PINNED) and message.seq in layout.pinned_seqs(field):
+                return self.pinned_elements(field)
         raise KeyError(message.seq)
+
+    def pinned_elements(self, field: bytes) -> dict[int, bytes]:
+        """Return the pinned messages of a field `pinned:`, by seq. Raises Undecodable."""
+        seqs = layout.pinned_seqs(field)
+        return dict(zip(seqs, split_elements(self.fields[field], len(seqs)), strict=True))
 
 
 def window(calls: SessionCalls) -> Call[View | None]:

@@ -23,6 +23,7 @@ from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.append import append_limits, create_token, pins_argument
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.cuts import Cut
 from redismem.protocol.session.edits import View
 
 T = TypeVar("T")
@@ -66,6 +67,8 @@ class Ending(NamedTuple):
     """The stamped elements that follow them: pinned messages and gaps."""
     removed: Sequence[Message]
     """The messages that do not stay."""
+    cut: Cut | None = None
+    """The change behind the window; None for a rewrite within it."""
 
 
 def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
@@ -75,19 +78,26 @@ def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool
     return _call(calls, view, ending, NewMessages(append_token(None)), bool, Op.POP)
 
 
-def rewrite(calls: SessionCalls, view: View, from_seq: int, new: NewMessages) -> Call[Receipt | None]:
+def rewrite(
+    calls: SessionCalls, view: View, from_seq: int, new: NewMessages, cut: Cut | None = None
+) -> Call[Receipt | None]:
     """Build the replacement of everything from a seq on. None means that the session has changed since it was read.
 
+    `cut` is the change behind the window, if the seq is before it.
+
     Raises:
-        NotInWindow: summaries cover the seq, or it was never given.
+        NotInWindow: the seq was never given.
     """
     context, session_id = view.context, calls.keys.session_id
     if from_seq > context.last_seq + 1:
         raise NotInWindow(f"cannot rewrite from seq {from_seq}: the last seq is {context.last_seq}", session_id)
-    if from_seq < context.first_seq:
-        raise NotInWindow(f"cannot rewrite from seq {from_seq}: the window begins at {context.first_seq}", session_id)
     removed = [message for message in (*context.pinned, *context.messages) if message.seq >= from_seq]
-    ending = Ending(*_end(view, from_seq, lambda _: False, int(not new.elements)), removed)
+    own_count = int(not new.elements)
+    if cut is None:
+        ending = Ending(*_end(view, from_seq, lambda _: False, own_count), removed)
+    else:
+        elements = fill_gaps(cut.restored, cut.first_seq, context.last_seq + own_count, _stamp(view))
+        ending = Ending(0, elements, removed, cut)
     decode = partial(_decode_receipt, session_id, new.seqs_count)
     return _call(calls, view, ending, new, decode, Op.REWRITE)
 
@@ -131,17 +141,21 @@ def _stamp(view: View) -> bytes:
     return b"\xcf" + layout.counters(view.fields[layout.COUNTERS]).active_ms.to_bytes(8, "big")
 
 
+def _tokens(messages: Sequence[Message]) -> int:
+    return sum(message.tokens for message in messages)
+
+
 def _call(
     calls: SessionCalls, view: View, ending: Ending, new: NewMessages, decode: Callable[[Any], T], op: Op
 ) -> Call[T]:
     keys, shard, context, script = calls.keys, calls.keys.shard, view.context, scripts.load("rewrite")
+    cut = ending.cut or Cut(context.first_seq)
     pinned = [view.element(message) for message in ending.removed if message.pinned]
-    removed_count = len(ending.removed) - len(pinned)
-    counted_count = len(context.messages) - removed_count + len(new.elements) - new.pinned_count
+    removed, restored = ([each for each in part if not each.pinned] for part in (ending.removed, cut.messages))
+    counted_count = len(context.messages) - len(removed) + len(restored) + len(new.elements) - new.pinned_count
     length = ending.kept_count + len(ending.elements) + len(new.elements)
-    removed_tokens = sum(message.tokens for message in ending.removed if not message.pinned)
-    tokens = layout.counters(view.fields[layout.COUNTERS]).tokens - removed_tokens + new.tokens
-    hidden = context.last_seq + new.seqs_count - context.first_seq + 1 - length
+    tokens = layout.counters(view.fields[layout.COUNTERS]).tokens + new.tokens + _tokens(restored) - _tokens(removed)
+    hidden = context.last_seq + new.seqs_count - cut.first_seq + 1 - length
     pins = pins_argument(calls.settings, new.pinned_count - len(pinned), new.pinned_bytes - sum(map(len, pinned)))
     command = evalsha(
         script,
@@ -158,10 +172,16 @@ def _call(
             view.elements[-1] if view.elements else b"",
             nonce(),
             pins if pinned or new.pinned_count else layout.NONE,
+            cut.first_seq,
             b"%d%b" % (max(0, tokens), layout.encode_elements(length - counted_count, hidden)),
+            layout.NONE if cut.block is None else cut.block,
             f"{ending.kept_count} {len(ending.elements)} {len(new.elements)} {counted_count}",
+            f"{len(cut.changes)} {len(cut.dropped)}",
             *ending.elements,
             *new.elements,
+            *(part for pair in cut.changes.items() for part in pair),
+            *cut.dropped,
+            *(part for pair in cut.originals.items() for part in pair),
         ),
     )
     return Call(keys.session_id, (command,), decode, script, op=op)

@@ -1,0 +1,140 @@
+"""Plan a rewrite that begins before the window: summaries and originals are cut to its seq. No I/O.
+
+Messages that a removed summary covers before that seq come back into the window, from the originals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from redismem.context import Summary
+from redismem.errors import NotInWindow, TooLarge
+from redismem.messages.decoding import StoredMessages
+from redismem.messages.gaps import gap_count
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_block, dictionary_of
+from redismem.originals.dictionaries import Dictionaries
+from redismem.originals.fields import encode_fields
+from redismem.protocol import layout
+from redismem.protocol.session.edits import View
+from redismem.protocol.session.pages import Block
+
+
+@dataclass(slots=True)
+class Cut:
+    """The change of a session behind its window."""
+
+    first_seq: int
+    """The first seq of the window afterwards."""
+    restored: Mapping[int, bytes] = field(default_factory=dict)
+    """The messages that come back into the window, by seq."""
+    messages: Sequence[Message] = ()
+    """The same messages, decoded."""
+    changes: dict[bytes, bytes] = field(default_factory=dict)
+    """The fields of the state to set."""
+    dropped: list[bytes] = field(default_factory=list)
+    """The fields of the state to remove."""
+    block: int | None = None
+    """The number of the first block of originals to remove or rewrite; None means that there are no originals."""
+    originals: Mapping[bytes, bytes] = field(default_factory=dict)
+    """The fields of that block, without the removed messages; empty if no message is left in it."""
+
+
+def first_seq_after(view: View, from_seq: int) -> int:
+    """Return the first seq of the window after a rewrite from a seq before it: that of a summary that covers it."""
+    summary = _covering(view, from_seq)
+    return from_seq if summary is None else summary.first_seq
+
+
+def _covering(view: View, seq: int) -> Summary | None:
+    return next((each for each in view.context.summaries if each.first_seq <= seq <= each.last_seq), None)
+
+
+def blocks_to_read(view: View, from_seq: int, most_count: int) -> Sequence[int]:
+    """Return the numbers of the blocks of originals that the cut needs.
+
+    Raises:
+        NotInWindow: messages would have to come back, but the session keeps no originals.
+        TooLarge: more than `most_count` messages would come back.
+    """
+    first_seq, session_id = first_seq_after(view, from_seq), view.context.session_id
+    if layout.WITH_ORIGINALS not in view.fields:
+        if first_seq < from_seq:
+            raise NotInWindow(f"a summary covers seq {from_seq}, and the session keeps no originals", session_id)
+        return ()
+    if from_seq - first_seq > most_count:
+        raise TooLarge(f"up to {from_seq - first_seq} messages would come back, over {most_count}", session_id)
+    if first_seq == from_seq and (first_seq - 1) % BLOCK_COUNT == 0:
+        return ()  # whole blocks go
+    return range(block_number(first_seq), block_number(max(from_seq - 1, first_seq)) + 1)
+
+
+def plan_cut(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionaries) -> Cut:
+    """Plan the cut. `blocks` are the existing blocks of those to read, and `known` has their dictionaries.
+
+    Raises:
+        NotInWindow: a message that would have to come back cannot be read.
+    """
+    try:
+        return _plan(view, from_seq, blocks, known)
+    except (Undecodable, LookupError):
+        raise NotInWindow(
+            f"the originals of the summary that covers seq {from_seq} cannot be read", view.context.session_id
+        ) from None
+
+
+def _plan(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionaries) -> Cut:
+    cut = Cut(first_seq_after(view, from_seq))
+    first_seq, epoch = cut.first_seq, view.context.epoch
+    elements: dict[int, bytes] = {}
+    for block in blocks:
+        seq, part = decode_block(*block, known)
+        elements |= {at: element for at, element in enumerate(part, seq) if not gap_count(element)}
+        if block.number == block_number(first_seq) and seq < first_seq:
+            dictionary = known.get(dictionary_of(block.stored) or 0)
+            cut.originals = encode_fields(seq, part[: first_seq - seq], epoch, dictionary)
+    _cut_pinned(view, cut, elements)
+    restored = {seq: elements[seq] for seq in sorted(elements) if first_seq <= seq < from_seq}
+    _check_restored(view, from_seq, restored, blocks)
+    cut.restored, cut.messages = restored, StoredMessages(list(restored.values()), 0, epoch, list(restored)).messages()
+    kept = [summary for summary in view.context.summaries if summary.last_seq < first_seq]
+    cut.changes[layout.SUMMARIES_COUNT] = b"%d" % len(kept)
+    cut.dropped += [layout.SUMMARY + b"%d" % each.first_seq for each in view.context.summaries if each not in kept]
+    cut.dropped += [layout.SKETCH, layout.COMMITTED]
+    if layout.WITH_ORIGINALS in view.fields:
+        cut.block = block_number(first_seq)
+        cut.dropped += [layout.WITH_ORIGINALS] if first_seq == 1 else []
+    return cut
+
+
+def _cut_pinned(view: View, cut: Cut, elements: dict[int, bytes]) -> None:
+    """Take the pinned messages of the cut range out of their fields, and put those that come back into `elements`."""
+    for name in [name for name in view.fields if name.startswith(layout.PINNED)]:
+        group = view.pinned_elements(name)
+        left = {seq: element for seq, element in group.items() if seq < cut.first_seq}
+        if left != group:
+            cut.dropped.append(name)
+            elements |= group
+            if left:
+                cut.changes[layout.pinned_field(list(left))] = b"".join(left.values())
+
+
+def _check_restored(view: View, from_seq: int, restored: Mapping[int, bytes], blocks: Sequence[Block]) -> None:
+    """Check that all messages that the removed summary covers before `from_seq` have been read.
+
+    Raises:
+        LookupError: a message is missing, or may be.
+    """
+    summary = _covering(view, from_seq)
+    if summary is None or summary.first_seq == from_seq:
+        return
+    ids = [id.removeprefix(f"{view.context.epoch}:") for id in summary.message_ids]
+    if all(id.isdigit() for id in ids):
+        missing = [id for id in ids if int(id) < from_seq and int(id) not in restored]
+    else:  # a summary of summaries: a missing block may have had messages
+        numbers = range(block_number(summary.first_seq), block_number(from_seq - 1) + 1)
+        missing = [str(number) for number in numbers if number not in {block.number for block in blocks}]
+    if missing:
+        raise LookupError
