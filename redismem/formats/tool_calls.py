@@ -46,7 +46,7 @@ class Waiting:
         return key
 
     def _find_named(self, key: Key) -> list[Key]:
-        """Return the calls with this second key, the first one last."""
+        """Return the keys of the open calls whose second key is `key`, newest first: `pop()` takes the oldest."""
         if self._named is None:
             self._named = {}
             for call_key, second_key in reversed(self.open.items()):

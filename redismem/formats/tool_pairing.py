@@ -136,7 +136,8 @@ def _unpaired_items(messages: Sequence[Read]) -> frozenset[int]:
 class _View:
     """The view under construction, message by message.
 
-    A group is a message with calls and the results so far. While a group is open, new quotes go before it.
+    A group is a message with tool calls, followed by the results that have arrived. It is open until every call has its
+    result. Until then, late results, which are quoted as text, go before the group.
     """
 
     def __init__(self) -> None:

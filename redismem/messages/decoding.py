@@ -48,11 +48,12 @@ class StoredMessages:
     def __init__(
         self, elements: Sequence[bytes], first_seq: int, epoch: str, seqs: Sequence[int] | None = None
     ) -> None:
-        """Decode all elements; Raises Undecodable or UnsupportedFormat.
+        """Decode all elements. Raises Undecodable or UnsupportedFormat.
 
         Args:
-            first_seq: the seq of the first element; the others follow.
-            seqs: one seq per message instead of `first_seq`; `elements` may then be concatenated.
+            first_seq: The seq of the first element; the others follow.
+            seqs: The seq of each message. If given, `first_seq` is ignored, and one element may contain several
+                messages in a row.
         """
         # One msgpack array around all elements needs one call into msgspec, instead of one per message.
         length = len(elements) if seqs is None else len(seqs)

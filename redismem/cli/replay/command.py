@@ -45,7 +45,7 @@ async def replay(
     namespace: Namespace = "replay",
     as_json: AsJson = False,
 ) -> int:
-    """Store transcripts from a file turn by turn, measure it, summarise, read everything back and compare.
+    """Store transcripts from a file turn by turn and time this; then summarise, read everything back and compare.
 
     A turn is one `append_and_read` of the messages up to and including the next user message. Messages after the last
     user message are one more turn. The turns of a conversation run in sequence, `--concurrency` conversations at once.

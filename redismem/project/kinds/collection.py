@@ -58,7 +58,7 @@ class Collection(Generic[R]):
         return await self._state_of(id, at, known_at) is not None
 
     async def versions(self, id: str) -> list[Version]:
-        """Return the versions of an item, which may be deleted, oldest first. Raises ItemNotFound."""
+        """Return the versions of an item, oldest first, also if the item is deleted. Raises ItemNotFound."""
         (stored,) = await self._items.read([self._id(id)], with_versions=True)
         if stored is None:
             raise ItemNotFound(f"there is no {self.kind.name} {id}")

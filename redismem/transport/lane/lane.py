@@ -247,7 +247,8 @@ class Lane:
         self._alarm = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
-        """End the calls whose deadline has passed. A sent call stays in the order, and its replies are dropped."""
+        """End the calls whose deadline has passed. A call that was sent stays in the queue of expected replies, so that
+        its replies are recognised and dropped."""
         assert self._loop is not None
         now = self._loop.time() + _CLOCK_STEP_S
         busy_s, self._alarm, self._alarm_at = now - self._alarm_at, None, math.inf
