@@ -74,7 +74,10 @@ class Worker:
             self._vector_writer.stop()
 
     async def stand_by(self) -> None:
-        """Do this pod's share of a tick while another pod works through the queue: check on a paused provider, and embed kept messages."""
+        """Do this pod's share of a tick while another pod works through the queue.
+
+        It checks on a paused provider, and embeds kept messages.
+        """
         if self._provider.is_paused:
             await self._provider.look(await self._store.server_time_ms())
         if self._vector_writer is not None:

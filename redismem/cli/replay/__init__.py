@@ -1,1 +1,1 @@
-"""`redismem replay`: store transcripts, measure it, read them back and compare."""
+"""`redismem replay`: store transcripts, time this, read them back and compare."""

@@ -1,4 +1,4 @@
-"""`redismem replay`: store real transcripts, measure it, read them back and compare."""
+"""`redismem replay`: store real transcripts, time this, read them back and compare."""
 
 from __future__ import annotations
 
