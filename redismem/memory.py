@@ -200,7 +200,7 @@ class Memory:
         return Project(self.store, name, sessions=self.session)
 
     def _calls_with(self, session_id: str, policy: Policy) -> SessionCalls:
-        limits = append_limits(self.settings, encode_policy(policy, self.settings))
+        limits = append_limits(self.settings, encode_policy(policy))
         keys = self.store.keys.session(session_id)
         return SessionCalls(keys, self.settings, self._count_tokens, limits, self.store.clock)
 

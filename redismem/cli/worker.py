@@ -47,6 +47,14 @@ StopS = Annotated[
         validator=validators.Number(gte=0, lte=3_600), help="Seconds to finish work in progress before stopping."
     ),
 ]
+Override = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        show_default=False,
+        help="Record this environment's session limit, idle timeout and keep_originals, even if they remove more.",
+    ),
+]
 Once = Annotated[bool, Parameter(negative=(), show_default=False, help="Process what is due now, then exit.")]
 JsonLogs = Annotated[
     bool,
@@ -70,6 +78,7 @@ async def worker(
     on_evict_file: OnEvictFile = None,
     stop_s: StopS = 10,
     once: Once = False,
+    override: Override = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: JsonLogs = False,
@@ -99,6 +108,8 @@ async def worker(
         async with open_memory(url, namespace, **overrides) as (memory, place):
             if place.embedded:
                 raise Stop(f"a worker needs a store shared with the pods: {HOW_TO_NAME_REDIS}", 2)
+            if override:
+                await memory.store.override_record()
             memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
             on_evict = _open_archive(on_evict_file)
             if once:
@@ -160,7 +171,7 @@ def _embedder_words(memory: Memory) -> str:
     embedder, settings = memory.store.embedder, memory.settings
     if embedder is None:
         return ""
-    if settings.strategy == "none" or not settings.keep_originals:
+    if settings.strategy == "none" or not memory.store.keeps_originals:
         return ", no vectors: no messages are kept"
     return f", vectors by {embedder.name}"
 

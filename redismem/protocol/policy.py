@@ -8,12 +8,11 @@ import re
 from redismem.errors import InvalidSettings
 from redismem.info import Policy
 from redismem.settings.environment import LONGEST_S
-from redismem.settings.settings import Settings
 
 _PARTS = re.compile("(w?)(x?)([0-9]*)")
 
 
-def encode_policy(policy: Policy, settings: Settings) -> str:
+def encode_policy(policy: Policy) -> str:
     """Return the part of the counters about a policy, without its mark; "" if the policy sets nothing.
 
     Raises:
@@ -29,8 +28,7 @@ def encode_policy(policy: Policy, settings: Settings) -> str:
         is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
         if not is_number or not math.isfinite(timeout_s) or not 0.001 <= timeout_s <= LONGEST_S:
             raise InvalidSettings(f"idle_timeout_s of a policy is a number of seconds, 0.001 to {LONGEST_S}")
-        # As for the timeout of the settings: less would leave no time for a handover.
-        kept_ms = str(max(int(timeout_s * 1000), settings.lookahead_ms))
+        kept_ms = str(int(timeout_s * 1000))
     return "w" * policy.keep_whole + "x" * policy.exempt + kept_ms
 
 

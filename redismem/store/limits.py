@@ -1,14 +1,19 @@
-"""The session limit, from the process's own settings or from the namespace's record.
+"""The settings that decide what may be removed: a process's own, or those in the namespace's record if they keep more.
 
-A process with an explicit `max_sessions` records it, unless the recorded limit is larger. A worker without an explicit
-limit enforces the recorded one, so that its default removes no session that other processes want to keep. The idle
-timeout needs no record, because the expiry of a session's keys contains it.
+The first process of a namespace records its `idle_timeout_s` and `keep_originals`, and each process an explicit
+`max_sessions` that is larger than the recorded one. A process that would remove more than is recorded warns, and its
+workers use the recorded values, unless it overrides the record. A process that would keep more does so for itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from redismem.protocol.namespace.calls import Recorded
 from redismem.settings.environment import MOST_SESSIONS
 from redismem.settings.settings import Settings
+
+_WAY_OUT = "workers of this process use the recorded value; to record this one, run: redismem worker --override"
 
 
 def is_given(settings: Settings, name: str) -> bool:
@@ -16,12 +21,14 @@ def is_given(settings: Settings, name: str) -> bool:
     return name in settings.model_fields_set
 
 
-def session_limit(settings: Settings, recorded: int) -> int:
-    """Return the session limit that a process enforces.
+def session_limit(settings: Settings, recorded: Recorded) -> int:
+    """Return the session limit that a process enforces."""
+    return max(settings.max_sessions, recorded.max_sessions)
 
-    `recorded` is the limit in the namespace's record; 0 means that there is none.
-    """
-    return settings.max_sessions if is_given(settings, "max_sessions") else max(settings.max_sessions, recorded)
+
+def keeps_originals(settings: Settings, recorded: Recorded) -> bool:
+    """True if the workers of a process keep the messages that they summarise."""
+    return settings.keep_originals or recorded.keep_originals is True
 
 
 def limit_to_record(settings: Settings, recorded: int) -> int:
@@ -32,3 +39,19 @@ def limit_to_record(settings: Settings, recorded: int) -> int:
     """
     is_due = is_given(settings, "max_sessions") and recorded < settings.max_sessions < MOST_SESSIONS
     return settings.max_sessions if is_due else 0
+
+
+def find_removals(settings: Settings, recorded: Recorded) -> Iterator[tuple[str, str]]:
+    """Yield each setting, with a warning, by which this process would remove more than is recorded.
+
+    A default is nobody's wish: only an explicit value is warned of.
+    """
+    limit, timeout_ms = recorded.max_sessions, recorded.idle_timeout_ms
+    if is_given(settings, "max_sessions") and settings.max_sessions < limit:
+        yield "max_sessions", f"max_sessions is {settings.max_sessions} here, the namespace records {limit}: {_WAY_OUT}"
+    if is_given(settings, "keep_originals") and keeps_originals(settings, recorded) != settings.keep_originals:
+        yield "keep_originals", f"keep_originals is false here, the namespace records true: {_WAY_OUT}"
+    if is_given(settings, "idle_timeout_s") and settings.idle_timeout_ms < timeout_ms:
+        here, there = settings.idle_timeout_s, timeout_ms / 1000
+        text = f"idle_timeout_s is {here:g} here, the namespace records {there:g}: sessions that this process uses"
+        yield "idle_timeout_s", f"{text} expire sooner; to record this one, run: redismem worker --override"

@@ -16,6 +16,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.namespace.calls import Recorded
 from redismem.protocol.queue.calls import QueueCalls
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
@@ -23,7 +24,7 @@ from redismem.settings.settings import Settings
 from redismem.store.availability import Reach
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.hook import Hook
-from redismem.store.limits import limit_to_record, session_limit
+from redismem.store.limits import find_removals, keeps_originals, limit_to_record, session_limit
 from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
@@ -89,7 +90,9 @@ class Store(Reach):
         """Awaited after the check of the namespace's record, before the first call about a session."""
         self.session_limit = settings.max_sessions
         """The session limit of the namespace, as far as this process knows."""
-        self._recorded_limit = 0
+        self.keeps_originals = settings.keep_originals
+        """True if workers keep the messages that they summarise."""
+        self._recorded = Recorded()
         self.embedder: Embeds | None = None
         """Embeds messages for recall; `None` means there is no embedder."""
         self.dictionaries: dict[int, Dictionary] = {}
@@ -131,13 +134,15 @@ class Store(Reach):
         """Check the namespace's record, and write it if it is missing. Raises as `open` does."""
         # Read before writing, because a server that is out of memory refuses writes, but can be read and cleared.
         is_there = await self.look(begun_s)
-        limit = limit_to_record(self.settings, self._recorded_limit)
+        limit = limit_to_record(self.settings, self._recorded.max_sessions)
         if not is_there:
-            await self.run(namespace_calls.record(self.keys, limit), begun_s=begun_s)
+            await self.run(namespace_calls.record(self.keys, limit, self.settings), begun_s=begun_s)
         if self.is_agreed:
             return
         if is_there and limit:
             await self._record_limit(limit, begun_s)
+        for setting, warning in find_removals(self.settings, self._recorded):
+            log.warning("namespace %s: %s", self.keys.namespace, warning, extra=facts(op="record", setting=setting))
         self.is_agreed = True
         if self.on_agreed is not None:
             try:
@@ -152,14 +157,24 @@ class Store(Reach):
             recorded = await self.run(namespace_calls.read_record(self.keys), begun_s=begun_s)
         except CorruptSession:  # the record's key has a foreign type, which concerns no session
             raise namespace_calls.unreadable_record(self.keys) from None
-        self._recorded_limit = recorded or 0
-        self.session_limit = session_limit(self.settings, self._recorded_limit)
+        self._use(recorded)
         return recorded is not None
+
+    def _use(self, recorded: Recorded | None) -> None:
+        self._recorded = recorded or Recorded()
+        self.session_limit = session_limit(self.settings, self._recorded)
+        self.keeps_originals = keeps_originals(self.settings, self._recorded)
+
+    async def override_record(self) -> None:
+        """Record the settings of this process in place of the recorded ones. Raises as `open` does."""
+        settings = self.settings
+        self._use(await self.run(namespace_calls.record(self.keys, settings.max_sessions, settings, overrides=True)))
+        log.warning("namespace %s: the settings of this process are recorded now", self.keys.namespace)
 
     async def _record_limit(self, limit: int, begun_s: float | None) -> None:
         """Record the session limit for workers without an explicit one. A failure is only logged."""
         try:
-            await self.once(namespace_calls.record(self.keys, limit), begun_s)
+            await self.once(namespace_calls.record(self.keys, limit, self.settings), begun_s)
         except (StoreUnavailable, NotAllowed, ServerError, ConnectionLost) as failure:
             log_fields = facts(op="record", namespace=self.keys.namespace, error=type(failure).__name__)
             text = "max_sessions could not be recorded (%s): a worker without this setting may enforce its own default"

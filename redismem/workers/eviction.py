@@ -17,6 +17,7 @@ from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
 from redismem.protocol.session import edits
 from redismem.session.session import Session
+from redismem.store.limits import is_given
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
@@ -92,7 +93,8 @@ class Eviction:
     def _warn_of_larger_limit(self) -> None:
         """Log once that another process has set a higher limit, which replaces this worker's default."""
         settings, limit = self._store.settings, self._store.session_limit
-        if limit > settings.max_sessions and not self._has_warned_of_limit:
+        is_default = not is_given(settings, "max_sessions")
+        if limit > settings.max_sessions and is_default and not self._has_warned_of_limit:
             self._has_warned_of_limit = True
             log.warning(
                 "another process of the namespace sets a limit of %d sessions; this worker has none set and enforces "
@@ -240,7 +242,7 @@ class Eviction:
         if transcript is None:
             return False  # removed or quarantined in the meantime: there is nothing to hand over
         context = transcript.context
-        if self._store.settings.keep_originals:
+        if self._store.keeps_originals:
             messages = await session.messages(include_originals=True)
             context.messages = [message for message in messages if not message.pinned]
         lease_s = self._store.settings.lease_s

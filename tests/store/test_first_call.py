@@ -36,7 +36,8 @@ async def test_the_record_is_written_again_after_a_flush(store: Store, raw: Any,
         await raw.delete(*[key async for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1_000)])
         await memory.session("a").append(chat_message(1))
         await Eviction(memory.store).enforce()
-        assert await raw.hgetall(record) == {b"layout": b"1", b"shards": b"2"}
+        written = await raw.hgetall(record)
+        assert written == {b"layout": b"1", b"shards": b"2", b"idle_timeout_ms": b"86400000", b"keep_originals": b"1"}
     other = Settings(shards=4)
     with pytest.raises(WrongShards):
         async with store.memory(namespace, other):

@@ -12,14 +12,16 @@ from support.clock import T0, Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stores import Store, with_long_deadlines
-from support.writers import chat_message
+from support.writers import Echo, chat_message
 
 from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.protocol.keys import Keys
+from redismem.protocol.namespace.calls import Recorded
 from redismem.settings.environment import MOST_SESSIONS
 from redismem.store.limits import limit_to_record, session_limit
 from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
 
 DAY_S = 86_400
 MONTH = Settings(idle_timeout_s=30 * DAY_S, max_sessions=5_000)
@@ -85,12 +87,25 @@ async def test_a_worker_without_a_limit_enforces_the_recorded_one(
     ]
 
 
-async def test_a_worker_enforces_its_own_explicit_limits(store: Store, namespace: str, clock: Clock) -> None:
-    strict = Settings(idle_timeout_s=DAY_S, max_sessions=1)
+async def test_a_worker_with_lower_limits_enforces_the_recorded_ones_unless_it_overrides_them(
+    store: Store, raw: Any, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    strict = Settings(idle_timeout_s=DAY_S, max_sessions=1, keep_originals=False)
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace, strict) as memory:
+        (limit, originals, timeout) = warnings(caplog)
+        assert "max_sessions is 1 here, the namespace records 5000" in limit
+        assert "keep_originals is false here, the namespace records true" in originals
+        assert "idle_timeout_s is 86400 here, the namespace records 2.592e+06" in timeout
+        assert all("redismem worker --override" in warning for warning in (limit, originals, timeout))
         for name in "abc":
             await pod.session(name).append(chat_message(1))
         eviction = Eviction(memory.store)
+        assert await eviction.enforce_limit() == 0
+        await memory.store.override_record()
+        assert memory.store.keeps_originals is False
+        record = await raw.hgetall(memory.store.keys.record)
+        assert record[b"max_sessions"] == b"1"
+        assert (record[b"keep_originals"], record[b"idle_timeout_ms"]) == (b"0", b"86400000")
         assert await eviction.enforce_limit() == 2
         assert await clock.run_at(T0 + DAY_S * 1_000 + 1, eviction.enforce()) == 0, "the timeout is the pod's"
         assert await clock.run_at(T0 + 30 * DAY_S * 1_000 + 1, eviction.enforce()) == 1
@@ -103,6 +118,24 @@ async def test_the_largest_explicit_limit_is_recorded(store: Store, raw: Any, na
         async with store.memory(namespace, settings):
             pass
     assert await limit_in(raw, namespace) == b"5000"
+
+
+async def test_a_worker_that_would_drop_originals_keeps_them_where_they_are_recorded(
+    store: Store, namespace: str
+) -> None:
+    small = {"threshold": 4, "recent_limit": 2}
+    async with store.memory(namespace, Settings(**small)) as pod:
+        session = pod.session("a")
+        await session.append(*map(chat_message, range(8)))
+        async with store.memory(namespace, Settings(**small, keep_originals=False)) as memory:
+            assert await Worker(memory.store, Echo()).drain() == 1
+        assert len(await session.messages(include_originals=True)) == 8
+    async with store.memory(f"{namespace}-2", Settings(**small, keep_originals=False)) as memory:
+        await memory.session("a").append(*map(chat_message, range(8)))
+        async with store.memory(f"{namespace}-2", Settings(**small)) as other:
+            assert other.store.keeps_originals, "a process may keep more for itself"
+        assert await Worker(memory.store, Echo()).drain() == 1
+        assert len(await memory.session("a").messages(include_originals=True)) < 8
 
 
 async def test_the_first_process_records_its_limit_at_once(store: Store, raw: Any, namespace: str) -> None:
@@ -125,20 +158,20 @@ async def test_the_limit_is_recorded_again_after_a_flush(store: Store, raw: Any,
         ({}, 2_000, 2_000, 0),
         ({"idle_timeout_s": 60}, 2_000, 2_000, 0),
         ({"max_sessions": 1_000}, 0, 1_000, 1_000),
-        ({"max_sessions": 1_000}, 2_000, 1_000, 0),
+        ({"max_sessions": 1_000}, 2_000, 2_000, 0),
         ({"max_sessions": 3_000}, 2_000, 3_000, 3_000),
     ],
 )
 def test_the_enforced_and_the_recorded_limit(given: dict[str, Any], recorded: int, enforced: int, noted: int) -> None:
     settings = Settings(**given)
-    assert session_limit(settings, recorded) == enforced
+    assert session_limit(settings, Recorded(recorded)) == enforced
     assert limit_to_record(settings, recorded) == noted
 
 
 def test_the_limit_for_an_unusable_variable_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
     settings = Settings()
-    assert session_limit(settings, 2_000) == MOST_SESSIONS
+    assert session_limit(settings, Recorded(2_000)) == MOST_SESSIONS
     assert limit_to_record(settings, 2_000) == 0
 
 

@@ -8,7 +8,7 @@ import heapq
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from redismem.errors import UnsupportedFormat, WrongShards
 from redismem.events import Op
@@ -17,10 +17,12 @@ from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha, independent
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, ShardKeys
+from redismem.settings.settings import Settings
 
 _LIMIT = 10_000
 _FOREIGN_CURSOR = "this cursor was not returned by sessions()"
 _MOST = 1 << 53
+_RECORDED = ("layout", "shards", "max_sessions", "idle_timeout_ms", "keep_originals")
 
 
 def ping() -> Call[bool]:
@@ -33,16 +35,24 @@ def check_node(shard: ShardKeys) -> Call[bool]:
     return Call(None, (("EXISTS", shard.active),), lambda count: count >= 0, op=Op.PING)
 
 
-def read_record(keys: Keys) -> Call[int | None]:
-    """Build a call that reads the recorded session limit: 0 means no limit, and None that there is no record.
+class Recorded(NamedTuple):
+    """The settings in the record of a namespace that decide what may be removed; 0 or `None` if they are missing."""
+
+    max_sessions: int = 0
+    idle_timeout_ms: int = 0
+    keep_originals: bool | None = None
+
+
+def read_record(keys: Keys) -> Call[Recorded | None]:
+    """Build a call that reads the recorded settings. None means that there is no record.
 
     Decoding raises:
         WrongShards: the namespace has a different number of shards.
         UnsupportedFormat: the namespace has another layout version, or the record cannot be read.
     """
 
-    def decode(answer: Any) -> int | None:
-        version, shards, max_sessions = (_number(keys, field) for field in answer)
+    def decode(answer: Any) -> Recorded | None:
+        version, shards, max_sessions, idle_ms, originals = (_number(keys, field) for field in answer)
         if version is not None and version != layout.LAYOUT_VERSION:
             raise UnsupportedFormat(
                 f"namespace {keys.namespace} has layout version {version}, this release knows {layout.LAYOUT_VERSION}: "
@@ -53,9 +63,11 @@ def read_record(keys: Keys) -> Call[int | None]:
                 f"namespace {keys.namespace} has {shards} shards, the settings say {keys.shard_count}: "
                 f"set shards={shards} or REDISMEM_SHARDS={shards}"
             )
-        return None if shards is None or version is None else max_sessions or 0
+        if shards is None or version is None:
+            return None
+        return Recorded(max_sessions or 0, idle_ms or 0, None if originals is None else originals > 0)
 
-    return Call(None, (("HMGET", keys.record, "layout", "shards", "max_sessions"),), decode, op=Op.RECORDED)
+    return Call(None, (("HMGET", keys.record, *_RECORDED),), decode, op=Op.RECORDED)
 
 
 def _number(keys: Keys, field: bytes | None) -> int | None:
@@ -79,15 +91,19 @@ def unreadable_record(keys: Keys) -> UnsupportedFormat:
     )
 
 
-def record(keys: Keys, max_sessions: int) -> Call[int | None]:
-    """Build a call that records layout version and shard count, unless recorded, and a session limit unless it is 0.
+def record(keys: Keys, max_sessions: int, settings: Settings, *, overrides: bool = False) -> Call[Recorded | None]:
+    """Build a call that records layout version, shard count and the settings that decide what may be removed.
 
-    The call returns the result of `read_record` after the write, and raises the errors of `read_record`.
+    Recorded values stay, except that a `max_sessions` other than 0 replaces the recorded one, and with `overrides` all
+    settings do. The call returns the result of `read_record` after the write, and raises the errors of `read_record`.
     """
     read = read_record(keys)
+    write = "HSET" if overrides else "HSETNX"
     commands = (
         ("HSETNX", keys.record, "layout", layout.LAYOUT_VERSION),
         ("HSETNX", keys.record, "shards", keys.shard_count),
+        (write, keys.record, "idle_timeout_ms", settings.idle_timeout_ms),
+        (write, keys.record, "keep_originals", int(settings.keep_originals)),
         *([("HSET", keys.record, "max_sessions", max_sessions)] if max_sessions else []),
         *read.commands,
     )

@@ -328,7 +328,7 @@ class SessionCalls:
         """
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("set_policy")
-        encoded = layout.encode_policy(encode_policy(policy, self.settings))
+        encoded = layout.encode_policy(encode_policy(policy))
         arguments = (keys.session, time_argument(self.clock), self.settings.kept_ms, encoded)
         names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
         command = evalsha(script, names, arguments)

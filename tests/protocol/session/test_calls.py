@@ -17,6 +17,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.namespace.calls import Recorded
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session import edits, rewrite
 from redismem.protocol.session import state as state_changes
@@ -246,16 +247,18 @@ def test_state_alone_of_a_foreign_field_is_corrupt() -> None:
 
 
 def test_a_namespace_with_another_shard_count_is_refused() -> None:
-    assert namespace_calls.record(KEYS, 0).decode(1, 1, [b"1", b"8", None]) == 0
-    assert namespace_calls.read_record(KEYS).decode([None, None, b"5"]) is None
-    assert namespace_calls.read_record(KEYS).decode([b"1", b"8", b"5"]) == 5
+    none = [None, None]
+    assert namespace_calls.record(KEYS, 0, Settings()).decode(1, 1, 1, 1, [b"1", b"8", None, *none]) == Recorded()
+    assert namespace_calls.read_record(KEYS).decode([None, None, b"5", *none]) is None
+    assert namespace_calls.read_record(KEYS).decode([b"1", b"8", b"5", *none]) == Recorded(5)
+    assert namespace_calls.read_record(KEYS).decode([b"1", b"8", b"5", b"60000", b"0"]) == Recorded(5, 60_000, False)
     with pytest.raises(WrongShards, match="16 shards, the settings say 8: set shards=16"):
-        namespace_calls.record(KEYS, 0).decode(0, 0, [b"1", b"16", None])
+        namespace_calls.record(KEYS, 0, Settings()).decode(0, 0, [b"1", b"16", None, None, None])
 
 
 def test_a_namespace_with_another_layout_version_is_refused() -> None:
     with pytest.raises(UnsupportedFormat, match="layout version 2, this release knows 1"):
-        namespace_calls.record(KEYS, 0).decode(0, 0, [b"2", b"8", None])
+        namespace_calls.record(KEYS, 0, Settings()).decode(0, 0, [b"2", b"8", None, None, None])
 
 
 def test_the_servers_time_is_milliseconds() -> None:
