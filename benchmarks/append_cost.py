@@ -118,7 +118,7 @@ class Sides:
         packed = []
         for calls in self._calls:
             call = calls.append_and_read([{"role": "user", "content": TEXT}])
-            packed.append(_pack(("MULTI",), *call.commands, ("EXEC",)))
+            packed.append(pack(("MULTI",), *call.commands, ("EXEC",)))
         return packed
 
     def redismem_after_a_pause(self) -> list[bytes]:
@@ -126,7 +126,7 @@ class Sides:
         return self.redismem()
 
     def bare(self) -> list[bytes]:
-        return [_pack(("RPUSH", key, self._element), ("LRANGE", key, 0, -1)) for key in self._lists]
+        return [pack(("RPUSH", key, self._element), ("LRANGE", key, 0, -1)) for key in self._lists]
 
     async def prepare(self) -> None:
         """Create sessions with more appends than a session remembers."""
@@ -150,7 +150,7 @@ class Sides:
         await self._memory.aclose()
 
 
-def _pack(*commands: tuple[Any, ...]) -> bytes:
+def pack(*commands: tuple[Any, ...]) -> bytes:
     return b"".join(hiredis.pack_command(command) for command in commands)
 
 

@@ -22,27 +22,28 @@
 --   newest     the newest element, as the caller read it; empty for an empty window
 --   nonce      the new value of edited
 --   pins       as for an append; - for no change
+--   committed  as the caller saw it; - for none
 --   next_seq   the first seq of the window afterwards
 --   left       of the window afterwards, as in the counters: tokens, uncounted and hidden
 --   block      number of the first block of originals that is removed; - for none
 --   sizes      numbers of elements that stay, elements that follow, new messages, and messages that count afterwards
 --   more       numbers of fields to set and to drop; then elements, unstamped messages, fields, and the rest of the block
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited queued pins
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited queued pins committed
 --   writes counters ids_a ids_b ids_c ids_d repeated edited queued pins summaries_count with_originals sketch committed pinned: summary:
 -- REPLY counters epoch; if made before, the reply of known_append; 0 if the window has changed
 -- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
-local session, limits, now_ms, token, epoch, first_seq, last_seq, edited, newest, nonce, pins, next_seq, left, block,
-  sizes, more = unpack(ARGV, 1, 16)
+local session, limits, now_ms, token, epoch, first_seq, last_seq, edited, newest, nonce, pins, committed,
+  next_seq, left, block, sizes, more = unpack(ARGV, 1, 17)
 local kept_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
 local left_tokens, left_elements = string.match(left, '^(%d+)(.*)$')
 local kept_count, element_count, message_count, counted_count = string.match(sizes, '(%d+) (%d+) (%d+) (%d+)')
 local set_count, drop_count = string.match(more, '(%d+) (%d+)')
-local first_message, first_set = 17 + element_count, 17 + element_count + message_count
+local first_message, first_set = 18 + element_count, 18 + element_count + message_count
 local first_drop, first_original = first_set + 2 * set_count, first_set + 2 * set_count + drop_count
-local counters, seen_epoch, seen_edited, ids, repeated =
-  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated'))
+local counters, seen_epoch, seen_edited, ids, repeated, seen_committed =
+  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated', 'committed'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
@@ -51,6 +52,7 @@ local created, fresh = false, '3'
 if total ~= last_seq then return 0 end -- [appended since]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
 if window_first_seq ~= first_seq then return 0 end -- [the window]
+if drop_count ~= '0' and (seen_committed or '-') ~= committed then return 0 end -- [the summaries]
 -- HLEN makes the server refuse originals of a foreign type before the first write.
 local length = redis.call('LLEN', messages), redis.call('HLEN', originals)
 if length ~= total - window_first_seq + 1 + (tonumber(hidden) or 0) then return redis.error_reply('CORRUPT window') end
@@ -62,17 +64,16 @@ if pins ~= '-' then
   --- @include pins
 end
 local window_count, window_tokens = tonumber(counted_count), left_tokens
-local count_before = length - (tonumber(uncounted) or 0)
 --- @include overdue
-if is_overdue and window_count > math.max(count_before, window_limit) then -- [full]
-  return redis.error_reply('FULL ' .. count_before)
+if is_overdue and window_count > math.max(length - (tonumber(uncounted) or 0), window_limit) then -- [full]
+  return redis.error_reply('FULL ' .. length - (tonumber(uncounted) or 0))
 end
 --- @include now
 --- @include stamp
 -- Removal first: a script that has written may continue when memory is short. The messages last, as in append.lua.
 if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
 local elements = {}
-for at = 17, first_set - 1 do elements[at - 16] = at < first_message and ARGV[at] or ARGV[at] .. stamp end
+for at = 18, first_set - 1 do elements[at - 17] = at < first_message and ARGV[at] or ARGV[at] .. stamp end
 message_count = math.max(1, message_count)
 --- @include remember_append
 --- @include policy

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from model_check.kept import KNOWN
-from model_check.model import INDEXES, Model, SessionModel
+from model_check.model import INDEXES, Model
+from model_check.session import SessionModel
 from redismem.inspection import check
 from redismem.inspection.invariants import Stored, violations
 from redismem.messages.decoding import decode_messages, split_elements
@@ -123,7 +124,7 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
         "failure": None if session.failure is None else " ".join(map(str, session.failure)),
         "deaths": session.deaths,
         "committed": session.committed_fence or None,
-        "summaries_count": len(session.summaries) if session.committed else None,
+        "summaries_count": len(session.summaries) if session.has_count else None,
         "with_originals": 1 if session.with_originals else None,
         "dropped_seq": session.dropped_seq,
         "sketch": session.sketch.decode() or None,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from model_check.kept import block_change
+from model_check.kept import block_change, cut_in
 from model_check.machine import Machine, entry_at, names, newest, places
-from model_check.model import Entry, SeenSession
+from model_check.session import Entry, SeenSession
 from model_check.steps import SETTINGS, Seen, entry_of
 from redismem import TooLarge
 from redismem.errors import NotInWindow
@@ -65,21 +65,27 @@ class EditMachine(Machine):
         self._edit("pop", name, call, expected, again)
 
     @precondition(lambda self: self.views)
-    @rule(place=places, back=st.integers(0, 6), count=st.integers(0, 4), pinned=st.integers(0, 2), again=st.booleans())
+    @rule(place=places, back=st.integers(0, 20), count=st.integers(0, 4), pinned=st.integers(0, 2), again=st.booleans())
     def rewrite_as_seen(self, place: int, back: int, count: int, pinned: int, again: bool) -> None:
-        """Rewrite the last `back` seqs of the window."""
+        """Rewrite the last `back` seqs."""
         seen = newest(self.views, place)
         name, context = seen.name, seen.view.context
-        from_seq = max(context.first_seq, context.last_seq + 1 - back)
+        from_seq = max(1, context.last_seq + 1 - back)
         messages, entries = self.messages(count)
         pins, pinned_entries = self.messages(pinned, "pinned")
         id, number = f"id {next(self.numbers)}", next(self.numbers)
         calls, given = self.calls[name], [*pins, *messages]
         view_of = SeenSession(
-            seen.life, seen.version, context.first_seq, context.last_seq, entry_at(context, context.last_seq)
+            *(seen.life, seen.version, context.first_seq, context.last_seq),
+            *(entry_at(context, context.last_seq), context.summary_version),
         )
+        try:
+            cut = cut_in(self.run_call, calls.keys, seen.view, from_seq, SETTINGS.max_window_count)
+        except (NotInWindow, TooLarge):
+            self._refused_to_restore(name, view_of, from_seq)
+            return
         expected = self.model.rewrite(name, id, view_of, from_seq, pinned_entries + entries, number, self.now)
-        call = rewrite.rewrite(calls, seen.view, from_seq, rewrite.encode(calls, given, id))
+        call = rewrite.rewrite(calls, seen.view, from_seq, rewrite.encode(calls, given, id), cut)
         if expected is None:
             with pytest.raises(TooLarge):
                 self.run_call(call)
@@ -93,8 +99,14 @@ class EditMachine(Machine):
                 self.append(name)
             self.same("rewrite, repeated", self.run_call(call.again()), expected)
 
+    def _refused_to_restore(self, name: str, seen: SeenSession, from_seq: int) -> None:
+        """A view that is still current is refused only if messages that must come back are not there."""
+        session = self.model.sessions.get(name)
+        if session is not None and session.is_as_seen(seen) and session.committed_fence == seen.committed:
+            self.same("rewrite, restored", False, self.model.is_restorable(name, from_seq))
+
     @precondition(lambda self: self.model.sessions)
-    @rule(name=names, back=st.integers(0, 6), count=st.integers(0, 4), again=st.booleans())
+    @rule(name=names, back=st.integers(0, 20), count=st.integers(0, 4), again=st.booleans())
     def rewrite(self, name: str, back: int, count: int, again: bool) -> None:
         self.look(name)
         if name in self.model.sessions:

@@ -279,6 +279,40 @@ def rewritten_behind_a_writer(machine: WorkMachine, name: str, how: str) -> None
     machine.append_duplicate(name, 1)
 
 
+def rewritten_behind_a_summary(machine: WorkMachine, name: str, keep: bool, back: int) -> None:
+    """A rewrite begins before, within or after what summaries cover, and is sent twice; workers go on afterwards."""
+    afresh(machine, name, 1, 6)
+    machine.works(name, keep, 0)
+    machine.append_pinned(name, 1)
+    machine.append_batch(name, 5)
+    machine.works(name, keep, 1)
+    machine.agrees()
+    machine.look(name)
+    machine.rewrite_as_seen(0, back, 1, 1, True)
+    machine.agrees()
+    machine.append_batch(name, 6)
+    machine.works(name, keep, 0)
+    machine.agrees()
+
+
+def rewritten_behind_a_fold(machine: WorkMachine, name: str) -> None:
+    """Summaries are folded between the read and the rewrite, which moves neither the window nor the version."""
+    machine.make_overdue(name)
+    for _ in range(SETTINGS.summaries_limit + 1):
+        claim = machine.claim(name)
+        assert claim is not None
+        machine.commit_cover(claim, 2, True, True)
+        machine.make_overdue(name)
+    machine.look(name)
+    late = machine.views[-1]
+    claim = machine.claim(name)
+    if claim is not None and claim.summaries:
+        assert machine.commit_fold(claim, len(claim.summaries), True) == "ok"
+    machine.views.append(late)
+    machine.rewrite_as_seen(0, late.view.context.last_seq - 3, 1, 0, False)
+    machine.agrees()
+
+
 def rewritten_until_it_is_full(machine: WorkMachine, name: str) -> None:
     """Rewrites make a session overdue, refuse to fill its window, and pin no more than allowed."""
     afresh(machine, name, 1, 3)
@@ -307,6 +341,7 @@ EDITS: tuple[Scene, ...] = (
     *variants(changed_after_the_end, how=("pop", "prune", "rewrite", "replace")),
     *variants(lost_in_a_failover, how=("pop", "prune", "rewrite", "replace"), refilled=BOTH),
     *variants(rewritten_behind_a_writer, how=("append", "commit", "replace")),
-    rewritten_until_it_is_full,
+    *variants(rewritten_behind_a_summary, keep=BOTH, back=(4, 7, 9, 11, 13, 20)),
+    *(rewritten_until_it_is_full, rewritten_behind_a_fold),
     *variants(back_in_the_window, how=("replace", "unpin")),
 )

@@ -16,6 +16,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import pages
+from redismem.protocol.session.cuts import Cut, blocks_to_read, plan_cut
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.workers.originals import encode_original_fields, has_partial_block
 
@@ -32,6 +33,14 @@ def original_fields(run: Run, keys: SessionKeys, job: Job, covered: list[Message
         return encode_original_fields(job, covered, begun, KNOWN, dictionary)
     except Undecodable:
         return encode_original_fields(job, covered, None, KNOWN, dictionary)
+
+
+def cut_in(run: Run, keys: SessionKeys, view: View, from_seq: int, most_count: int) -> Cut | None:
+    """Return the change behind the window of a rewrite; None if it begins within the window."""
+    if from_seq >= view.context.first_seq:
+        return None
+    numbers = blocks_to_read(view, from_seq, most_count)
+    return plan_cut(view, from_seq, run(pages.blocks(keys, numbers)) if numbers else [], KNOWN)
 
 
 def block_change(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange:

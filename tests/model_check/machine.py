@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from model_check.comparison import NAMES
-from model_check.model import GAP, Entry
+from model_check.session import GAP, Entry
 from model_check.steps import Seen, Steps, entry_of
 from redismem import Conflict, InvalidMessage, Receipt, TooLarge
 from redismem.context import Context

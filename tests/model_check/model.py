@@ -7,115 +7,16 @@ This file holds the user's operations; `work_model` adds the workers' operations
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from redismem.context import Receipt, Summary
+from model_check.session import GAP, Entry, SeenSession, SessionModel
+from redismem.context import Receipt
+from redismem.originals.blocks import block_number
 from redismem.settings.settings import Settings
 
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
 HANDOVER_MS = 86_400_000
-
-
-class SeenSession(NamedTuple):
-    """A session as a caller read it, with its newest entry."""
-
-    life: int
-    version: int
-    first_seq: int
-    total: int
-    newest: Entry
-
-
-class Entry(NamedTuple):
-    """The content of a seq: a counted message, a pinned message, or a gap."""
-
-    content: str | None
-    tokens: int
-    kind: str = "counted"
-    size: int = 0
-    """Its stored size in bytes."""
-
-
-GAP = Entry(None, 0, "gap")
-
-
-@dataclass
-class SessionModel:
-    """A session. `entries` has an entry for every seq ever given."""
-
-    life: int
-    active_ms: int = 0
-    expires_ms: int = 0
-    epoch: str = ""
-    first_seq: int = 1
-    entries: list[Entry] = field(default_factory=list)
-    version: int = 0
-    """The version, which changes with each pop and replacement."""
-    written: int = 0
-    """The number of the last append, state change, pop or replacement."""
-    pinned_once: bool = False
-    groups: list[list[int]] = field(default_factory=list)
-    """The seqs of pinned messages that left the window together."""
-    appends: list[tuple[str, Receipt]] = field(default_factory=list)
-    params: dict[str, int] = field(default_factory=dict)
-    summaries: list[Summary] = field(default_factory=list)
-    unsummarised: set[int] = field(default_factory=set)
-    """The seqs that were dropped without a summary."""
-    with_originals: bool = False
-    sketch: bytes = b""
-    """The word sketch of the last commit that covered messages."""
-    queued: str | None = None
-    holder: int | None = None
-    attempts: int | None = None
-    failure: tuple[int, int, str] | None = None
-    """The times of the first failure since the last commit and of the last one, and its reason."""
-    deaths: int | None = None
-    committed: int | None = None
-    committed_fence: str = ""
-    fence: str = ""
-    evicting: str | None = None
-    dropped_seq: int | None = None
-
-    @property
-    def total(self) -> int:
-        return len(self.entries)
-
-    @property
-    def places(self) -> list[Entry]:
-        """The entries of the window, one for each seq."""
-        return self.entries[self.first_seq - 1 :]
-
-    @property
-    def elements(self) -> list[Entry]:
-        """The elements of the window: one stands for all gaps that follow each other."""
-        before = [None, *self.places]
-        return [entry for last, entry in zip(before, self.places, strict=False) if not (entry == last == GAP)]
-
-    @property
-    def window(self) -> list[Entry]:
-        """The messages that count."""
-        return [entry for entry in self.places if entry.kind == "counted"]
-
-    @property
-    def pinned(self) -> dict[int, Entry]:
-        """The pinned messages by their seqs, in the window or not."""
-        return {seq: entry for seq, entry in enumerate(self.entries, 1) if entry.kind == "pinned"}
-
-    def entry(self, seq: int) -> Entry | None:
-        """Return the entry of a seq, or `None` if the seq was never given."""
-        return self.entries[seq - 1] if seq <= self.total else None
-
-    def leave(self, count: int) -> list[Entry]:
-        """Remove `count` seqs from the head of the window; pinned messages stay entries."""
-        leaving = self.places[:count]
-        group = [seq for seq in self.pinned if self.first_seq <= seq < self.first_seq + count]
-        self.groups += [group] if group else []
-        for seq in range(self.first_seq, self.first_seq + count):
-            if self.entries[seq - 1].kind != "pinned":
-                self.entries[seq - 1] = GAP
-        self.first_seq += count
-        return leaving
 
 
 @dataclass
@@ -282,24 +183,58 @@ class Model:
         for known, receipt in session.appends[-16:]:
             if known == id:
                 return replace(receipt, duplicate=True)
-        if (session.version, session.first_seq, session.total) != (seen.version, seen.first_seq, seen.total):
+        if not session.is_as_seen(seen):
             return False
         if session.places and session.entry(seen.total) != seen.newest:
             return False
+        if from_seq < session.first_seq and session.committed_fence != seen.committed:
+            return False
+        first_seq = session.first_seq if from_seq >= session.first_seq else session.first_after(from_seq)
         before, pinned_before = len(session.window), len(session.pinned)
-        left = [*session.entries[: from_seq - 1], *[GAP] * (session.total + 1 - from_seq), *(entries or [GAP])]
-        after = replace(session, entries=left)
+        head = [session.restored(seq) if seq >= first_seq else session.entries[seq - 1] for seq in range(1, from_seq)]
+        left = [*head, *[GAP] * (session.total + 1 - from_seq), *(entries or [GAP])]
+        after = replace(session, entries=left, first_seq=first_seq)
         if len(after.pinned) > max(pinned_before, self.settings.max_pinned_count):
             return None
         if len(after.window) > max(before, self.settings.max_window_count):
             return None
         session.entries = left
+        if from_seq < session.first_seq:
+            self._cut(name, first_seq)
         session.pinned_once |= len(after.pinned) > 0
         self._wake(name, now)
         self._edited(name, number, now)
         receipt = Receipt(seen.total + 1, session.total, session.total, False, False)
         session.appends[-1] = (id, receipt)
         return receipt
+
+    def is_restorable(self, name: str, from_seq: int) -> bool:
+        """True if all messages that a summary covers before the seq can come back into the window."""
+        session = self.sessions[name]
+        first_seq = session.first_after(from_seq)
+        if first_seq == from_seq:
+            return True
+        is_there = self.originals.get(name, {}).keys() >= set(range(first_seq, from_seq))
+        return session.with_originals and is_there and from_seq - first_seq <= self.settings.max_window_count
+
+    def _cut(self, name: str, first_seq: int) -> None:
+        """Remove what stands behind the window from a seq on."""
+        session = self.sessions[name]
+        session.first_seq = first_seq
+        session.groups = [group for seqs in session.groups if (group := [seq for seq in seqs if seq < first_seq])]
+        session.summaries = [summary for summary in session.summaries if summary.last_seq < first_seq]
+        session.unsummarised = {seq for seq in session.unsummarised if seq < first_seq}
+        session.sketch, session.committed, session.committed_fence, session.has_count = b"", None, "", True
+        if session.with_originals:
+            kept = self.originals.pop(name, {})
+            self.keep(name, {seq: content for seq, content in kept.items() if seq < first_seq})
+            session.with_originals = first_seq > 1
+
+    def keep(self, name: str, kept: dict[int, str | None]) -> None:
+        """Set the originals, without blocks that have no message."""
+        told = {block_number(seq) for seq, content in kept.items() if content is not None}
+        if told:
+            self.originals[name] = {seq: content for seq, content in kept.items() if block_number(seq) in told}
 
     def replace(
         self,
@@ -329,6 +264,7 @@ class Model:
         originals = self.originals.get(name, {}) if session.with_originals else {}
         if seq in originals:
             originals[seq] = new.content
+            session.left[seq] = new
         session.entries[seq - 1] = new if is_inside or new.kind == "pinned" else GAP
         if session.entries[seq - 1] is GAP:
             group.remove(seq)

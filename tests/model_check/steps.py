@@ -14,7 +14,7 @@ from support.redis_server import RedisServer
 
 from model_check.comparison import NAMES, compare, read_shard
 from model_check.kept import KNOWN, original_fields
-from model_check.model import Entry, SessionModel
+from model_check.session import Entry, SessionModel
 from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
 from redismem.concurrency.run_sync import run_without_loop

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Entry, Model, SessionModel
+from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Model
+from model_check.session import Entry, SessionModel
 from redismem.context import Summary
 from redismem.originals.blocks import block_number
 from redismem.protocol.queue.calls import Job
@@ -104,7 +105,7 @@ class WorkModel(Model):
         if summary is not None:
             session.summaries = sorted([*session.summaries, summary], key=lambda covering: covering.first_seq)
         session.sketch = session.sketch if sketch is None else sketch
-        session.committed, session.committed_fence = claim.worker, claim.job.fence
+        session.committed, session.committed_fence, session.has_count = claim.worker, claim.job.fence, True
         session.attempts = session.dropped_seq = session.failure = session.deaths = None
         self._queue(claim.name, "overdue" if self.waits(session) else None, now)
         return "ok"
@@ -117,7 +118,7 @@ class WorkModel(Model):
             self.originals.pop(name, None)
             session.with_originals = keep
             if keep:
-                self.originals[name] = kept | leaving
+                self.keep(name, kept | leaving)
 
     def quarantine_block(self, name: str, number: int) -> None:
         """Remove a block from the originals, and the originals with their last block."""

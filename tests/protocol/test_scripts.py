@@ -139,6 +139,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "newest": lambda newest: newest == VIEW.elements[-1],
             "nonce": hexadecimal,
             "pins": lambda pins: pins.startswith("-1,-9,"),
+            "committed": lambda fence: fence == "-",
             "next_seq": 5,
             "left": lambda left: left == b"%d+1-2" % (50 + TOKENS),
             "block": lambda block: block == "-",

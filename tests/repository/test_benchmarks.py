@@ -59,6 +59,16 @@ def test_pins_gives_the_ratios_to_sessions_without_them() -> None:
 
 
 @pytest.mark.nightly
+def test_tail_gives_the_ratio_to_a_bare_read_and_the_limit() -> None:
+    printed = run("benchmarks.tail", "--quick")
+    for count in (1, 20, 100):
+        assert re.search(
+            rf"^tail {count} / bare LRANGE {count}: x \d+\.\d\d; server CPU: [\d.]+ µs; wanted: ", printed, re.M
+        )
+    assert re.search(r"^rewrite / bare LTRIM \+ RPUSH: x \d+\.\d\d$", printed, re.MULTILINE)
+
+
+@pytest.mark.nightly
 def test_meaning_gives_the_bytes_and_the_time_by_dimensions() -> None:
     printed = run("benchmarks.meaning", "--quick")
     for dimensions in (0, 256, 1536):

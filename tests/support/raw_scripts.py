@@ -80,6 +80,7 @@ REWRITE: dict[str, Any] = {
     "newest": stored_element("c"),
     "nonce": "e1",
     "pins": "-",
+    "committed": "-",
     "next_seq": 1,
     "left": "4+1-1",
     "block": "-",

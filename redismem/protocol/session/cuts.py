@@ -5,7 +5,7 @@ Messages that a removed summary covers before that seq come back into the window
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redismem.context import Summary
@@ -40,6 +40,13 @@ class Cut:
     """The number of the first block of originals to remove or rewrite; None means that there are no originals."""
     originals: Mapping[bytes, bytes] = field(default_factory=dict)
     """The fields of that block, without the removed messages; empty if no message is left in it."""
+
+    def fields(self) -> list[bytes]:
+        """Return script arguments: the fields to set, the fields to remove, and what is left of the block."""
+        changes, originals = (
+            [part for pair in each.items() for part in pair] for each in (self.changes, self.originals)
+        )
+        return [*changes, *self.dropped, *originals]
 
 
 def first_seq_after(view: View, from_seq: int) -> int:
@@ -89,15 +96,17 @@ def _plan(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionarie
     cut = Cut(first_seq_after(view, from_seq))
     first_seq, epoch = cut.first_seq, view.context.epoch
     elements: dict[int, bytes] = {}
+    seqs: set[int] = set()
     for block in blocks:
         seq, part = decode_block(*block, known)
+        seqs.update(range(seq, seq + len(part)))
         elements |= {at: element for at, element in enumerate(part, seq) if not gap_count(element)}
         if block.number == block_number(first_seq) and seq < first_seq:
             dictionary = known.get(dictionary_of(block.stored) or 0)
             cut.originals = encode_fields(seq, part[: first_seq - seq], epoch, dictionary)
     _cut_pinned(view, cut, elements)
     restored = {seq: elements[seq] for seq in sorted(elements) if first_seq <= seq < from_seq}
-    _check_restored(view, from_seq, restored, blocks)
+    _check_restored(view, from_seq, restored, seqs)
     cut.restored, cut.messages = restored, StoredMessages(list(restored.values()), 0, epoch, list(restored)).messages()
     kept = [summary for summary in view.context.summaries if summary.last_seq < first_seq]
     cut.changes[layout.SUMMARIES_COUNT] = b"%d" % len(kept)
@@ -121,8 +130,8 @@ def _cut_pinned(view: View, cut: Cut, elements: dict[int, bytes]) -> None:
                 cut.changes[layout.pinned_field(list(left))] = b"".join(left.values())
 
 
-def _check_restored(view: View, from_seq: int, restored: Mapping[int, bytes], blocks: Sequence[Block]) -> None:
-    """Check that all messages that the removed summary covers before `from_seq` have been read.
+def _check_restored(view: View, from_seq: int, restored: Mapping[int, bytes], seqs: Container[int]) -> None:
+    """Check that all messages that the removed summary covers before `from_seq` have been read; `seqs` are in blocks.
 
     Raises:
         LookupError: a message is missing, or may be.
@@ -132,9 +141,8 @@ def _check_restored(view: View, from_seq: int, restored: Mapping[int, bytes], bl
         return
     ids = [id.removeprefix(f"{view.context.epoch}:") for id in summary.message_ids]
     if all(id.isdigit() for id in ids):
-        missing = [id for id in ids if int(id) < from_seq and int(id) not in restored]
-    else:  # a summary of summaries: a missing block may have had messages
-        numbers = range(block_number(summary.first_seq), block_number(from_seq - 1) + 1)
-        missing = [str(number) for number in numbers if number not in {block.number for block in blocks}]
-    if missing:
+        is_whole = all(int(id) in restored for id in ids if int(id) < from_seq)
+    else:  # a summary of summaries, which does not list messages: a seq that is in no block may have been one
+        is_whole = all(seq in seqs for seq in range(summary.first_seq, from_seq))
+    if not is_whole:
         raise LookupError

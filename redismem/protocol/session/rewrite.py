@@ -172,6 +172,7 @@ def _call(
             view.elements[-1] if view.elements else b"",
             nonce(),
             pins if pinned or new.pinned_count else layout.NONE,
+            context.summary_version or layout.NONE,
             cut.first_seq,
             b"%d%b" % (max(0, tokens), layout.encode_elements(length - counted_count, hidden)),
             layout.NONE if cut.block is None else cut.block,
@@ -179,9 +180,7 @@ def _call(
             f"{len(cut.changes)} {len(cut.dropped)}",
             *ending.elements,
             *new.elements,
-            *(part for pair in cut.changes.items() for part in pair),
-            *cut.dropped,
-            *(part for pair in cut.originals.items() for part in pair),
+            *cut.fields(),
         ),
     )
     return Call(keys.session_id, (command,), decode, script, op=op)

@@ -105,3 +105,29 @@ async def test_a_window_of_another_length_is_refused(lua: Scripts) -> None:
     await lua.raw.lpop(lua.key("messages"))
     with pytest.raises(ResponseError, match=r"^CORRUPT"):
         await lua.run("rewrite", "gap", **REWRITE)
+
+
+CUT: dict[str, Any] = REWRITE | {"committed": "9-f", "next_seq": 1, "block": 1, "sizes": "0 2 0 2", "more": "1 3"}
+"""The window begins at 1 again; two fields go, one is set, and block 1 loses its end."""
+
+
+async def test_summaries_and_originals_are_cut_with_the_window(lua: Scripts) -> None:
+    await lua.append("a", "b", "c")
+    state, originals = lua.key("state"), lua.key("originals")
+    await lua.raw.hset(state, mapping={"committed": "9-f", "summary:1": "x", "summaries_count": 2, "sketch": "words"})
+    blocks = {f"{kind}{number}": "old" for kind in ("", "s", "v") for number in (0, 1, 2, 10)}
+    await lua.raw.hset(originals, mapping=blocks)
+    expires_ms = await lua.raw.pexpiretime(state)
+    await lua.raw.pexpireat(originals, expires_ms)
+    tail = ("back", "gap", "summaries_count", "1", "summary:1", "sketch", "committed", "1", "rest", "s1", "of it")
+    before = await lua.read_namespace()
+    assert await lua.run("rewrite", *tail, **CUT | {"committed": "8-f"}) == 0, "summarised since"
+    assert await lua.read_namespace() == before
+    assert await lua.run("rewrite", *tail, **CUT) != 0
+    fields = await lua.fields()
+    assert fields[b"summaries_count"] == b"1"
+    assert not fields.keys() & {b"summary:1", b"sketch", b"committed"}
+    assert await lua.raw.lrange(lua.key("messages"), 0, -1) == [b"back", b"gap"]
+    kept = dict.fromkeys(("0", "s0", "v0"), "old") | {"1": "rest", "s1": "of it"}
+    assert await lua.raw.hgetall(originals) == {name.encode(): value.encode() for name, value in kept.items()}
+    assert await lua.raw.pexpiretime(originals) == expires_ms
