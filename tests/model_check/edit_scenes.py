@@ -297,19 +297,45 @@ def rewritten_behind_a_summary(machine: WorkMachine, name: str, keep: bool, back
 
 def rewritten_behind_a_fold(machine: WorkMachine, name: str) -> None:
     """Summaries are folded between the read and the rewrite, which moves neither the window nor the version."""
-    machine.make_overdue(name)
-    for _ in range(SETTINGS.summaries_limit + 1):
+    afresh(machine, name, 0, 6)
+    for _ in range(2):
         claim = machine.claim(name)
         assert claim is not None
-        machine.commit_cover(claim, 2, True, True)
-        machine.make_overdue(name)
+        assert machine.commit_cover(claim, 3, True, True) == "ok"
+        machine.append_batch(name, 4)
     machine.look(name)
     late = machine.views[-1]
     claim = machine.claim(name)
-    if claim is not None and claim.summaries:
-        assert machine.commit_fold(claim, len(claim.summaries), True) == "ok"
+    assert claim is not None
+    assert machine.commit_fold(claim, 2, True) == "ok"
     machine.views.append(late)
-    machine.rewrite_as_seen(0, late.view.context.last_seq - 3, 1, 0, False)
+    machine.rewrite_as_seen(0, late.view.context.last_seq - 4, 1, 0, False)
+    machine.agrees()
+
+
+def rewritten_behind_the_same(machine: WorkMachine, name: str) -> None:
+    """The same message comes again in the same millisecond, so only the last seq tells that it came."""
+    machine.clear(name)
+    machine.append_alike(name, 3)
+    machine.look(name)
+    seen = machine.views[-1]
+    machine.append_the_same(name, 2)
+    machine.views.append(seen)
+    machine.rewrite_as_seen(0, 2, 1, 0, False)
+    machine.agrees()
+
+
+def edited_behind_gaps(machine: WorkMachine, name: str, how: str) -> None:
+    """Seqs without an element neither count as messages nor stay when their gap leaves."""
+    afresh(machine, name, 0, 2)
+    for _ in range(4):
+        machine.append(name)
+        edit(machine, name, "pop", 0)
+    machine.append(name)
+    if how == "prune":
+        machine.prune(name, 1, False)
+    else:
+        edit(machine, name, how, 0)
     machine.agrees()
 
 
@@ -342,6 +368,7 @@ EDITS: tuple[Scene, ...] = (
     *variants(lost_in_a_failover, how=("pop", "prune", "rewrite", "replace"), refilled=BOTH),
     *variants(rewritten_behind_a_writer, how=("append", "commit", "replace")),
     *variants(rewritten_behind_a_summary, keep=BOTH, back=(4, 7, 9, 11, 13, 20)),
-    *(rewritten_until_it_is_full, rewritten_behind_a_fold),
+    *(rewritten_until_it_is_full, rewritten_behind_a_fold, rewritten_behind_the_same),
+    *variants(edited_behind_gaps, how=("prune", "replace")),
     *variants(back_in_the_window, how=("replace", "unpin")),
 )

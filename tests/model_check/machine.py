@@ -46,7 +46,12 @@ class Machine(Steps):
 
     def append_alike(self, name: str, count: int) -> None:
         """Append messages of equal content in one append, so that they are stored as equal bytes."""
-        messages, entries = self.messages(1)
+        self.alike = self.messages(1)
+        self.append_the_same(name, count)
+
+    def append_the_same(self, name: str, count: int) -> None:
+        """Append the message of the last `append_alike` again."""
+        messages, entries = self.alike
         id = f"id {next(self.numbers)}"
         expected = self.model.append(name, id, next(self.numbers), entries * count, self.now)
         self.same("append, alike", self.run_call(self.calls[name].append(messages * count, {"id": id})), expected)
