@@ -178,7 +178,8 @@ def _queue_rules(seen: Stored, counters: Counters, messages: list[Message], sett
         and settings.is_overdue(count, counters.tokens)
         and newest_seq > seen.number(layout.DROPPED_SEQ)
     )
-    waits = waits or (summaries_count > settings.summaries_limit and layout.DROPPED_SEQ not in seen.fields)
+    folds = "w" not in counters.policy and summaries_count > settings.summaries_limit
+    waits = waits or (folds and layout.DROPPED_SEQ not in seen.fields)
     if waits and not places:
         yield "I4", f"{count} messages and {summaries_count} summaries wait, but the session is in no queue"
     attempts = seen.number(layout.ATTEMPTS)

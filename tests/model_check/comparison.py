@@ -113,6 +113,7 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
     hidden = len(session.places) - len(session.elements)
     expires = f"{session.expires_ms}+{uncounted}" if uncounted else session.expires_ms
     expires = f"{expires}-{hidden}" if hidden else expires
+    expires = f"{expires}~{session.policy}" if session.policy else expires
     counters = (*(session.first_seq, session.total, tokens), *(session.active_ms, expires, session.evicting))
     sizes = [entry.size for entry in session.pinned.values()]
     expected: dict[str, Any] = {

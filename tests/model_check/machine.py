@@ -12,9 +12,10 @@ from hypothesis.stateful import precondition, rule
 from model_check.comparison import NAMES
 from model_check.session import GAP, Entry
 from model_check.steps import Seen, Steps, entry_of
-from redismem import Conflict, InvalidMessage, Receipt, TooLarge
+from redismem import Conflict, InvalidMessage, Policy, Receipt, TooLarge
 from redismem.context import Context
 from redismem.protocol.call import Call
+from redismem.protocol.policy import encode_policy
 from redismem.protocol.session import edits
 
 T = TypeVar("T")
@@ -31,6 +32,9 @@ def entry_at(context: Context, seq: int) -> Entry:
     """Return the entry that the context shows for a seq."""
     messages = (*context.pinned, *context.messages)
     return next((entry_of(message) for message in messages if message.seq == seq), GAP)
+
+
+POLICIES = (Policy(), Policy(keep_whole=True), Policy(exempt=True, idle_timeout_s=7200), Policy(idle_timeout_s=900))
 
 
 class Machine(Steps):
@@ -162,6 +166,11 @@ class Machine(Steps):
     @rule(name=names)
     def touch(self, name: str) -> None:
         self.same("touch", self.run_call(self.calls[name].touch()), self.model.touch(name, self.now))
+
+    @rule(name=names, policy=st.sampled_from(POLICIES))
+    def set_policy(self, name: str, policy: Policy) -> None:
+        given = self.run_call(self.calls[name].set_policy(policy))
+        self.same("set_policy", given, self.model.set_policy(name, encode_policy(policy), self.now))
 
     @precondition(lambda self: self.model.sessions)
     @rule(name=names)

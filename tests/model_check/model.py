@@ -42,6 +42,8 @@ class Model:
             self.indexes[queue][name] = due_ms
 
     def waits(self, session: SessionModel) -> bool:
+        if "w" in session.policy:
+            return False
         return len(session.window) > self.settings.threshold or len(session.summaries) > self.settings.summaries_limit
 
     def write(self, name: str, life: int, entries: list[Entry], params: dict[str, int], now: int) -> None:
@@ -50,7 +52,7 @@ class Model:
         if created:
             self._leave(name, *QUEUES, "evictions")
             for other, active_ms in list(self.indexes["active"].items()):
-                if active_ms <= now - 2 * self.settings.kept_ms - HANDOVER_MS:
+                if 0 <= active_ms <= now - 2 * self.settings.kept_ms - HANDOVER_MS:
                     self._leave(other, *INDEXES)
             self.sessions[name] = SessionModel(life)
         session = self.sessions[name]
@@ -65,16 +67,19 @@ class Model:
         session = self.sessions[name]
         half_full = 2 * len(session.window) > self.settings.max_window_count
         wanting = session.queued is None or (half_full and session.queued == "overdue")
-        if len(session.window) > self.settings.threshold and wanting:
+        if len(session.window) > self.settings.threshold and wanting and "w" not in session.policy:
             self._queue(name, "overdue", 0 if half_full else now)
 
     def _changed(self, name: str, created: bool, now: int) -> None:
         session = self.sessions[name]
         chosen = session.evicting is not None
-        if created or chosen or now - session.active_ms >= min(1000, self.settings.kept_ms / 16):
-            session.active_ms = self.indexes["active"][name] = max(now, session.active_ms)
-            session.expires_ms = max(self._expires_ms(now), 0 if chosen else session.expires_ms)
+        is_noted = created or chosen or now - session.active_ms >= min(1000, self._kept_ms(session) / 16)
+        if is_noted:
+            session.active_ms = max(now, session.active_ms)
+            session.expires_ms = max(now + self._kept_ms(session), 0 if chosen else session.expires_ms)
         self._untouch(name)
+        if is_noted:
+            self._list(name)
 
     def append(
         self, name: str, id: str, life: int, entries: list[Entry], now: int, params: dict[str, int] | None = None
@@ -110,13 +115,34 @@ class Model:
         session = self.sessions.get(name)
         if session is None:
             return False
-        session.active_ms = self.indexes["active"][name] = now
-        session.expires_ms = self._expires_ms(now)
+        session.active_ms = now
+        session.expires_ms = now + self._kept_ms(session)
         self._untouch(name)
+        self._list(name)
         return True
 
-    def _expires_ms(self, now: int) -> int:
-        return now + self.settings.kept_ms
+    def set_policy(self, name: str, policy: str, now: int) -> bool:
+        session = self.sessions.get(name)
+        if session is None:
+            return False
+        session.policy = policy
+        self._leave(name, "evictions")
+        if "w" in policy:
+            self._queue(name, None, now)
+            session.attempts = session.failure = session.deaths = None
+        elif session.queued is None:
+            self._queue(name, "overdue", now)
+        return self.touch(name, now)
+
+    def _kept_ms(self, session: SessionModel) -> int:
+        return int(session.policy.strip("wx") or self.settings.kept_ms)
+
+    def _list(self, name: str) -> None:
+        """Enter the activity of a session, and the expiry of one that workers watch."""
+        session = self.sessions[name]
+        self.indexes["active"][name] = -session.active_ms if "x" in session.policy else session.active_ms
+        if session.policy not in ("", "w"):
+            self.indexes["evictions"][name] = -session.expires_ms
 
     def _untouch(self, name: str) -> None:
         session = self.sessions[name]

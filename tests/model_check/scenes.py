@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from model_check.machine import POLICIES
 from model_check.model import INDEXES, QUEUES
 from model_check.steps import SETTINGS
 from model_check.work_machine import WorkMachine
@@ -89,6 +90,29 @@ def committed_without_summary(machine: WorkMachine, name: str) -> None:
     machine.claims_overdue(name)
     machine.commit_a_cover(0, 12, False, 4, True)
     machine.killed(True)
+
+
+def ruled_by_a_policy(machine: WorkMachine, name: str) -> None:
+    """A session is kept whole, then exempt with a time of its own, then has no policy."""
+    none, whole, exempt, short = POLICIES
+    machine.set_policy(name, whole)
+    bring_into(machine, name, "leased")
+    machine.set_policy(name, whole)
+    machine.commit_a_cover(0, 12, False, 4, True)
+    machine.append(name)
+    machine.claims_overdue(name)
+    for policy in (exempt, short):
+        machine.set_policy(name, policy)
+        machine.observe()
+        machine.queue_eviction(3, "limit")
+        machine.queue_eviction(3, "idle")
+        machine.touch(name)
+        machine.time_passes(1000)
+        machine.append(name)
+        machine.claim_eviction(name)
+        machine.sweep({name})
+    machine.set_policy(name, none)
+    machine.claims_overdue(name)
 
 
 def chosen_and_touched(machine: WorkMachine, name: str) -> None:
@@ -216,7 +240,7 @@ def failover_loses_a_session(machine: WorkMachine, name: str) -> None:
 
 BEGINNINGS: tuple[Scene, ...] = (
     *(nothing_there, duplicates, sent_again, ids_remembered_after_any_number_of_rotations, overtaken, expectations),
-    *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched),
+    *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched, ruled_by_a_policy),
 )
 USERS = (cleared_late, *variants(pruned_in_another_life, count=(2, 3, 4)))
 LOSSES = (

@@ -71,6 +71,8 @@ class SessionModel:
     committed_fence: str = ""
     fence: str = ""
     evicting: str | None = None
+    policy: str = ""
+    """The policy, as in the counters: w kept whole, x exempt, then its own time to live."""
     dropped_seq: int | None = None
 
     @property

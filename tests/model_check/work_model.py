@@ -164,7 +164,13 @@ class WorkModel(Model):
                 self._leave(name, *INDEXES)
                 continue
             due_ms = max(now, session.expires_ms + 1) if reason == "idle" else now
-            if session.active_ms == active_ms and session.evicting is None and due_ms <= now + soon_ms:
+            is_exempt = reason == "limit" and "x" in session.policy
+            if (
+                session.active_ms == active_ms
+                and session.evicting is None
+                and due_ms <= now + soon_ms
+                and not is_exempt
+            ):
                 session.evicting = reason
                 if kept:
                     session.expires_ms = max(session.expires_ms, now + HANDOVER_MS)
@@ -174,7 +180,7 @@ class WorkModel(Model):
 
     def claim_eviction(self, name: str, now: int) -> bool:
         session, due_ms = self.sessions.get(name), self.indexes["evictions"].get(name)
-        if due_ms is None or due_ms > now:
+        if due_ms is None or not 0 <= due_ms <= now:
             return False
         if session is None or session.evicting is None:
             self._leave(name, "evictions")
@@ -205,7 +211,9 @@ class WorkModel(Model):
             elif session.queued == "dead" and self._dead_until_ms(name) <= now:
                 self._queue(name, "overdue", now)
                 session.attempts = self.settings.max_attempts - 1
-            self.indexes["active"].setdefault(name, session.active_ms)
+            self.indexes["active"].setdefault(name, -session.active_ms if "x" in session.policy else session.active_ms)
+            if session.evicting is None and session.policy not in ("", "w"):
+                self.indexes["evictions"].setdefault(name, -session.expires_ms)
             forgotten = session.evicting is not None and name not in self.indexes["evictions"]
             session.evicting = None if forgotten else session.evicting
             mended += forgotten or self.indexes != before
