@@ -67,7 +67,7 @@ if tonumber(more_uncounted) < 0 and window_count > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. window_count - 1)
 end
 --- @include now
-if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
+redis.call('ZREM', evictions, evicting ~= '' and session or '') -- [off the eviction queue]
 --- @include remember_append
 --- @include policy
 --- @include make_overdue

@@ -71,7 +71,7 @@ end
 --- @include now
 --- @include stamp
 -- Removal first: a script that has written may continue when memory is short. The messages last, as in append.lua.
-if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
+redis.call('ZREM', evictions, evicting ~= '' and session or '') -- [off the eviction queue]
 local elements = {}
 for at = 18, first_set - 1 do elements[at - 17] = at < first_message and ARGV[at] or ARGV[at] .. stamp end
 message_count = math.max(1, message_count)

@@ -8,7 +8,7 @@ An element of a session's list is one msgpack array (https://github.com/msgpack/
   over 64 bits), it is a `bin` of JSON text instead (UTF-8 with surrogates).
 - `beside`: the arguments of `Message(...)` that are never sent to a model, in the same two encodings, or nil. Its key
   `pinned` overrides the role; its key `gap` marks a gap and holds the number of its seqs (`gaps`); its key `opaque`
-  marks an opaque message, whose payload is always the JSON text.
+  marks an opaque message, whose payload is always the JSON text; its key `replaced` marks the message of a `replace`.
 - `stored_ms`: the stamp, written by the append script from the server's clock: `0xcf` and eight bytes of milliseconds.
 
 An element without `stored_ms` is called unstamped. State values are encoded like payloads. Scripts never decode
@@ -186,6 +186,11 @@ class Message:
         if pinned != is_pinned(self._payload, beside):
             beside["pinned"] = pinned
         return self.restored(self._payload, beside or None, self.seq, self.tokens, self.stored_ms, self.epoch)
+
+    def mark_replaced(self) -> Message:
+        """Return a copy with the mark of a replacement, so that a retry of the replaced message is recognised."""
+        beside = {**(self._beside or {}), "replaced": True}
+        return self.restored(self._payload, beside, self.seq, self.tokens, self.stored_ms, self.epoch)
 
     def _get(self, key: str) -> Any:
         return (self._beside or {}).get(key, self.visible.get(key))

@@ -63,7 +63,7 @@ class EditableSession(SessionState):
             TooLarge: More messages than `max_batch_count` would be removed.
             SessionNotFound: The session does not exist.
             ValueError: `count` is not an integer of 1 or more.
-            TypeError: `expect` is neither a context, a receipt nor an integer.
+            InvalidMessage: `expect` is neither a context of this session, a receipt nor a seq.
         """
         if type(count) is not int or count < 1:
             raise ValueError("count must be an integer, 1 or more")
@@ -83,7 +83,7 @@ class EditableSession(SessionState):
             NotInWindow: Summaries cover all messages of the user.
             TooLarge: More messages than `max_batch_count` would be removed.
             SessionNotFound: The session does not exist.
-            TypeError: `expect` is neither a context, a receipt nor an integer.
+            InvalidMessage: `expect` is neither a context of this session, a receipt nor a seq.
         """
         return await self._pop("undo", expect, edits.select_last_turn)
 
@@ -128,7 +128,7 @@ class EditableSession(SessionState):
             IdReused: The id was used before, for other messages.
             SessionNotFound: The session does not exist.
             ValueError: `from_seq` is not an integer of 1 or more.
-            TypeError: `messages` is a single message, or `expect` is neither a context, a receipt nor an integer.
+            TypeError: `messages` is a single message.
         """
         if type(from_seq) is not int or from_seq < 1:
             raise ValueError("from_seq must be an integer, 1 or more")
@@ -137,7 +137,9 @@ class EditableSession(SessionState):
         new = rewrite_calls.encode(self._calls, messages, id)
         receipt = None
         while receipt is None:
-            view = await self._view("rewrite")
+            view = await self._view(
+                "rewrite", expect, is_checked=False
+            )  # a known rewrite has changed the session itself
             receipt = rewrite_calls.find_receipt(view, new)
             if receipt is None:
                 edits.check_expected(view.context, expect)
@@ -216,9 +218,11 @@ class EditableSession(SessionState):
         kept_change = await Originals(self._store, self._calls.keys).prepare_change(view, old, changed)
         return await self._run(edit_calls.replace(self._calls, view, old, changed, kept_change, last_seq))
 
-    async def _view(self, op: str, expect: Expected | None = None) -> edit_calls.View:
+    async def _view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> edit_calls.View:
         view = await self._run(edit_calls.window(self._calls))
         if view is None:
+            edits.check_life(self.id, expect)
             raise SessionNotFound(f"cannot {op}: there is no such session", self.id)
-        edits.check_expected(view.context, expect)
+        if is_checked:
+            edits.check_expected(view.context, expect)
         return view

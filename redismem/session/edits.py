@@ -14,17 +14,29 @@ from redismem.messages.message import Message
 
 
 def check_expected(context: Context, expect: Expected | None) -> None:
-    """Raise Conflict if the session is not as `expect` says, TypeError if it is invalid. `None` accepts any session."""
-    if expect is None:
-        return
-    seq, epoch = parse_expected(expect, context.session_id)
-    if epoch not in ("", context.epoch):
-        text = "the session that was read is gone: it was cleared, or has expired"
-        raise Conflict(text, context.session_id, context.last_seq, cleared=True)
+    """Raise Conflict if the session is not as `expect` says. None expects nothing.
+
+    Raises:
+        Conflict: The session was cleared or has expired since, or has another last seq.
+        InvalidMessage: `expect` is invalid.
+    """
+    check_life(context.session_id, expect, context)
+    seq, _ = (None, "") if expect is None else parse_expected(expect, context.session_id)
     if seq not in (None, context.last_seq):
         raise Conflict(
             f"another writer was faster: the last seq is {context.last_seq}", context.session_id, context.last_seq
         )
+
+
+def check_life(session_id: str, expect: Expected | None, context: Context | None = None) -> None:
+    """Raise Conflict if `expect` names another life than that of `context`. Without a context, there is no session."""
+    try:
+        _, epoch = (None, "") if expect is None else parse_expected(expect, session_id)
+    except (TypeError, ValueError) as refused:
+        raise InvalidMessage(str(refused), session_id) from None
+    if epoch not in ("", "" if context is None else context.epoch):
+        text = "the session that was read is gone: it was cleared, or has expired"
+        raise Conflict(text, session_id, 0 if context is None else context.last_seq, cleared=True)
 
 
 def select_newest(context: Context, count: int, limit: int) -> list[Message]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from redismem.context import Context, Receipt
 from redismem.errors import CorruptSession, IdReused, StoreUnavailable
 from redismem.messages.coercion import Shape
-from redismem.messages.message import Message, moment
+from redismem.messages.decoding import decode_messages
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import Message, is_opaque, moment
 
 _MADE_ANEW = frozenset(["id", "metadata", "timestamp"])
 """The members of a message that a sender may generate anew for each attempt."""
+_STAMP = b"\xcf" + bytes(8)
+"""The time that a script would add to an element."""
 
 
 class Readable(Protocol):
@@ -39,7 +44,7 @@ def check_same(
 ) -> None:
     """Compare messages with those that the first append of their id stored.
 
-    If messages were edited or have left the window, only the number of messages is compared.
+    Messages that were replaced or popped, or have left the window, cannot be compared; only their number is.
 
     Args:
         sent: The messages of this append.
@@ -51,14 +56,11 @@ def check_same(
         IdReused: The messages differ.
     """
     first_seq, last_seq = receipt.first_seq, receipt.last_seq
-    stored = {} if context is None else {each.seq: each for each in (*context.pinned, *context.messages)}
-    is_edited = context is not None and context.window_version != ""
-    is_same = last_seq - first_seq + 1 == (len(sent) if seqs_count is None else seqs_count) and (
-        is_edited
-        or all(
-            seq not in stored or _lasting(stored[seq].to_openai()) == _lasting(_payload(message))
-            for seq, message in enumerate(sent, first_seq)
-        )
+    known = () if context is None else (*context.pinned, *context.messages)
+    stored = {message.seq: message for message in known if not (message.beside or {}).get("replaced")}
+    is_same = last_seq - first_seq + 1 == (len(sent) if seqs_count is None else seqs_count) and all(
+        seq not in stored or _lasting(stored[seq]) == _lasting(_as_stored(message))
+        for seq, message in enumerate(sent, first_seq)
     )
     if not is_same:
         stored_ms = stored[first_seq].stored_ms if first_seq in stored else 0
@@ -73,9 +75,16 @@ def check_same(
         )
 
 
-def _payload(message: Message | Shape) -> dict[str, Any]:
-    return (message if isinstance(message, Message) else Message.from_openai(message)).to_openai()
+def _as_stored(message: Message | Shape) -> Message:
+    """Return a message as a read would return it: SDK objects inside it become dicts."""
+    element, _ = encode_message(message if isinstance(message, Message) else Message.from_openai(message), lambda _: 0)
+    return decode_messages([element + _STAMP], 1, "")[0]
 
 
-def _lasting(payload: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in payload.items() if name not in _MADE_ANEW}
+def _lasting(message: Message) -> str:
+    """Return the parts of a message that a retry repeats, as text: JSON tells 1, 1.0 and true apart."""
+    payload = message.to_openai()
+    has_opaque_mark = is_opaque(message.beside)
+    if not has_opaque_mark:
+        payload = {name: value for name, value in payload.items() if name not in _MADE_ANEW}
+    return json.dumps([has_opaque_mark, payload], sort_keys=True)

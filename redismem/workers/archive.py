@@ -60,7 +60,7 @@ _BESIDE_TYPES: dict[str, tuple[type, ...]] = {
     "metadata": (dict,),
     "timestamp_us": (int,),
     "id": (str,),
-    "pinned": (bool,),
+    **dict.fromkeys(("pinned", "opaque", "replaced"), (bool,)),
 }
 _SUMMARY_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "text", "model"), (str,)),

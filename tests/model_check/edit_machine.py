@@ -122,7 +122,7 @@ class EditMachine(Machine):
             old = newest(messages, which)
             (new,), _ = self.messages(1)
             changed = edit_calls.replacement(self.calls[seen.name], old, new)
-            self._replace("replace", seen, old, entry_of(new.with_pin(old.pinned)), changed, again)
+            self._replace("replace", seen, old, entry_of(new.mark_replaced().with_pin(old.pinned)), changed, again)
 
     @precondition(lambda self: any(seen.view.context.pinned for seen in self.views))
     @rule(place=places, which=places, again=st.booleans())

@@ -66,7 +66,7 @@ async def test_who_expects_what_was_there_before_a_pop_is_refused(session: Sessi
             await call
         assert refused.value.last_seq == 4
     assert (await session.append(ANSWER, expect=4)).last_seq == 5
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidMessage):
         await session.pop(expect="4")  # type: ignore[arg-type]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from redismem import Conflict, IdReused, InvalidMessage, Memory, Session
+from redismem import Conflict, IdReused, InvalidMessage, Memory, Message, Session, SessionNotFound
 from redismem.context import Context, Receipt
 
 USER = {"role": "user", "content": "Where is my order?"}
@@ -146,7 +147,58 @@ async def test_an_id_of_a_change_of_the_state_is_not_one_of_messages(session: Se
         await session.append(USER, id="turn-1")
 
 
-async def test_messages_that_were_edited_since_are_not_compared(session: Session) -> None:
+async def test_an_id_is_compared_after_edits_too(session: Session) -> None:
+    await session.append(USER, REPLY)
+    await session.pop()
     await session.append(USER, id="turn-1")
-    await session.replace(1, REPLY)
     assert (await session.append(USER, id="turn-1")).duplicate
+    with pytest.raises(IdReused):
+        await session.append(REPLY, id="turn-1")
+    assert [message.role for message in await session.tail(9)] == ["user", "user"]
+    await session.replace(4, REPLY)
+    assert (await session.append(USER, id="turn-1")).duplicate, "the first message cannot be compared any more"
+    await session.pop()
+    assert (await session.append(USER, id="turn-1")).duplicate, "a popped message is known by its id alone"
+
+
+async def test_a_rewrite_of_the_same_id_and_other_messages_is_refused(session: Session) -> None:
+    await session.append(USER)
+    await session.rewrite(1, [USER], id="r")
+    assert (await session.rewrite(1, [USER], id="r")).duplicate
+    with pytest.raises(IdReused):
+        await session.rewrite(1, [REPLY], id="r")
+
+
+class Part(BaseModel):
+    type: str = "text"
+    text: str = "x"
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ({"role": "user", "content": [Part()]}, {"role": "user", "content": [Part(text="y")]}),
+        (Message("user", "x", parts=[Part()]), Message("user", "x", parts=[])),
+        ({"role": "user", "n": 1}, {"role": "user", "n": True}),
+        ({"role": "user", "n": 1}, {"role": "user", "n": 1.0}),
+        (Message.opaque({"id": "1"}), Message.opaque({"id": "2"})),
+        (Message.opaque({"role": "user"}), {"role": "user"}),
+    ],
+)
+async def test_messages_are_compared_as_they_are_stored(session: Session, first: Any, other: Any) -> None:
+    await session.append(first, id="turn-1")
+    assert (await session.append(first, id="turn-1")).duplicate
+    with pytest.raises(IdReused):
+        await session.append(other, id="turn-1")
+
+
+@pytest.mark.parametrize("edit", ["pop", "undo", "replace", "rewrite"])
+async def test_an_edit_of_a_session_that_is_gone_says_that_it_was_cleared(session: Session, edit: str) -> None:
+    context = await session.append_and_read(USER)
+    await session.clear()
+    arguments: tuple[Any, ...] = {"replace": (1, REPLY), "rewrite": (1, [REPLY])}.get(edit, ())
+    with pytest.raises(Conflict) as refused:
+        await getattr(session, edit)(*arguments, expect=context)
+    assert refused.value.cleared
+    with pytest.raises(SessionNotFound):
+        await getattr(session, edit)(*arguments)

@@ -87,7 +87,7 @@ async def test_the_expected_state_is_checked(session: Session) -> None:
         with pytest.raises(Conflict):
             await session.rewrite(2, [user_message("B")], expect=expect)
     assert (await session.rewrite(2, [user_message("B")], expect=await session.read())).last_seq == 4
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidMessage):
         await session.rewrite(2, [], expect="4")  # type: ignore[arg-type]
     assert await shown(session) == [(1, "a"), (4, "B")]
 

@@ -92,6 +92,11 @@ async def test_a_session_out_of_the_store(direct_memory: Memory, tmp_path: Path)
     (message,) = first.messages
     assert (message.metadata, message.timestamp, message.id) == ({"who": "é"}, at, "m-1")
     assert message.stored_ms == context.messages[0].stored_ms > 0
+    await session.replace(1, {"role": "user", "content": "ho"})
+    await session.append(Message.opaque({"kind": "event"}))
+    marked = await session.read()
+    (again,) = await write_and_read(tmp_path / "b.jsonl", marked)
+    assert again == marked
     copy = direct_memory.session("copy")
     await copy.append(*first.messages, merge=first.state.params)
     back = (await copy.read()).messages[0]

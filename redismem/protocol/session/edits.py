@@ -158,9 +158,9 @@ def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]
         InvalidMessage: the new message cannot be stored.
         TooLarge: the new message exceeds `max_message_bytes`.
     """
-    element, tokens, pinned = encode_with_pin(new, old.pinned, calls.count_tokens)
+    given = (new if isinstance(new, Message) else Message.from_openai(new)).mark_replaced()
+    element, tokens, pinned = encode_with_pin(given, old.pinned, calls.count_tokens)
     check_size(calls.settings, element, calls.keys.session_id, "the replacement")
-    given = new if isinstance(new, Message) else Message.from_openai(new)
     given = given.with_pin(pinned)
     stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
     return Replacement(stored, element)

@@ -30,7 +30,10 @@ class Taken(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """An RFC 9457 problem with a stable `code`. A conflict has `last_seq`; a refused status, `before` and `after`."""
+    """An RFC 9457 problem with a stable `code`.
+
+    A conflict has `last_seq` and `cleared`; a refused status, `before` and `after`.
+    """
 
     model_config = ConfigDict(extra="allow")
     type: str

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from redismem.context import Context
-from redismem.errors import Conflict, RedismemError, StoreUnavailable, TooLarge, Unconfirmed
+from redismem.errors import Conflict, IdReused, RedismemError, StoreUnavailable, TooLarge, Unconfirmed
 from redismem.events import facts
 from redismem.messages.message import Message
 from redismem.session.background import PROJECT_TOKENS, Background
@@ -80,6 +80,8 @@ async def _append_reply(turn: Turn, session: Session, context: Context, message:
         except Unconfirmed:
             options["confirm"] = 0  # it is stored; the retry returns its seq
             continue
+        except IdReused as reused:  # another server answered this turn first, in other words
+            return reused.last_seq
         except (Conflict, StoreUnavailable) as failure:
             last_failure: RedismemError = failure
             outages_count += isinstance(failure, StoreUnavailable)

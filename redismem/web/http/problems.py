@@ -141,7 +141,7 @@ def may_be_done(error: Exception) -> bool:
 def _members_of(error: RedismemError) -> Mapping[str, Any]:
     """Return the members that a program needs to react to the error."""
     if isinstance(error, Conflict):
-        return {"last_seq": error.last_seq}
+        return {"last_seq": error.last_seq, "cleared": error.cleared}
     if isinstance(error, StoreUnavailable) and error.reason in SERVER_WORDS:
         return {"reason": error.reason}
     if isinstance(error, InvalidTransition):
