@@ -140,6 +140,7 @@ async def end(memory: Memory, how: str, server: RedisServer, raw: Any) -> None:
     else:
         settings = Settings(shards=2, keep_originals=False)
         async with Memory.connect(server.url, namespace=memory.store.keys.namespace, settings=settings) as another:
+            await another.store.override_record()
             await fill_and_drain(another, another.session("a"))
 
 
