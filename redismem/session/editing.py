@@ -137,9 +137,8 @@ class EditableSession(SessionState):
         new = rewrite_calls.encode(self._calls, messages, id)
         receipt = None
         while receipt is None:
-            view = await self._view(
-                "rewrite", expect, is_checked=False
-            )  # a known rewrite has changed the session itself
+            # Not checked yet: a rewrite that was made before has changed the session itself.
+            view = await self._view("rewrite", expect, is_checked=False)
             receipt = rewrite_calls.find_receipt(view, new)
             if receipt is None:
                 edits.check_expected(view.context, expect)
