@@ -3,9 +3,9 @@
 -- the three bytes after the name are equal, too.
 -- The time to live is rewritten unchanged: in Redis 8, WAIT on a connection that has written nothing does not wait. This
 -- write is allowed when memory is short.
--- READS state token fresh ids total counters epoch
--- SETS b c d oldest ring name at
-local b, c, d = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d'))
+-- READS state token fresh ids total counters
+-- SETS b c d known_epoch oldest ring name at
+local b, c, d, known_epoch = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d', 'epoch'))
 b, c, d = b or '', c or '', d or ''
 local oldest = string.sub(ids, 1, 1)
 local ring = oldest == 'b' and b .. c .. d or oldest == 'c' and c .. d .. b or d .. b .. c -- [ring]
@@ -24,5 +24,5 @@ if at then
   for newer = at + 12, #ring, 12 do last_seq = last_seq - entry(newer) end
   local count, began = entry(at)
   local is_own = fresh >= '2' and string.sub(ring, at + 7, at + 9) == string.sub(token, 8, 10) -- [sent again]
-  return {counters, last_seq - count + 1, last_seq, began, is_own and 0 or 1, epoch}
+  return {counters, last_seq - count + 1, last_seq, began, is_own and 0 or 1, known_epoch}
 end

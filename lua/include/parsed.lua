@@ -4,6 +4,11 @@
 -- the reason of the eviction; empty means that the session is not on the eviction queue. `policy` is '~' and the policy as in
 -- policy.lua; empty means none.
 -- READS counters
--- SETS window_first_seq total window_tokens active_ms expires_ms uncounted hidden policy evicting
-local window_first_seq, total, window_tokens, active_ms, expires_ms, uncounted, hidden, policy, evicting =
-  string.match(counters, '^v1 (%d+) (%d+) (%d+) (%d+) (%d+)(%+?%d*)(%-?%d*)(~?w?x?%d*)( ?%a*)$')
+-- SETS window_first_seq total window_tokens active_ms expires_ms marks uncounted hidden policy evicting
+local window_first_seq, total, window_tokens, active_ms, expires_ms, marks =
+  string.match(counters, '^v1 (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
+local uncounted, hidden, policy, evicting = '', '', '', ''
+if marks ~= '' then
+  uncounted, hidden, policy, evicting = string.match(marks or ' ?', '^(%+?%d*)(%-?%d*)(~?w?x?%d*)( ?%a*)$')
+  window_first_seq = uncounted and window_first_seq
+end

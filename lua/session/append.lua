@@ -4,8 +4,8 @@
 -- than token_limit (- for no limit) and more messages than recent_limit. A half full window goes first: due since 0.
 -- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent call. The
 -- first sending of a fresh call does not look for its token, and may still arrive after the resent one. tokens: of the
--- unpinned messages. expect: the last seq the caller saw, @ and the epoch, either alone, or -. now_ms: - for the server's
--- clock. pins: number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
+-- unpinned messages. expect: the last seq the caller saw, @ and the epoch, or @ with either or none; - is none without the
+-- epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins: number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
 -- limits may end with ~ and the policy of a session that the append creates.
 -- KEYS
 --   messages
@@ -25,13 +25,12 @@
 --   token    7 bytes name the append, 3 the call, 8 a new epoch; then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued pins param:
 --   writes counters epoch ids_a ids_b ids_c ids_d repeated queued pins param: waiting last_intent last_result plan
--- REPLY counters epoch; if the append created the session, or was made before: counters first_seq last_seq created
+-- REPLY counters@epoch; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
 -- ERROR PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
-local kept_ms, threshold, token_limit, recent_limit, window_limit, params_limit =
-  string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+) (%d+)')
+local kept_ms, threshold, token_limit = string.match(limits, '(%d+) (%d+) (%S+)')
 local fresh, message_count, set_count, tokens, expect, now_ms, pins =
   string.match(request, '(%d) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+)')
 message_count = tonumber(message_count)
@@ -39,10 +38,7 @@ local first_message, first_set = 5, 5 + message_count
 local first_drop = first_set + 2 * set_count
 --- @include now
 --- @include timely
-local counters, epoch, ids, repeated = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated'))
-local created = not counters
-if created and redis.call('EXISTS', messages, state) > 0 then return redis.error_reply('CORRUPT no counters') end
-counters, ids = counters or 'v1 1 0 0 0 0' .. (string.match(limits, '~.*') or ''), ids or 'b' -- [first write]
+--- @include append_state
 --- @include counters
 -- After a resent append, a fresh one may be its first sending, overtaken by the second.
 if fresh ~= '1' or repeated then -- [made before]
@@ -52,7 +48,7 @@ end
 --- @include policy
 local count_before = total - window_first_seq + 1 + (tonumber(hidden) or 0) -- [hidden]
 local found_count = message_count > 0 and redis.call('LLEN', messages) or count_before
-if found_count ~= count_before then return {counters, epoch, found_count} end
+if found_count ~= count_before then return {counters, epoch or redis.call('HGET', state, 'epoch'), found_count} end
 --- @include changes
 local function change(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
 if pins ~= '-' then
@@ -61,6 +57,7 @@ if pins ~= '-' then
 end
 local window_count = count_before + message_count - (tonumber(uncounted) or 0) -- [counted]
 total, window_tokens = total + message_count, window_tokens + tokens
+--- @include window_limits
 --- @include overdue
 if is_overdue and message_count > 0 and window_count > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. window_count - message_count)
@@ -79,7 +76,7 @@ end
 if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
 --- @include make_overdue
 --- @include activity
-counters = string.format('v1 %s %d %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden .. policy -- [new]
+counters = string.format('v1 %s %d %d %d %d%s%s%s', window_first_seq, total, window_tokens, active_ms, expires_ms, uncounted, hidden, policy) -- [new]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) end
 -- Without a summary or prune before it, a window has no originals or vectors: the nil ends the list.
@@ -87,4 +84,5 @@ if aged then for _, key in ipairs({state, messages, window_first_seq ~= '1' and 
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
 if count_before == 0 then redis.call('PEXPIREAT', messages, expires_ms) end
 if created then return {counters, 1, total, 1, 0, epoch} end
-return {counters, epoch}
+-- One string costs the server less than a table, in which it looks for seven types of reply.
+return counters .. '@' .. (epoch or '')

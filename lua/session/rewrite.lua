@@ -30,7 +30,7 @@
 --   more       numbers of fields to set and to drop; then elements, unstamped messages, fields, and the rest of the block
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited queued pins committed
 --   writes counters ids_a ids_b ids_c ids_d repeated edited queued pins summaries_count with_originals sketch committed pinned: summary:
--- REPLY counters epoch; if made before, the reply of known_append; 0 if the window has changed
+-- REPLY counters@epoch; if made before, the reply of known_append; 0 if the window has changed
 -- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, limits, now_ms, token, epoch, first_seq, last_seq, edited, newest, nonce, pins, committed,
@@ -91,4 +91,4 @@ if aged then for _, key in ipairs({state, messages, vectors, originals}) do redi
 if kept_count == '0' then redis.call('DEL', messages) else redis.call('LTRIM', messages, 0, kept_count - 1) end
 for at = 1, #elements, 1000 do redis.call('RPUSH', messages, unpack(elements, at, math.min(at + 999, #elements))) end
 if kept_count == '0' then redis.call('PEXPIREAT', messages, expires_ms) end -- [expiry]
-return {counters, epoch}
+return counters .. '@' .. epoch

@@ -29,7 +29,7 @@ def encode_message(message: Message | Shape, count_tokens: TokenCounter | None =
         payload, beside = message._payload, message._beside
     elif not isinstance(message, dict):
         payload, beside = coerce_message(message)
-    encode = pack_json if is_opaque(beside) else pack
+    encode = pack_json if beside is not None and is_opaque(beside) else pack
     try:
         packed = encode(payload, InvalidMessage)
     except InvalidMessage:

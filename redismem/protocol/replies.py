@@ -97,8 +97,8 @@ def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = Fa
         CorruptSession: the window has another length than the counters say.
         IdReused: the id was used for an append and a state change. With `any_kind`, this is not raised.
     """
-    if len(reply) == 2:  # new messages of an existing session
-        packed, epoch = reply
+    if type(reply) is bytes:  # new messages of an existing session
+        packed, _, epoch = reply.partition(b"@")
         first_seq, total = bounds(packed)
         window_count = total - first_seq + 1 if b"+" not in packed else counters(packed).window_count
         return Receipt(total - sent_count + 1, total, total, False, False, window_count, epoch=_text(epoch))
@@ -203,11 +203,11 @@ def appended_context(
 ) -> Context:
     """Decode the context and receipt of `append_and_read`. Raises the errors of `context()` and `receipt()`."""
     decoded = context(session_id, recent_limit, stored if type(stored) is dict else fields(stored), elements)
-    if len(reply) == 2:
+    if type(reply) is bytes:
         # The reads are in the same transaction, so the counters are those of the context.
         total, window_count = decoded.total_messages, len(elements)
         if decoded.is_mixed:
-            window_count -= uncounted_count(reply[0])
+            window_count -= uncounted_count(reply.partition(b"@")[0])
         epoch = decoded.epoch
         decoded.receipt = Receipt(total - sent_count + 1, total, total, False, False, window_count, epoch=epoch)
     else:

@@ -204,8 +204,7 @@ def test_reasoning_without_an_underscore_is_left_out_if_nothing_follows(thought:
     assert Context("s", [], window, State(), 2, 1, 2, "1-a", 6).to_openai() == [user]
 
 
-def test_few_bytes_of_a_text_pass_for_a_name() -> None:
-    """The lengths of texts and the stamps contain any byte, but only texts in other alphabets contain many of them."""
+def test_no_byte_of_a_text_passes_for_a_name() -> None:
+    """The lengths of texts and the stamps contain any byte, and other alphabets contain many of the bytes of names."""
     assert not stored({"role": "user", "content": "x" * 0xA9}, {"role": "user", "content": "x" * 0xA5}).may_hold_calls
-    assert not stored({"role": "user", "content": "\xe9, " * 4}).may_hold_calls
-    assert stored({"role": "user", "content": "\xe9, " * 5}).may_hold_calls
+    assert not stored({"role": "user", "content": "\xe9\xe5, " * 50}).may_hold_calls

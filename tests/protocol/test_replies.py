@@ -99,7 +99,7 @@ def test_bounds_are_the_first_seq_and_the_message_count() -> None:
 
 
 def test_a_receipt_decodes_the_reply_of_the_script() -> None:
-    receipt = replies.receipt("s", 3, [b"v1 2 5 50 1000 2000", b"1-ab"])
+    receipt = replies.receipt("s", 3, b"v1 2 5 50 1000 2000@1-ab")
     assert receipt == Receipt(3, 5, 5, False, False)
     assert receipt.window_count == 4
     first = replies.receipt("s", 3, [b"v1 1 3 50 1000 2000", 1, 3, 1, 0, b"1-ab"])

@@ -74,11 +74,12 @@ def has_values(**values: object) -> Callable[[object], bool]:
 
 @pytest.mark.parametrize("name", ["limits", "request"])
 def test_a_packed_argument_has_the_names_of_the_header(name: str) -> None:
-    ((taken, pattern),) = re.findall(
-        rf"^local ([\w,\s]+?) =\s+string\.match\({name}, '([^']+)'\)$", SOURCES["append"], re.MULTILINE
-    )
-    assert re.split(r",\s*", taken) == inside(name)
-    assert len(pattern.split()) == len(inside(name))
+    parsed: dict[int, str] = {}
+    matches = rf"^ *(?:local )?([\w,\s]+?) =\s+string\.match\({name}, '([^']+)'\)$"
+    for locals_, pattern in re.findall(matches, scripts.load("append").source.decode(), re.MULTILINE):
+        places = [place for place, word in enumerate(pattern.split()) if word.startswith("(")]
+        parsed |= dict(zip(places, re.split(r",\s*", locals_), strict=True))
+    assert [name for _, name in sorted(parsed.items())] == inside(name)
 
 
 CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}

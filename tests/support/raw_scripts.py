@@ -153,9 +153,9 @@ class Scripts:
         tail = [*(element(content) for content in contents), *pairs, *drops]
         names = {"limits": limits, "request": request, "token": token[-7:] + own + bytes.fromhex(nonce)}
         reply = await self.run("append", *tail, session_id=session_id, **names)
-        if len(reply) == 3:
-            return reply
-        return reply[0] if len(reply) == 2 else reply[:5]
+        if isinstance(reply, bytes):
+            return reply.partition(b"@")[0]
+        return reply if len(reply) == 3 else reply[:5]
 
     async def set_counters(self, **changed: Any) -> None:
         """Change some counters without a script."""

@@ -24,6 +24,8 @@ T = TypeVar("T")
 _REPLICAS_LIMIT = 64
 REQUEST_PLACE = 15
 """The index of the argument `request` in the command."""
+ANY = "@"
+"""The argument `expect` that expects nothing, and has the epoch in the reply; `layout.NONE` leaves it out."""
 
 
 class AppendOptions(StateChanges, total=False):
@@ -118,7 +120,7 @@ def expect_argument(expect: Expected, session_id: str) -> str:
         seq, epoch = parse_expected(expect, session_id)
     except (TypeError, ValueError) as refused:
         raise InvalidMessage(str(refused), session_id) from None
-    return f"{'' if seq is None else seq}{epoch and f'@{epoch}'}" or layout.NONE
+    return f"{'' if seq is None else seq}{epoch and f'@{epoch}'}" or ANY
 
 
 def create_token(id: str | None, session_id: str) -> bytes:
@@ -205,7 +207,7 @@ def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
     if may_be_there:
         (command,) = mark_resent((command,))
     fresh, count, sets_count, tokens, _, now, pins = str(command[REQUEST_PLACE]).split()
-    request = f"{fresh} {count} {sets_count} {tokens} {layout.NONE} {now} {pins}"
+    request = f"{fresh} {count} {sets_count} {tokens} {ANY} {now} {pins}"
     assert call.session_id is not None
     return Call(
         call.session_id,

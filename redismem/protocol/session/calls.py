@@ -22,6 +22,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.session.append import (
+    ANY,
     NO_OPTIONS,
     AppendOptions,
     append_limits,
@@ -78,7 +79,7 @@ class SessionCalls:
             TooLarge: a message, the batch or a value exceeds its limit.
             InvalidTime: the clock returned an invalid time.
         """
-        command, session_id = self._append("append", messages, options), self.keys.session_id
+        command, session_id = self._append("append", ANY, messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))  # no keywords below, which cost time on every turn
         call = Call(session_id, (command,), decode, self._script, mark_resent, Op.APPEND)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
@@ -87,7 +88,7 @@ class SessionCalls:
         self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
         """Build an append and the reads of a context, in one transaction. Raises the errors of `append`."""
-        command, session_id = self._append("append_and_read", messages, options), self.keys.session_id
+        command, session_id = self._append("append_and_read", layout.NONE, messages, options), self.keys.session_id
         decode = partial(replies.appended_context, session_id, len(messages), self.settings.recent_limit)
         call = Call(session_id, (command, *self._reads), decode, self._script, mark_resent, Op.APPEND_AND_READ)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
@@ -101,12 +102,12 @@ class SessionCalls:
             TooLarge: a value exceeds its limit.
             InvalidTime: the clock returned an invalid time.
         """
-        command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
+        command, session_id = self._command((), 0, self.change(**changes), id, ANY), self.keys.session_id
         decode = partial(replies.receipt, session_id, 0)
         call = Call(session_id, (command,), decode, self._script, mark_resent, Op.UPDATE)
         return set_confirm(call, {"id": id}, self._confirm)
 
-    def _append(self, called: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
+    def _append(self, called: str, expect: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:
             why = "an append needs a message; merge(), set_waiting() and the other setters change the state alone"
             raise InvalidMessage(why, self.keys.session_id)
@@ -114,7 +115,12 @@ class SessionCalls:
             elements, tokens, pins = self.encode_messages(messages)
             now = "-" if self.clock is None else clock_ms(self.clock)
             # The same command as from `_command`, without the work for absent options.
-            return *self._append_head, f"1 {len(elements)} 0 {tokens} - {now} {pins}", append_token(None), *elements
+            return (
+                *self._append_head,
+                f"1 {len(elements)} 0 {tokens} {expect} {now} {pins}",
+                append_token(None),
+                *elements,
+            )
         try:
             return self._append_as(messages, **options)
         except TypeError:
@@ -131,7 +137,7 @@ class SessionCalls:
         confirm: int | None = None,  # noqa: ARG002 (no argument of the script)
         **changes: Unpack[StateChanges],
     ) -> Command:
-        expected = layout.NONE if expect is None else expect_argument(expect, self.keys.session_id)
+        expected = ANY if expect is None else expect_argument(expect, self.keys.session_id)
         elements, tokens, pins = self.encode_messages(messages, pin)
         change = self.change(**changes) if changes else NO_CHANGE
         return self._command(elements, tokens, change, id, expected, pins)

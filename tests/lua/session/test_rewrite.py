@@ -14,7 +14,7 @@ POP: dict[str, Any] = REWRITE | {"sizes": "1 2 0 1", "left": "4+1-2"}
 
 async def test_what_follows_takes_the_place_of_the_newest(lua: Scripts) -> None:
     await lua.append("a", "b", "c")
-    assert await lua.run("rewrite", "gap", element("d"), element("e"), **REWRITE) == [counters(5, 4) + b"+1-1", b"1-ab"]
+    assert await lua.run("rewrite", "gap", element("d"), element("e"), **REWRITE) == counters(5, 4) + b"+1-1@1-ab"
     window = [stored_element("a"), b"gap", stored_element("d"), stored_element("e")]
     assert await lua.raw.lrange(lua.key("messages"), 0, -1) == window
     fields = await lua.fields()
@@ -23,7 +23,7 @@ async def test_what_follows_takes_the_place_of_the_newest(lua: Scripts) -> None:
 
 async def test_without_messages_one_seq_is_taken(lua: Scripts) -> None:
     await lua.append("a", "b", "c")
-    assert await lua.run("rewrite", "pinned", "gap", **POP) == [counters(4, 4) + b"+1-2", b"1-ab"]
+    assert await lua.run("rewrite", "pinned", "gap", **POP) == counters(4, 4) + b"+1-2@1-ab"
     assert await lua.raw.lrange(lua.key("messages"), 0, -1) == [stored_element("a"), b"pinned", b"gap"]
 
 

@@ -45,8 +45,8 @@ def test_a_replay_says_whether_it_may_be_there(options: Any, may_be_there: bool,
     replayed = replay_call(call, may_be_there=may_be_there)
     (command,) = replayed.commands
     words = str(command[REQUEST_PLACE]).split()
-    assert (words[0], words[1], words[4]) == (fresh, "1", "-")
+    assert (words[0], words[1], words[4]) == (fresh, "1", "@")
     assert command[:REQUEST_PLACE] == call.commands[0][:REQUEST_PLACE]
     assert command[REQUEST_PLACE + 1 :] == call.commands[0][REQUEST_PLACE + 1 :]
-    assert replayed.decode([b"v1 1 3 30 0 0", b"1-ab"]).last_seq == 3
+    assert replayed.decode(b"v1 1 3 30 0 0@1-ab").last_seq == 3
     assert (replayed.op, replayed.script, replayed.session_id) == ("replay", call.script, "user-42")

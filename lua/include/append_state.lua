@@ -1,0 +1,12 @@
+-- Reads the state that an append needs: the epoch only if the reply or expect needs it, because each field costs time.
+-- READS messages state expect limits
+-- SETS counters ids repeated epoch created
+local counters, ids, repeated, epoch = nil, nil, nil, nil
+if expect == '-' then
+  counters, ids, repeated = unpack(redis.call('HMGET', state, 'counters', 'ids_a', 'repeated'))
+else
+  counters, ids, repeated, epoch = unpack(redis.call('HMGET', state, 'counters', 'ids_a', 'repeated', 'epoch'))
+end
+local created = not counters
+if created and redis.call('EXISTS', messages, state) > 0 then return redis.error_reply('CORRUPT no counters') end
+counters, ids = counters or 'v1 1 0 0 0 0' .. (string.match(limits, '~.*') or ''), ids or 'b' -- [first write]
