@@ -16,6 +16,24 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 """Value for SO_LINGER, see socket(7): on, with a linger time of 0 s."""
 
 
+_IDLE_S, _PROBE_EVERY_S, _PROBES_COUNT = 60, 20, 3
+# macOS calls the first one TCP_KEEPALIVE; a system may lack any of them, and then its own defaults apply.
+KEEPALIVE = {
+    option: value
+    for name, value in (
+        ("TCP_KEEPIDLE", _IDLE_S),
+        ("TCP_KEEPALIVE", _IDLE_S),
+        ("TCP_KEEPINTVL", _PROBE_EVERY_S),
+        ("TCP_KEEPCNT", _PROBES_COUNT),
+    )
+    if (option := getattr(socket, name, None)) is not None
+}
+"""TCP options of an idle connection: probe it after a minute, and close it after three unanswered probes.
+
+By default, Linux begins after two hours. By then a load balancer has long forgotten the connection, without a word.
+"""
+
+
 class Transport(Protocol):
     """Sends commands and returns the replies.
 
@@ -92,6 +110,14 @@ class MultiNode(Protocol):
             ServerError: The node replied with an error to all commands.
             ConnectionLost: The node did not reply.
         """
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Let the kernel probe the connection whenever it has been idle for a minute."""
+    if connection.family != socket.AF_UNIX:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE.items():
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def discard_unsent(connection: socket.socket) -> None:

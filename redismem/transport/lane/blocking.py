@@ -17,7 +17,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport import resp, tls
-from redismem.transport.base import discard_unsent
+from redismem.transport.base import discard_unsent, keep_alive
 from redismem.transport.replicas import Content, Wanted, add_replicas, encode_wait
 from redismem.transport.url import Address
 
@@ -129,7 +129,7 @@ def _dial(address: Address, until: float) -> socket.socket:
     dialled = socket.create_connection((address.host, address.port), _left_s(until))
     try:
         dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        dialled.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(dialled)
         if address.tls is None:
             return dialled
         return address.tls.wrap_socket(dialled, server_hostname=address.host)

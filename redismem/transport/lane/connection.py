@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -15,7 +14,7 @@ from redismem.concurrency import forks
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
-from redismem.transport.base import discard_unsent
+from redismem.transport.base import discard_unsent, keep_alive
 from redismem.transport.resp import Outcome
 from redismem.transport.url import Address
 
@@ -120,8 +119,7 @@ class Connection(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None:
             self._held = forks.hold(raw.fileno())
-            if raw.family != socket.AF_UNIX:
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            keep_alive(raw)
         if self.lost_reason:
             self._transport.abort()
 

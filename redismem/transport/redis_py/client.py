@@ -16,6 +16,7 @@ from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
+from redismem.transport.base import KEEPALIVE
 from redismem.transport.redis_py import given_client
 from redismem.transport.redis_py.replies import (
     check_replicas,
@@ -46,6 +47,7 @@ def _options(max_connections: int, reply_timeout_s: float, retry: Any) -> dict[s
         "socket_timeout": reply_timeout_s,
         "socket_connect_timeout": reply_timeout_s,
         "socket_keepalive": True,
+        "socket_keepalive_options": KEEPALIVE,
         # redis-py's own retry would repeat writes without an id.
         "retry": retry,
     }
