@@ -88,6 +88,14 @@ class Collection(Generic[R]):
                 change.name(name, id, "")
         await change.commit()
 
+    async def erase(self, id: str) -> bool:
+        """Erase an item permanently, with all versions, index entries and links. Returns False if it does not exist.
+
+        Unlike after `delete`, no moment and no version of it can be read again; a deleted item can be erased, too. A
+        chain of decisions closes around an erased one. Entities that were merged into an erased one are erased with it.
+        """
+        return await erasing.erase_one(self._items, self._id(id))
+
     async def valid_at(
         self, moment: datetime, *, known_at: datetime | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[R]:

@@ -144,6 +144,14 @@ class Conversations(Collection[Conversation]):
         await super().delete(id, expect=expect, at=at)
         await self.session(id).clear()
 
+    async def erase(self, id: str) -> bool:
+        """Erase a conversation permanently: its messages, then its record. Returns False if there is no record.
+
+        Items that were extracted from it stay.
+        """
+        await self.session(id).clear()
+        return await super().erase(id)
+
     async def clear(self) -> int:
         """Erase all conversations with their messages, and return how many there were."""
         index, count = self._items.keys.index(self.kind.letter, "history"), 0

@@ -171,6 +171,14 @@ async def read_item(project: TheProject, documents: Documents, store: Store, ite
     return Json(documents.one(await getattr(project, store).get(item_id, at=at)))
 
 
+@router.delete("/{name}/{store}/{item_id}", status_code=204)
+async def erase_item(project: TheProject, store: Store, item_id: ItemId) -> Response:
+    """Erase an item permanently, with all its versions and links. Works for a deleted item too."""
+    if not await getattr(project, store).erase(item_id):
+        raise ItemNotFound(f"there is no item {item_id}")
+    return Response(status_code=204)
+
+
 @router.get("/{name}/{store}/{item_id}/versions", response_model=project_schemas.VersionList)
 async def read_versions(project: TheProject, store: Store, item_id: ItemId) -> Response:
     """Return the changes of an item, oldest first. Works for a deleted item too."""

@@ -206,3 +206,13 @@ async def test_a_key_with_the_scope_read_cannot_move_a_task(memory: Memory, apol
         refused = await http.ask("POST", f"{path}/status", headers=bearer, json={"status": "planned"})
         assert refused.status_code == 403
     assert (await apollo.tasks.get(task.id)).version == 1
+
+
+async def test_an_item_is_erased_once_with_its_versions(http: RunningService, apollo: Project) -> None:
+    made = await apollo.decisions.create("Use Postgres")
+    await apollo.decisions.update(made.id, rationale="cheap")
+    path = f"/v1/projects/apollo/decisions/{made.id}"
+    assert (await http.ask("DELETE", path)).status_code == 204
+    assert [(await http.ask("GET", each)).status_code for each in (path, f"{path}/versions")] == [404, 404]
+    again = await http.ask("DELETE", path)
+    assert (again.status_code, again.json()["code"]) == (404, "not_found")
