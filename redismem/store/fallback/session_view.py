@@ -69,7 +69,7 @@ class View:
             return replies.refusal(ServerError("PARAMS", f"PARAMS {count}"), session_id)
         return None
 
-    def append(self, append: Append, now_ms: int) -> list[bytes]:
+    def append(self, append: Append, now_ms: int) -> bytes:
         """Add the append to the view. Return the reply of append.lua: the counters and the epoch."""
         stamp = _STAMP + now_ms.to_bytes(8, "big")
         self.elements.extend(element + stamp for element in append.elements)
@@ -83,7 +83,7 @@ class View:
         append_ids.remember(self.fields, append.token, len(append.elements))
         first_seq, total, tokens, *_ = self._counters
         self._count(first_seq, total + len(append.elements), tokens + append.tokens, now_ms)
-        return [self.fields[layout.COUNTERS], self.fields[layout.EPOCH]]
+        return b"%s@%s" % (self.fields[layout.COUNTERS], self.fields[layout.EPOCH])
 
     def _pins(self) -> tuple[int, int]:
         return layout.pins(self.fields.get(layout.PINS, b"0 0"))
