@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from types import TracebackType
@@ -34,6 +34,8 @@ from redismem.transport.connect import connect
 if TYPE_CHECKING:
     from redismem.project.project import Project
     from redismem.recall.embedder import Embed, Embedder
+    from redismem.workers.archive import OnEvict
+    from redismem.workers.strategies import Strategy
 
 _REMEMBERED_COUNT = 4_096
 
@@ -76,7 +78,7 @@ class Memory:
             store.on_agreed = self._start_workers
 
     @classmethod
-    def connect(
+    def connect(  # noqa: PLR0913 (all but the URL are keywords)
         cls,
         url: str | None = None,
         *,
@@ -87,6 +89,9 @@ class Memory:
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
         workers: bool | Callable[[Store], Workers] = False,
+        on_evict: OnEvict | None = None,
+        strategy: Strategy | None = None,
+        concurrency: int | None = None,
         fallback: bool | None = None,
         embed: Embed | str | None = None,
         **others: Never,
@@ -106,9 +111,14 @@ class Memory:
                 worker, successful or not. It runs on the event loop, so it must return quickly. Its exceptions are
                 logged once per type and affect no call.
             clock: A clock for tests: it returns milliseconds since 1970 as an int and replaces the server's time.
-            workers: True also writes summaries and evicts in this process, as the settings say. A callable makes the
-                workers from the store, such as `partial(Scheduler, strategy=mine)`. They start with `async with` or
-                the first call of a session, and stop with `aclose()`.
+            workers: True also writes summaries and evicts in this process, as the settings say. They start with
+                `async with` or the first call of a session, and stop with `aclose()`. A callable makes workers of your
+                own from the store, such as `partial(Scheduler, stop_s=30)`.
+            on_evict: An async callable that the workers await with a session's id and transcript before they evict the
+                session. Needs `workers=True`, as the next two arguments do.
+            strategy: An object that writes the summaries. `None` means the strategy that the settings name. The caller
+                closes its own strategy.
+            concurrency: The number of summaries in progress at a time, 1 to 10,000. `None` means 16.
             fallback: True serves appends and reads from this process while Redis is down, marked `degraded`, and
                 replays them afterwards. `None` means `REDISMEM_FALLBACK`.
             embed: An async callable that returns one vector per text, or a provider's model such as
@@ -126,7 +136,8 @@ class Memory:
         transport = connect(settings.url if url is None else url, client, settings)
         store = open_store(transport, namespace, settings, on_event, clock, background)
         store.embedder = make_embedder(embed, settings)
-        return cls(store, count_tokens, make_workers(store, workers))
+        options = worker_options(workers, on_evict=on_evict, strategy=strategy, concurrency=concurrency)
+        return cls(store, count_tokens, make_workers(store, workers, options))
 
     def __repr__(self) -> str:
         place = place_of(self.store.transport)
@@ -299,17 +310,39 @@ def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | N
     return open_embedder(source, settings)
 
 
-def make_workers(store: Store, workers: bool | Callable[[Store], Workers]) -> Workers | None:
+def worker_options(workers: bool | Callable[[Store], Workers], **options: object) -> dict[str, Any]:
+    """Return the given ones of the arguments of `connect` that are for its workers.
+
+    Raises:
+        InvalidSettings: There are such arguments, but `workers` is not True, so nothing would use them.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if given and workers is not True:
+        what = " and ".join(given)
+        raise InvalidSettings(
+            f"{what} without workers would have no effect: pass workers=True as well"
+            if workers is False
+            else f"{what} must be passed to your own workers, such as partial(Scheduler, {what.split()[0]}=...)"
+        )
+    return given
+
+
+def make_workers(
+    store: Store, workers: bool | Callable[[Store], Workers], options: Mapping[str, Any]
+) -> Workers | None:
     """Return the workers for the argument `workers` of `connect`; `None` if it is False. Raise InvalidSettings."""
     if workers is True:
         from redismem.workers.scheduler import Scheduler  # only workers need APScheduler
 
-        return Scheduler.from_settings(store)
+        return Scheduler(store, **options)
     if workers is False:
         return None
     if not callable(workers):
         raise InvalidSettings(
             "workers must be True, False, or a callable that makes them from a store, such as "
-            f"partial(Scheduler, strategy=mine); not {type(workers).__name__}"
+            f"partial(Scheduler, stop_s=30); not {type(workers).__name__}"
         )
-    return workers(store)
+    made = workers(store)
+    if made is None:  # a forgotten `return`, without which nothing is summarised or evicted
+        raise InvalidSettings("the callable for workers returned None instead of workers")
+    return made

@@ -30,6 +30,10 @@ class WithCoroutine:
         raise AssertionError
 
 
+async def keep(session_id: str, context: Any) -> None:
+    raise AssertionError
+
+
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a port": ({"url": 6379}, "must be a string such as redis://127.0.0.1:6379/0, not one of the type int.*client="),
     "a URL in bytes": ({"url": b"redis://:CANARY@h"}, "not one of the type bytes"),
@@ -44,6 +48,25 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "WithoutCoroutine has no `async def",
     ),
     "no strategy": ({"workers": partial(SCHEDULER, strategy="summarize")}, "str has no `async def compact"),
+    "workers that a callable forgot to return": ({"workers": lambda store: None}, "returned None instead of workers"),
+    "a setting as strategy": (
+        {"workers": True, "strategy": "trim"},
+        r"str has no `async def compact.*pass settings=Settings\(strategy=\.\.\.\)",
+    ),
+    "a strategy without workers": (
+        {"strategy": WithCoroutine(), "on_evict": keep},
+        "on_evict and strategy without workers would have no effect: pass workers=True",
+    ),
+    "an on_evict beside workers of one's own": (
+        {"workers": SCHEDULER, "on_evict": keep},
+        r"must be passed to your own workers, such as partial\(Scheduler, on_evict=\.\.\.\)",
+    ),
+    "a plain on_evict": ({"workers": True, "on_evict": print}, "must be an `async def on_evict"),
+    "no summary at a time": (
+        {"workers": True, "concurrency": 0},
+        "concurrency must be a whole number from 1 to 10,000",
+    ),
+    "a concurrency in words": ({"workers": True, "concurrency": "CANARY"}, "must be a whole number"),
 }
 
 

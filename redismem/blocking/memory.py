@@ -35,6 +35,8 @@ from redismem.transport.connect import connect_blocking, connect_both
 
 if TYPE_CHECKING:
     from redismem.recall.embedder import Embed, Embedder
+    from redismem.workers.archive import OnEvict
+    from redismem.workers.strategies import Strategy
 
 
 class Memory:
@@ -52,7 +54,7 @@ class Memory:
         self.settings = twin.settings
 
     @classmethod
-    def connect(
+    def connect(  # noqa: PLR0913 (all but the URL are keywords)
         cls,
         url: str | None = None,
         *,
@@ -63,6 +65,9 @@ class Memory:
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
         workers: bool | Callable[[Store], memory.Workers] = False,
+        on_evict: OnEvict | None = None,
+        strategy: Strategy | None = None,
+        concurrency: int | None = None,
         fallback: bool | None = None,
         embed: Embed | str | None = None,
         **others: Never,
@@ -78,11 +83,13 @@ class Memory:
             on_event: The function runs in the thread of the call that it reports.
             workers: The workers run in a thread with its own event loop and connections, so they need a URL and no
                 client. They start with `with` or the first call of a session, and `close()` waits for them.
+            on_evict: The callable is awaited in the workers' thread, and so is `strategy`.
             fallback: While Redis is down, a background thread probes it.
             embed: The callable is awaited in the workers' thread, and for questions in another thread. Each of these
                 threads has its own event loop.
         """
         memory.refuse_others(others)
+        options = memory.worker_options(workers, on_evict=on_evict, strategy=strategy, concurrency=concurrency)
         settings = Settings.given(settings)
         url = settings.url if url is None else url
         background = ThreadBackground() if (settings.fallback if fallback is None else fallback) else None
@@ -100,7 +107,7 @@ class Memory:
         def make_worker_memory() -> memory.Memory:
             worker_store = open_store(connect_async(), namespace, settings, on_event, clock)
             worker_store.embedder = memory.make_embedder(embed, settings)
-            return memory.Memory(worker_store, workers=memory.make_workers(worker_store, workers))
+            return memory.Memory(worker_store, workers=memory.make_workers(worker_store, workers, options))
 
         return cls(memory.Memory(store, count_tokens, WorkerThread(make_worker_memory)))
 

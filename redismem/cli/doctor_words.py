@@ -35,6 +35,12 @@ def nodes(finding: Finding) -> tuple[str, str]:
     return "; ".join(lines), advice if finding.case == "uneven" else ""
 
 
+_NO_SUMMARIES = (
+    "Start `redismem worker` with a strategy, or connect with `workers=True`: the running workers have the strategy "
+    "none, or their last attempt failed, as their log says."
+)
+
+
 def ticks(finding: Finding) -> tuple[str, str]:
     if finding.case == "nobody":
         seen, waiting = "no worker runs for this namespace", finding.seen["overdue_count"]
@@ -44,6 +50,9 @@ def ticks(finding: Finding) -> tuple[str, str]:
     for work, holder in finding.seen["holders"].items():
         holders.setdefault(holder, []).append(_work(work))
     processes = "; ".join(f"{_process(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
+    if finding.case == "no_summaries":
+        waiting = plural(finding.seen["overdue_count"], "session")
+        return f"{processes}; none of them writes summaries, and {waiting} overdue", _NO_SUMMARIES
     return f"{processes}{' (all pods help)' if finding.seen['crowded'] else ''}", ""
 
 

@@ -143,7 +143,7 @@ async def _run_until_stopped(
 ) -> None:
     from redismem.workers.scheduler import Scheduler
 
-    scheduler = Scheduler.from_settings(memory.store, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+    scheduler = Scheduler(memory.store, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
     settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(

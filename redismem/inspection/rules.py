@@ -183,12 +183,17 @@ def room(sessions_count: int, max_sessions: int) -> Finding:
 
 
 def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int) -> Finding:
-    """Report which pod polls each queue. If no pod polls any queue, that is a fault only while sessions are overdue."""
+    """Report which pod polls each queue.
+
+    It is a fault only while sessions are overdue if no pod polls any queue, or if no pod writes summaries.
+    """
     living = {work: hold for work, hold in sorted(holds.items()) if hold.until_ms > now_ms}
     if not living:
         return Finding("ticks", WARN if overdue_count else OK, "nobody", {"overdue_count": overdue_count})
     seen = {"holders": {work: hold.holder for work, hold in living.items()}}
     crowded = sorted(work for work, hold in living.items() if hold.is_crowded)
+    if overdue_count and not any(work.startswith("summaries/") for work in living):
+        return Finding("ticks", WARN, "no_summaries", seen | {"crowded": (), "overdue_count": overdue_count})
     return Finding("ticks", OK, "held", seen | {"crowded": tuple(crowded)})
 
 

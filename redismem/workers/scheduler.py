@@ -18,7 +18,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from redismem.concurrency.callbacks import run_callback
 from redismem.context import Receipt
-from redismem.errors import RedismemError
+from redismem.errors import InvalidSettings, RedismemError
 from redismem.events import facts
 from redismem.models import ChatModel
 from redismem.store.store import Store
@@ -33,6 +33,7 @@ from redismem.workers.summaries import Worker
 
 Drain = Callable[[], Coroutine[Any, Any, Any]]
 
+_MOST_CONCURRENCY = 10_000
 _IDLE_TICKS = 10
 _SWEEP_TICKS = 60
 _EXTRACTION_TICKS = 10
@@ -42,12 +43,17 @@ class Scheduler:
     """Workers for one namespace: summaries, the session limit, the sweep, and extraction for projects.
 
     Args:
-        strategy: writes the summaries; `None` turns summaries off.
+        strategy: writes the summaries. `None` means the strategy that the settings name; `strategy="none"` in the
+            settings turns summaries off. The caller closes its own strategy.
         on_evict: awaited with each transcript before its session is evicted.
         extraction: the model that reads waiting project conversations, and reads a conversation before it is evicted.
-            `None` means that conversations are evicted without an extraction. The caller closes the model.
-        concurrency: summaries in progress at a time.
+            `None` means the model that the settings name; if they name no model, nothing is extracted. The caller
+            closes its own model.
+        concurrency: the number of summaries in progress at a time, 1 to 10,000.
         stop_s: how long `stop()` waits for work in progress, in seconds.
+
+    Raises:
+        InvalidSettings: An argument cannot be used, or the settings name a model that cannot be used.
     """
 
     def __init__(
@@ -61,6 +67,13 @@ class Scheduler:
         stop_s: float = 10,
     ) -> None:
         on_evict = None if on_evict is None else validate_on_evict(on_evict)
+        concurrency = validate_concurrency(concurrency)
+        opened: list[object] = []  # only what is opened here is closed here
+        if strategy is None:
+            opened.append(strategy := strategies.from_settings(store.settings))
+        if extraction is None:
+            opened.append(extraction := strategies.model_from_settings(store.settings))
+        self._closes: list[Drain] = [close for each in opened if (close := getattr(each, "aclose", None)) is not None]
         self.worker = None if strategy is None else Worker(store, strategy, concurrency=concurrency)
         self.extraction = None if extraction is None else ExtractionWorker(store, extraction)
         self.eviction = Eviction(
@@ -69,7 +82,6 @@ class Scheduler:
         self._settings = store.settings
         self._store = store
         self._stop_s = stop_s
-        self._closes: list[Drain] = []
         self._stopping = False
         self._running: set[asyncio.Task[None]] = set()
         self._last: dict[str, asyncio.Task[None]] = {}
@@ -82,18 +94,6 @@ class Scheduler:
         self._summaries = "" if strategy is None else f"summaries/{provider_of(strategy) or type(strategy).__name__}"
         self._extractions = "" if extraction is None else f"extraction/{extraction.name}"
         self._leadership = Leadership(store, self._works())
-
-    @classmethod
-    def from_settings(
-        cls, store: Store, *, on_evict: OnEvict | None = None, concurrency: int = 16, stop_s: float = 10
-    ) -> Scheduler:
-        """Create the workers that the store's settings name. Raises InvalidSettings."""
-        strategy, model = strategies.from_settings(store.settings), strategies.model_from_settings(store.settings)
-        scheduler = cls(store, strategy, on_evict=on_evict, extraction=model, concurrency=concurrency, stop_s=stop_s)
-        # Close only what was opened here; the caller closes its own strategy.
-        opened = (getattr(each, "aclose", None) for each in (strategy, model))
-        scheduler._closes = [close for close in opened if close is not None]
-        return scheduler
 
     async def start(self) -> None:
         """Start to tick in the running event loop."""
@@ -221,3 +221,10 @@ class Scheduler:
         appended_count = receipt.last_seq - receipt.first_seq + 1
         if receipt.window_count > longest >= receipt.window_count - appended_count:
             self._start(partial(self.worker.attend, session_id))
+
+
+def validate_concurrency(concurrency: int) -> int:
+    """Return the number, or raise InvalidSettings: with 0, each summary would wait for ever."""
+    if type(concurrency) is not int or not 1 <= concurrency <= _MOST_CONCURRENCY:
+        raise InvalidSettings(f"concurrency must be a whole number from 1 to {_MOST_CONCURRENCY:,}")
+    return concurrency

@@ -109,7 +109,14 @@ def validate_strategy(strategy: Strategy) -> Strategy:
     if isinstance(strategy, type):
         raise InvalidSettings(f"a strategy is an object, not a class: pass {strategy.__name__}(...)")
     if not inspect.iscoroutinefunction(getattr(strategy, "compact", None)):
-        raise InvalidSettings(f"the strategy {type(strategy).__name__} has no `async def compact(messages, previous)`")
+        hint = (
+            "; to choose summarize, trim or none, pass settings=Settings(strategy=...)"
+            if isinstance(strategy, str)
+            else ""
+        )
+        raise InvalidSettings(
+            f"the strategy {type(strategy).__name__} has no `async def compact(messages, previous)`{hint}"
+        )
     return strategy
 
 

@@ -264,13 +264,25 @@ def test_the_pod_that_polls_for_all_is_shown(examine: Any, redis_server: Any, na
     assert examine()["ticks"]["verdict"] == "ok"
     held = rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5, 1)
     assert words_of(held) == ("process 1 on pod: summaries (x) (all pods help)", "")
-    foreign = rules.ticks({"evictions/x/y": Hold("a-pod", 9, False), "z": Hold("b/c", 9, False)}, 5, 1)
+    foreign = rules.ticks({"evictions/x/y": Hold("a-pod", 9, False), "z": Hold("b/c", 9, False)}, 5, 0)
     assert words_of(foreign)[0] == "a-pod: evictions (x/y); b/c: z", "unknown names of another release are shown"
     over = {"summaries/x": Hold("pod/1/a", 9, True)}
     assert [(found.case, found.verdict) for found in (rules.ticks(over, 9, 0), rules.ticks(over, 9, 1))] == [
         ("nobody", "ok"),
         ("nobody", "warn"),
     ]
+
+
+def test_workers_of_which_none_writes_summaries_are_reported() -> None:
+    """They may have the strategy none, while the pods that append have another."""
+    idle_only = {"evictions/1000/5000": Hold("pod/1/a", 9, True)}
+    found = rules.ticks(idle_only, 5, 2)
+    assert (found.case, found.verdict) == ("no_summaries", "warn")
+    seen, advice = words_of(found)
+    assert seen.endswith("none of them writes summaries, and 2 sessions overdue")
+    assert "connect with `workers=True`" in advice
+    assert rules.ticks(idle_only, 5, 0).verdict == "ok", "no session waits for a summary"
+    assert rules.ticks(idle_only | {"summaries/x": Hold("pod/2/b", 9, False)}, 5, 2).verdict == "ok"
 
 
 def test_waiting_sessions_without_a_polling_pod_are_reported(examine: Any, memory: Any) -> None:

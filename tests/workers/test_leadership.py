@@ -95,12 +95,12 @@ async def test_fifty_idle_pods_cost_less_than_three(redis_server: RedisServer, n
 async def test_a_pod_that_died_is_replaced_within_three_ticks(pods: Pods) -> None:
     first, second = await pods.open(), await pods.open()
     await pods.tick(first, second)
-    assert (len(first.holds), len(second.holds)) == (1, 0)
+    assert (len(first.holds), len(second.holds)) == (2, 0)
     held = []
     for _ in range(3):
         await pods.tick(second)  # the first one was killed, right after its tick
         held.append(len(second.holds))
-    assert held == [0, 1, 1]
+    assert held == [0, 2, 2]
     await pods.tick(first, second)
     assert len(first.holds) == 0, "stopped, not killed: it finds that another has it"
 
@@ -194,9 +194,9 @@ async def test_pods_that_are_set_up_differently_do_not_stand_in_for_each_other(p
     class Other(Echo):
         provider = "another"
 
-    first, second, third = [await pods.open(strategy=strategy) for strategy in (Echo(), Other(), None)]
+    first, second, third = [await pods.open(**options) for options in ({"strategy": Echo()}, {"strategy": Other()}, {})]
     await pods.tick(third, first, second)
-    assert (third.holds, first.holds) == (("evictions/1000/86400000",), ("summaries/Echo",))
+    assert (third.holds, first.holds) == (("evictions/1000/86400000", "summaries/Summarize"), ("summaries/Echo",))
     assert second.holds == ("summaries/another",)
 
 

@@ -189,7 +189,7 @@ async def test_only_what_the_scheduler_opened_is_closed(store: Store, namespace:
     assert not mine.closed
 
     def as_the_settings_say(store: RedisStore) -> Scheduler:
-        return Scheduler.from_settings(store)
+        return Scheduler(store)
 
     async with store.memory(namespace, NEVER, workers=as_the_settings_say) as memory:
         assert isinstance(memory.workers, Scheduler)
@@ -197,6 +197,42 @@ async def test_only_what_the_scheduler_opened_is_closed(store: Store, namespace:
     async with store.memory(namespace, Settings(shards=2, strategy="none"), workers=True) as memory:
         assert isinstance(memory.workers, Scheduler)
         assert memory.workers.worker is None
+
+
+async def test_a_scheduler_with_only_an_on_evict_writes_summaries_as_the_settings_say(
+    store: Store, namespace: str
+) -> None:
+    async def on_evict(session_id: str, context: Any) -> None: ...
+
+    async with store.memory(namespace, NEVER, workers=partial(Scheduler, on_evict=on_evict)) as memory:
+        session = memory.session("a")
+        await session.append(*map(chat_message, range(1, 12)))
+        await until_summarised(session)
+        assert [summary.model for summary in (await session.read()).summaries] == ["extractive"]
+
+
+async def test_connect_passes_on_evict_strategy_and_concurrency_to_its_workers(store: Store, namespace: str) -> None:
+    echo, handed_over = Echo(), []
+
+    async def on_evict(session_id: str, context: Any) -> None:
+        handed_over.append(session_id)
+
+    settings = Settings(shards=2, max_sessions=1, tick_s=0.02)
+    options: dict[str, Any] = {"strategy": echo, "on_evict": on_evict, "concurrency": 3}
+    async with store.memory(namespace, settings, workers=True, **options) as memory:
+        session = memory.session("a")
+        await session.append(*map(chat_message, range(1, 12)))
+        await until_summarised(session)
+        assert echo.seen == [[1, 2, 3, 4, 5]]
+        await memory.session("b").append(chat_message(1))
+
+        async def evicted() -> bool:
+            return handed_over == ["a"]
+
+        await until(evicted)
+        assert isinstance(memory.workers, Scheduler)
+        assert memory.workers.worker is not None
+        assert memory.workers.worker.concurrency == 3
 
 
 async def test_a_scheduler_without_a_strategy_still_evicts(store: Store, namespace: str) -> None:
@@ -291,4 +327,4 @@ async def test_what_cannot_be_handed_transcripts_is_refused_at_the_start(store: 
     wrong: Any = print
     async with store.memory(namespace, NEVER) as memory:
         with pytest.raises(InvalidSettings, match="async def on_evict"):
-            Scheduler.from_settings(memory.store, on_evict=wrong)
+            Scheduler(memory.store, on_evict=wrong)
