@@ -53,8 +53,9 @@ def _changes(keys: Keys, seen: Mapping[str, Look | None]) -> Call[dict[str, Look
 
 
 def _mark(stored: Mapping[bytes, bytes]) -> int:
-    # Version, first_seq, message_count and tokens; the times of activity follow.
-    counted = tuple(stored.get(layout.COUNTERS, b"").split(b" ", 4)[:4])
+    # Version, first_seq, message_count and tokens; then the times of activity, and the policy behind a tilde.
+    counters, _, policy = stored.get(layout.COUNTERS, b"").partition(b"~")
+    counted = (*counters.split(b" ", 4)[:4], policy)
     rest = frozenset(item for item in stored.items() if item[0] != layout.COUNTERS)
     return hash((counted, rest))
 

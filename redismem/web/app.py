@@ -35,6 +35,7 @@ _SHOWN_FAULTS = {
     "string_type",
     "bool_type",
     "int_type",
+    "float_type",
     "list_type",
     "dict_type",
     "model_attributes_type",

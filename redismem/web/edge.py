@@ -193,7 +193,7 @@ class Answer:
         if self._allowed_origin is None:
             raise Problem("not_allowed", "pages of this origin are not allowed")
         headers = [
-            (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE"),
+            (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
             (b"access-control-allow-headers", _ALLOWED),
             (b"access-control-max-age", b"600"),
         ]

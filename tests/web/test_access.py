@@ -22,6 +22,7 @@ from redismem.web.service import Limits, Service
 BODY: dict[str, Any] = {
     "/v1/sessions/{session_id}/messages": numbered_message(1),
     "/v1/sessions/{session_id}/state": {"plan": 1},
+    "/v1/sessions/{session_id}/policy": {"keep_whole": True, "idle_timeout_s": None, "exempt": False},
     "/v1/dead/retry": {"session_ids": ["s"]},
     "/v1/dead/drop": {"session_ids": ["s"]},
     "/api/chat": {"session_id": "s", "message": "hello"},

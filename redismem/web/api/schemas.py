@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StrictBool, model_validator
+
+from redismem.settings.environment import LONGEST_S
 
 FAULTS_COUNT = 20
 """The maximum number of faults that the answer to a malformed body lists."""
@@ -74,6 +76,14 @@ class PolicyDocument(BaseModel):
     keep_whole: bool
     idle_timeout_s: float | None
     exempt: bool
+
+
+class NewPolicy(Taken):
+    """The policy that replaces the present one. All members are required, so that no rule is dropped by omission."""
+
+    keep_whole: StrictBool
+    idle_timeout_s: Annotated[float, Field(strict=True, ge=0.001, le=LONGEST_S)] | None
+    exempt: StrictBool
 
 
 class SessionNumbers(BaseModel):

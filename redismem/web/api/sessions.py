@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
+from redismem.info import Policy
 from redismem.memory import Memory
 from redismem.messages.message import UNSET
 from redismem.session.session import Session
@@ -95,6 +96,14 @@ async def show_session(session: TheSession) -> Response:
 async def clear_session(session: TheSession) -> Response:
     """Remove a session with all its data."""
     await session.clear(missing_ok=False)
+    return Response(status_code=204)
+
+
+@router.put("/sessions/{session_id}/policy", status_code=204)
+async def set_policy(session: TheSession, policy: schemas.NewPolicy) -> Response:
+    """Replace the policy of a session, and mark the session as active now."""
+    if not await session.set_policy(Policy(**policy.model_dump())):
+        raise Problem("session_not_found")
     return Response(status_code=204)
 
 

@@ -38,7 +38,7 @@ OUTCOMES = _words(
 )
 _TURNS = frozenset(op for op in Op if op.is_turn)
 _DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
-_METHODS = frozenset(["GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"])
+_METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 _SESSION, _PROJECT = "/v1/sessions/", "/v1/projects/"
 _SESSION_ROUTES = frozenset(["", "/messages", "/context", "/state", "/events"])
 _ROUTES = _words(

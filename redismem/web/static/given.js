@@ -1,8 +1,9 @@
 // The panel with the model's input: summaries, pinned, pending and recent messages, state, and token counts.
 
 import { announce } from "./announce.js";
-import { drawTokens } from "./tokens.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
+import { drawPolicy } from "./policy.js";
+import { drawTokens } from "./tokens.js";
 import { ago, formatCount, formatTime, plural, range, textOf } from "./words.js";
 
 const ARRIVED_MS = 6_000;
@@ -22,18 +23,22 @@ export class Given {
     const summaries = context?.summaries ?? [];
     this._announceNew(conversation, summaries);
     const parts = partsOf(conversation);
+    const policy = conversation.numbers?.policy ?? null;
+    const isWhole = policy?.keep_whole === true;
     drawTokens(parts, summaries, about);
     setText(byId("summaries-count"), summaries.length);
     reconcile(byId("summaries"), summaries, (summary) => summary.id, makeSummary, (node, summary) => {
       updateSummary(node, summary, context, this._arrived.has(summary.id));
     });
-    setText(byId("summaries-word"), summaries.length ? "" : wordUntilSummary(parts, about));
+    setText(byId("summaries-word"), summaries.length ? "" : wordUntilSummary(parts, about, isWhole));
     drawLines("pinned", parts.pinned);
     drawLines("pending", parts.pending, parts.pendingCount);
     drawLines("recent", parts.recent);
     show(byId("pinned-part"), parts.pinned.length > 0);
     show(byId("pending-part"), parts.pendingCount > 0);
+    setText(byId("pending-word"), isWhole ? "In full, because this conversation is kept whole." : "In full, until a summary replaces them.");
     setText(byId("recent-word"), parts.recent.length ? "" : "Nothing yet.");
+    drawPolicy(policy);
     drawState(context?.state ?? null);
   }
 
@@ -73,8 +78,9 @@ function partsOf(conversation) {
   return { pinned, pending, recent, pendingCount: pending.length };
 }
 
-function wordUntilSummary(parts, about) {
+function wordUntilSummary(parts, about, isWhole) {
   if (!about) return "";
+  if (isWhole) return "None: this conversation is kept whole.";
   const count = parts.pendingCount + parts.recent.length;
   const left = about.threshold - count + 1;
   if (left <= 0) return "The older messages are waiting for a summary.";

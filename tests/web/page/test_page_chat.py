@@ -67,6 +67,36 @@ async def test_a_summary_that_swaps_in_is_highlighted_and_announced(context: Bro
     assert faults_of(page) == []
 
 
+async def test_the_policy_of_a_conversation_is_shown_when_it_changes(context: BrowserContext, url: str) -> None:
+    page = await open_page(context, url)
+    await say(page, "Keep every word of this")
+    await expect(page.locator("#summaries-word")).to_contain_text("9 more messages")
+    await expect(page.locator("#policy-part")).to_be_hidden()
+    at = f"{url}/v1/sessions/{session_id_of(page)}"
+    rules = {"keep_whole": True, "idle_timeout_s": 900, "exempt": True}
+    for timeout_s, words in ((900.5, "900.5 seconds"), (34_560_000, "400 days"), (3_601, "3,601 seconds")):
+        assert (await page.request.put(f"{at}/policy", data=rules | {"idle_timeout_s": timeout_s})).ok
+        await expect(page.locator("#policy")).to_contain_text(f"Expires {words} after")
+    assert (await page.request.put(f"{at}/policy", data=rules)).ok
+    await expect(page.locator("#policy li")).to_have_text(
+        [
+            "Kept whole: no summary replaces its messages.",
+            "Expires 15 minutes after its last use.",
+            "Exempt from the session limit: never evicted to make room.",
+        ]
+    )
+    await expect(page.locator("#summaries-word")).to_have_text("None: this conversation is kept whole.")
+    messages = [{"role": "user", "content": f"number {number}"} for number in range(8)]
+    assert (await page.request.post(f"{at}/messages", data=messages)).ok
+    await expect(page.locator("#pending-word")).to_have_text("In full, because this conversation is kept whole.")
+    await save_screenshot(page, "policy")
+    assert (
+        await page.request.put(f"{at}/policy", data={"keep_whole": False, "idle_timeout_s": None, "exempt": False})
+    ).ok
+    await expect(page.locator("#policy-part")).to_be_hidden()
+    assert faults_of(page) == []
+
+
 async def test_a_cleared_conversation_is_empty(context: BrowserContext, url: str) -> None:
     page = await open_page(context, url)
     await append_until_summarized(page)
