@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from support.views import URL, Payload, anthropic, assistant, chat_call, chat_result, context, gemini, text, user
 
+from redismem import Message
+
 
 def test_what_only_anthropic_understands_stays_as_it_is() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -239,3 +241,13 @@ def test_a_blank_last_text_with_a_signature_stays_for_gemini_alone(name: str, bl
     assert "c2ln" not in str(anthropic(user("a"), told, user("b")))
     invalid = told | {"parts": [*before, {"text": blank, name: "no base64"}]}
     assert "no base64" not in str(gemini(user("a"), invalid, user("b")))
+
+
+def test_the_system_prompt_behind_quoted_texts_is_a_system_prompt() -> None:
+    prompt = {"role": "system", "content": "Be kind."}
+    made = context(prompt, user("And now?"), summaries_count=1)
+    made.background = "the background"
+    made.recalled = [Message("user", "the recalled")]
+    assert made.to_anthropic()["system"] == [{"type": "text", "text": "Be kind."}]
+    assert "Be kind." in str(made.to_gemini()["system_instruction"])
+    assert "Be kind." not in str(made.to_anthropic()["messages"]) + str(made.to_gemini()["contents"])

@@ -144,6 +144,17 @@ async def test_a_counter_rolled_back_by_one_is_found(memory: Memory, raw: Any) -
     assert [violation.invariant for violation in await find_violations(memory)] == ["I5"]
 
 
+async def test_originals_that_reach_into_the_window_are_reported(memory: Memory, raw: Any) -> None:
+    """Readers of the originals and of the window would get a message twice."""
+    await fill(memory)
+    keys = memory.store.keys.session("summarised")
+    last_seq = (await memory.session("summarised").read()).first_seq - 1
+    await raw.lpush(keys.messages, await raw.lindex(keys.messages, 0))
+    await set_counters(raw, keys.state, first_seq=last_seq)
+    said = f"originals end at {last_seq}, but the window begins at {last_seq}"
+    assert ("I6", said) in {(violation.invariant, violation.text) for violation in await find_violations(memory)}
+
+
 async def test_a_session_in_no_index_is_found_by_its_name(memory: Memory, raw: Any) -> None:
     await fill(memory)
     await delete_entry("active")(raw, memory.store.keys.session("window"))

@@ -70,6 +70,10 @@ async def leave_a_word(raw: Any, keys: Any, ids: dict[str, str]) -> None:
     await raw.zadd(keys.index("t", "words"), {"nothing": 0})
 
 
+async def leave_a_tag(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.zadd(keys.index("d", "tags"), {"Postgres": 0})
+
+
 async def lose_a_version(raw: Any, keys: Any, ids: dict[str, str]) -> None:
     await raw.hdel(keys.versions(ids["old"]), "2")
 
@@ -108,6 +112,7 @@ DAMAGE: list[tuple[Callable[[Any, Any, dict[str, str]], Awaitable[None]], str, s
     (add_an_index_entry, "P2", "is in the index d:open, but does not belong there"),
     (move_in_an_index, "P2", "has a wrong place in the index t:all"),
     (leave_a_word, "P2", "a word is in the index t:words"),
+    (leave_a_tag, "P2", "a word is in the index d:tags"),
     (lose_a_version, "P1", "versions are stored, expected"),
     (swap_versions, "P1", "differs from its versions"),
     (break_a_body, "P1", "cannot be decoded"),

@@ -308,3 +308,11 @@ def test_an_invalid_address_is_refused(url: str) -> None:
     for connect in (Memory.connect, BlockingMemory.connect):
         with pytest.raises(InvalidSettings):
             connect(url)
+
+
+@pytest.mark.parametrize(("tick_s", "lease_s"), [(1.0, 60.0), (0.5, 5.0), (60.0, 10.0)])
+def test_a_session_is_queued_early_enough_for_a_second_worker(tick_s: float, lease_s: float) -> None:
+    """The worker that holds the poll, and the worker that claimed the session, may both die: each costs a lease."""
+    settings = Settings(tick_s=tick_s, lease_s=lease_s)
+    looks_s = 2 * 10 * tick_s
+    assert settings.lookahead_ms >= (looks_s + 2 * lease_s) * 1000

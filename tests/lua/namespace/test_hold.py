@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redis.asyncio
 from support.clock import T0, Clock
+from support.redis_server import RedisServer
 from support.script_text import header
 
 from redismem import Memory
@@ -81,6 +84,22 @@ async def test_an_unreadable_hold_is_ignored(hold: Any, raw: Any, memory: Memory
     found = await memory.store.run(holds.holds(memory.store.keys))
     assert found.keys() <= {"sweep"}
     assert (await hold("a", sweep=False))["sweep"][0] == "a"
+
+
+async def test_a_pod_gets_a_hold_when_redis_is_out_of_memory(tmp_path: Path, namespace: str) -> None:
+    """The pods would poll all queues, each of them, when Redis is least able to bear it."""
+    server = RedisServer(tmp_path).start()
+    try:
+        async with (
+            Memory.connect(server.url, namespace=namespace) as memory,
+            redis.asyncio.Redis(port=server.port) as raw,
+        ):
+            await memory.store.run(holds.hold(memory.store.keys, None, "a", HOLD_MS, {"sweep": False}))
+            await raw.config_set("maxmemory", 1)
+            renewed = await memory.store.run(holds.hold(memory.store.keys, None, "a", HOLD_MS, {"sweep": False}))
+            assert renewed["sweep"].holder == "a"
+    finally:
+        server.stop()
 
 
 async def test_holds_expire_when_no_pod_ticks(hold: Any, raw: Any, memory: Memory) -> None:

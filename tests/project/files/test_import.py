@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from inspection.test_projects import create_project, find_violations
 from support.clock import ProjectClock
 from support.pods import start_pod
 from support.redis_server import RedisServer
 from support.stores import Store
 
-from redismem import Memory, Message, Settings
+from redismem import Conflict, Memory, Message, Settings
+from redismem.events import Op
 from redismem.inspection.projects import check_projects
 from redismem.project.project import Project
 from redismem.protocol.project import imports
@@ -158,3 +160,39 @@ async def test_messages_come_back_as_they_were(memory: Memory, clock: ProjectClo
     await memory.project("third").tasks.create("only this")
     await other.import_files(await memory.project("third").export_files(), replace=True)
     assert not await theirs.exists()
+
+
+async def test_a_word_that_an_unchanged_item_has_too_is_still_found(memory: Memory, clock: ProjectClock) -> None:
+    source, target = memory.project("source"), memory.project("target")
+    changed = await source.tasks.create("apple pie", tags=["fruit"])
+    unchanged = await source.tasks.create("apple tree", tags=["fruit"])
+    await target.import_files(await source.export_files())
+    clock.tick()
+    await source.tasks.update(changed.id, title="pear cake", tags=[])
+    await target.import_files(await source.export_files())
+    assert [task.id for task in await target.tasks.list(text="appl")] == [unchanged.id]
+    assert [task.id for task in await target.tasks.list(tags=["fruit"])] == [unchanged.id]
+    assert await find_violations(memory) == []
+
+
+async def test_a_refused_import_leaves_no_conversation(store: Store, namespace: str, clock: ProjectClock) -> None:
+    """Another process changes the project after the import has written the messages of its conversations."""
+    async with store.memory(namespace) as memory, store.memory(namespace) as other:
+        talk = await memory.project("source").conversations.start("talk")
+        await memory.project("source").conversations.add(talk.id, *MESSAGES)
+        files = await memory.project("source").export_files()
+        target = memory.project("target")
+        inner = memory.store.run
+
+        async def run(call: Any, **options: Any) -> Any:
+            value = await inner(call, **options)
+            if call.op == Op.APPEND:
+                await other.project("target").tasks.create("in between")
+            return value
+
+        memory.store.run = run  # type: ignore[method-assign]
+        with pytest.raises(Conflict):
+            await target.import_files(files)
+        assert not await target.conversations.session(talk.id).exists()
+        assert [task.title for task in await target.tasks.list()] == ["in between"]
+        assert await memory.project("source").conversations.session(talk.id).exists()

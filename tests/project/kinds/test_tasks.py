@@ -7,11 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from support.clock import ProjectClock
+from support.clock import BEGIN, ProjectClock
 
-from redismem import Conflict, InvalidItem, InvalidTransition, ItemNotFound
+from redismem import Conflict, InvalidItem, InvalidTransition, ItemNotFound, Memory
 from redismem.project.items.schema import TASK
 from redismem.project.project import Project
+from redismem.project.queries import pages
 
 VERBS = {
     "plan": "planned",
@@ -262,3 +263,39 @@ async def test_a_clock_that_is_set_back_refuses_nothing(apollo: Project, clock: 
     await apollo.entities.delete(ada.id)
     with pytest.raises(InvalidItem, match="lies in the future"):
         await apollo.tasks.start(task.id, at=then + timedelta(seconds=1))
+
+
+async def test_a_clock_that_was_set_back_does_not_reorder_what_was_known(apollo: Project, clock: ProjectClock) -> None:
+    made = await apollo.tasks.create("first")
+    back = clock.tick(10)
+    late = clock.tick(10)
+    await apollo.tasks.update(made.id, title="second")
+    clock.now = back
+    await apollo.tasks.update(made.id, title="third")
+    assert (await apollo.tasks.get(made.id, known_at=back)).title == "first"
+    assert (await apollo.tasks.get(made.id, known_at=late)).title == "third"
+    assert [version.known_at for version in await apollo.tasks.versions(made.id)] == [BEGIN, late, late]
+
+
+async def test_many_changes_of_one_millisecond_are_passed(
+    memory: Memory, apollo: Project, clock: ProjectClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import changes all its items in one millisecond: more than one batch of them have the same score."""
+    monkeypatch.setattr(pages, "_BATCH_COUNT", 2)
+    titles = {f"task {number}" for number in range(7)}
+    made = [await apollo.tasks.create(title) for title in sorted(titles)]
+    moment = clock.now
+    clock.tick()
+    for task in made:
+        await apollo.tasks.update(task.id, title="changed")
+    calls = 0
+    inner = memory.store.run
+
+    async def run(call: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        assert calls < 100, "the query does not end"
+        return await inner(call, **options)
+
+    monkeypatch.setattr(memory.store, "run", run)
+    assert {task.title for task in await apollo.tasks.list(at=moment)} == titles
