@@ -76,6 +76,13 @@ async def test_a_wrong_answer_gets_the_choices(memory: Memory) -> None:
     assert (await say(memory, "huge")).say == "Which size? One of: Small, Large."
 
 
+async def test_a_wrong_answer_with_a_word_of_its_own_intent_counts(memory: Memory) -> None:
+    await say(memory, "my order")
+    again = await say(memory, "the order of last week")
+    assert (again.kind, again.say) == (Kind.ASK, "Which order? For example: O-17")
+    assert (await say(memory, "just my order")).kind is Kind.GAVE_UP
+
+
 @pytest.mark.parametrize("word", ["reset", "Cancel", " never mind "])
 async def test_a_reset_clears(memory: Memory, word: str) -> None:
     await say(memory, "order")

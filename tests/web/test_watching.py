@@ -60,6 +60,14 @@ async def test_a_stream_shows_changes_by_another_server(store: Any, namespace: s
         await next_with(events, exists=False)
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", EVENTS), ("POST", "/api/chat")])
+async def test_a_proxy_is_told_to_pass_a_stream_on_at_once(http: RunningService, method: str, path: str) -> None:
+    """Without this header nginx collects the answer and sends it in one piece."""
+    body = {"message": "hello"} if method == "POST" else None
+    async with http.client.stream(method, path, json=body) as answer:
+        assert answer.headers["x-accel-buffering"] == "no"
+
+
 async def test_a_stream_shows_a_summary_that_swaps_in(store: Any, namespace: str) -> None:
     settings = Settings(threshold=4, recent_limit=2, tick_s=0.05)
     async with (

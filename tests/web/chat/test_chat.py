@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 from support.checks import until
 from support.http_service import (
     ASKED,
+    PATIENT,
     SLOTS,
     RunningService,
     joined_text,
     message_rows,
     open_stream,
     read_events,
+    run_service,
     serve_chat,
 )
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer as Provider
 
 from redismem import Memory
+from redismem.models.streaming import open_streaming
 from redismem.slots import Slots
+from redismem.web.access import Access, new_key
+from redismem.web.chat.chat import Chat
+from redismem.web.service import Service
 
 
 async def test_both_messages_are_stored_and_the_model_gets_the_memory(memory: Memory, provider: Provider) -> None:
@@ -126,6 +133,30 @@ async def test_a_stopped_answer_is_stored_as_incomplete(memory: Memory, provider
             await http.ask("POST", "/api/chat/stop", json={"session_id": "s"})
             assert [each async for each in events][-1].document["reason"] == "stopped"
         assert message_rows(await memory.session("s").messages())[1] == ("assistant", said, "stopped")
+
+
+@pytest.mark.parametrize("action", ["stop", "clear"])
+async def test_a_tenant_ends_no_answer_of_another_tenant(
+    store: Any, namespace: str, provider: Provider, action: str
+) -> None:
+    """Both tenants have a session of the same id."""
+    provider.mode = "hang"
+    shop, bank = (new_key(name, f"{namespace}-{name}", ("read", "write")) for name in ("shop", "bank"))
+    access = Access.of(f"{shop[1]}\n{bank[1]}")
+    model: Any = open_streaming("openai", "m", base_url=provider.base_url, allow_http=True)
+    shop_headers, bank_headers = ({"Authorization": f"Bearer {key}"} for key, _ in (shop, bank))
+    async with contextlib.AsyncExitStack() as stack:
+        memories = {name: await stack.enter_async_context(store.memory(name)) for name in access.namespaces}
+        http = await stack.enter_async_context(run_service(Service(memories, access, PATIENT, chat=Chat(model))))
+        events = await stack.enter_async_context(
+            open_stream(http.client, "POST", "/api/chat", json=ASKED, headers=bank_headers)
+        )
+        assert (await anext(events)).event == "start"
+        answer = await http.ask("POST", f"/api/chat/{action}", json={"session_id": "s"}, headers=shop_headers)
+        assert answer.json() == ({"stopped_count": 0} if action == "stop" else {"cleared": False})
+        provider.release()
+        seen = [each async for each in events]
+        assert (joined_text(seen), seen[-1].document["reason"]) == (TEXT, "done")
 
 
 async def test_a_client_that_reconnects_gets_the_rest(memory: Memory, provider: Provider) -> None:
