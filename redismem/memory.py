@@ -27,6 +27,7 @@ from redismem.recall.cache import RecallCache
 from redismem.session.session import Session
 from redismem.settings.settings import Settings
 from redismem.store.open import open_store
+from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
 from redismem.transport.base import place_of
 from redismem.transport.connect import connect
@@ -253,7 +254,7 @@ class Memory:
             StoreUnavailable: Redis does not answer before the deadline.
         """
         since_ms = await self._alive_since_ms()
-        return await self.store.run(namespace_calls.page(self.store.keys, limit, cursor, since_ms))
+        return await read_sessions(self.store, limit, cursor, since_ms)
 
     def health(self) -> Health:
         """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.

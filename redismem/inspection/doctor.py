@@ -23,6 +23,7 @@ from redismem.protocol.namespace import dictionaries
 from redismem.protocol.namespace import holds as tick_calls
 from redismem.protocol.queue import depths as depth_calls
 from redismem.protocol.queue import provider_pauses
+from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
 
 SAMPLE_COUNT = 200
@@ -196,7 +197,7 @@ async def _dead(store: Store) -> Finding:
 
 async def _expiry(store: Store) -> Finding:
     since_ms = await store.server_time_ms() - store.settings.idle_timeout_ms
-    page = await store.run(namespace_calls.page(store.keys, SAMPLE_COUNT, None, since_ms))
+    page = await read_sessions(store, SAMPLE_COUNT, None, since_ms)
     return rules.expiry([await store.run(_sample(store, entry.session_id)) for entry in page.sessions])
 
 

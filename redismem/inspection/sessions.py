@@ -16,6 +16,7 @@ from redismem.protocol.call import Call, independent
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
 
 Info = SessionInfo | str
@@ -42,7 +43,7 @@ async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> 
     """Return a page of live sessions. Raises StoreUnavailable, and ValueError if the cursor is from no page."""
     now_ms = await store.server_time_ms()
     since_ms = now_ms - store.settings.idle_timeout_ms
-    page = await store.run(namespace_calls.page(store.keys, limit, cursor, since_ms))
+    page = await read_sessions(store, limit, cursor, since_ms)
     count = await store.run(namespace_calls.count(store.keys, since_ms))
     infos = await infos_of(store, page.sessions)
     room = max(0, store.session_limit - count)

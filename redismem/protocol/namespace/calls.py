@@ -1,27 +1,20 @@
-"""Calls about a whole namespace: its record, its rates, and its sessions, one command per shard. No I/O."""
+"""Calls about a whole namespace: its record, its rates, and the number of its sessions. No I/O."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import heapq
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from redismem.errors import UnsupportedFormat, WrongShards
 from redismem.events import Op
-from redismem.info import SessionEntry, SessionPage
+from redismem.info import SessionEntry
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha, independent
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, ShardKeys
 from redismem.settings.settings import Settings
 
-_LIMIT = 10_000
-_FOREIGN_CURSOR = "this cursor was not returned by sessions()"
-_MOST = 1 << 53
 _RECORDED = ("layout", "shards", "max_sessions", "idle_timeout_ms", "keep_originals")
 
 
@@ -144,78 +137,24 @@ def count(keys: Keys, since_ms: int) -> Call[int]:
     return independent(commands, lambda *counts: sum(counts), Op.COUNT)
 
 
-def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[SessionPage]:
-    """Build a call that reads a page of the sessions active after `since_ms`, by (last activity, id), newest first.
-
-    The cursor contains the last returned session, and the number of returned sessions with the same millisecond, which
-    is the number that a shard may have to skip.
-
-    Raises:
-        ValueError: the cursor was not returned by sessions(), or the limit is out of range.
-    """
-    if type(limit) is not int or not 1 <= limit <= _LIMIT:
-        raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
-    after_ms, after_id, ties = (None, "", 0) if cursor is None else _decode_cursor(cursor)
-    newest = "+inf" if after_ms is None else after_ms
-    window = ("WITHSCORES", "LIMIT", 0, limit + 1 + ties)
-    exempt_newest = "-inf" if after_ms is None else -after_ms
-    commands = tuple(
-        command
-        for shard in keys.shards()
-        for command in (
-            ("ZREVRANGEBYSCORE", shard.active, newest, f"({since_ms}", *window),
-            ("ZRANGEBYSCORE", shard.active, exempt_newest, f"({-since_ms}", *window),  # exempt ones are negative
-        )
-    )
-
-    def decode(*answers: Any) -> SessionPage:
-        rest = (
-            entry
-            for answer in answers
-            for entry in entries(answer)
-            if after_ms is None or (entry.active_ms, entry.session_id) < (after_ms, after_id)
-        )
-        merged = heapq.nlargest(limit + 1, rest, key=lambda entry: (entry.active_ms, entry.session_id))
-        sessions = merged[:limit]
-        if len(merged) <= limit:
-            return SessionPage(sessions, None)
-        last = sessions[-1]
-        tie_count = sum(entry.active_ms == last.active_ms for entry in sessions)
-        return SessionPage(sessions, _encode_cursor(last, tie_count + (ties if last.active_ms == after_ms else 0)))
-
-    return independent(commands, decode, Op.SESSIONS)
-
-
 def name_of(member: bytes) -> str:
     """Decode the member of an index. Distinct bytes give distinct names, even if they are not UTF-8."""
     return member.decode("utf-8", "surrogateescape")
 
 
-def entries(answer: Any) -> Iterator[SessionEntry]:
-    """Decode a reply WITHSCORES: pairs in RESP3, a flat list in RESP2.
-
-    A member that another program wrote may be neither a session id nor UTF-8.
-    """
+def scored_members(answer: Any) -> Iterator[tuple[bytes, int]]:
+    """Decode a reply WITHSCORES: pairs in RESP3, a flat list in RESP2."""
     flat = (
         answer if not answer or not isinstance(answer[0], list | tuple) else [item for pair in answer for item in pair]
     )
     values = iter(flat)
-    for member, score in zip(values, values, strict=True):
-        yield SessionEntry(name_of(member), abs(int(float(score))))
+    return ((member, int(float(score))) for member, score in zip(values, values, strict=True))
 
 
-def _encode_cursor(last: SessionEntry, ties: int) -> str:
-    return base64.urlsafe_b64encode(json.dumps([last.active_ms, last.session_id, ties]).encode()).decode()
+def entries(answer: Any) -> Iterator[SessionEntry]:
+    """Decode a reply WITHSCORES of an index.
 
-
-def _decode_cursor(cursor: str) -> tuple[int, str, int]:
-    if type(cursor) is not str:
-        raise ValueError(_FOREIGN_CURSOR)
-    try:
-        after_ms, after_id, ties = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    except (binascii.Error, ValueError, TypeError, RecursionError) as cause:
-        raise ValueError(_FOREIGN_CURSOR) from cause
-    is_typed = [type(part) for part in (after_ms, after_id, ties)] == [int, str, int]
-    if not is_typed or abs(after_ms) > _MOST or not 0 <= ties <= _MOST:
-        raise ValueError(_FOREIGN_CURSOR)
-    return after_ms, after_id, ties
+    A member that another program wrote may be neither a session id nor UTF-8.
+    """
+    for member, score in scored_members(answer):
+        yield SessionEntry(name_of(member), abs(score))

@@ -1,0 +1,20 @@
+"""Read a page of a namespace's sessions, in round trips small enough not to delay a turn."""
+
+from __future__ import annotations
+
+from redismem.info import SessionPage
+from redismem.protocol.namespace.sessions import SessionsReader
+from redismem.store.store import Store
+
+
+async def read_sessions(store: Store, limit: int, cursor: str | None, since_ms: int) -> SessionPage:
+    """Return a page of the sessions active after `since_ms`, most recently active first.
+
+    Raises:
+        ValueError: The cursor was not returned by a page, or the limit is out of range.
+        StoreUnavailable: Redis did not answer in time.
+    """
+    reader = SessionsReader(store.keys, limit, cursor, since_ms)
+    while (call := reader.next_call()) is not None:
+        await store.run(call)
+    return reader.page()
