@@ -15,6 +15,7 @@ from redismem.session.session import Session
 from redismem.web.access import Access, Caller
 from redismem.web.chat.chat import Chat
 from redismem.web.http.problems import Problem
+from redismem.web.listing import Listing
 from redismem.web.metrics.load import Load
 from redismem.web.metrics.prometheus import Meters
 from redismem.web.watching import Watch
@@ -58,6 +59,7 @@ class Service:
     cut_off: Callable[[Any], object] = bool
     """A function that closes a connection at once and drops its unsent data. The server sets this function."""
     _watches: dict[str, Watch] = field(default_factory=dict)
+    _listings: dict[str, Listing] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.load = Load(self.meters)
@@ -72,6 +74,12 @@ class Service:
         if caller.namespace not in self._watches:
             self._watches[caller.namespace] = Watch(self.memories[caller.namespace])
         return self._watches[caller.namespace]
+
+    def listing(self, caller: Caller) -> Listing:
+        """Return the list of the sessions of the caller's namespace. The first call creates the list."""
+        if caller.namespace not in self._listings:
+            self._listings[caller.namespace] = Listing(self.memories[caller.namespace])
+        return self._listings[caller.namespace]
 
     def memory(self, caller: Caller) -> Memory:
         """Return the memory of the caller's namespace."""

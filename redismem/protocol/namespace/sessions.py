@@ -8,7 +8,7 @@ import heapq
 import json
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from redismem.events import Op
@@ -143,11 +143,18 @@ class SessionsReader:
         # A session that became exempt meanwhile was read twice.
         active_ms = {name_of(member): at_ms for at_ms, member in reversed(newest)}
         sessions = [SessionEntry(session_id, at_ms) for session_id, at_ms in reversed(active_ms.items())]
-        return SessionPage(sessions, _encode_cursor(*newest[-1]) if len(self._newest) > self._limit else None)
+        return SessionPage(sessions, encode_cursor(sessions[-1]) if len(self._newest) > self._limit else None)
 
 
-def _encode_cursor(active_ms: int, member: bytes) -> str:
-    return base64.urlsafe_b64encode(json.dumps([active_ms, name_of(member)]).encode()).decode()
+def listed(keys: Keys, session_ids: Sequence[str]) -> Call[list[bool]]:
+    """Build a call that tells for each session whether it is listed."""
+    commands = tuple(("ZSCORE", keys.session(session_id).shard.active, session_id) for session_id in session_ids)
+    return independent(commands, lambda *scores: [score is not None for score in scores], Op.SESSIONS)
+
+
+def encode_cursor(last: SessionEntry) -> str:
+    """Return the cursor of the sessions after this one."""
+    return base64.urlsafe_b64encode(json.dumps([last.active_ms, last.session_id]).encode()).decode()
 
 
 def decode_cursor(cursor: str) -> tuple[int, bytes]:

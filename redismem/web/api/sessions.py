@@ -13,8 +13,9 @@ from redismem.info import Policy
 from redismem.memory import Memory
 from redismem.messages.message import UNSET
 from redismem.session.session import Session
+from redismem.web import listing
 from redismem.web.access import Caller
-from redismem.web.api import listing, schemas
+from redismem.web.api import schemas
 from redismem.web.api.appends import append_id, session_id_of
 from redismem.web.api.streams import STREAM, EventStream
 from redismem.web.http.json import Format, Json, context_document, message_document, parse_moment, state_document
@@ -56,6 +57,8 @@ TheCaller = Annotated[Caller, Depends(caller_of)]
 @router.get("/sessions", response_model=schemas.SessionList)
 async def list_sessions(
     memory: TheMemory,
+    service: TheService,
+    caller: TheCaller,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     cursor: Annotated[str | None, Query(max_length=2_000)] = None,
     contains: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
@@ -66,8 +69,10 @@ async def list_sessions(
     `contains` searches the ids of the next few thousand sessions; a cursor continues the search. `newest` adds the
     beginning of each session's newest message, by a user if the last few have one.
     """
+    sessions = service.listing(caller)
     try:
-        entries, next_cursor = await listing.page(memory, limit, cursor, contains)
+        reading = sessions.page(limit, cursor) if contains is None else sessions.search(contains, limit, cursor)
+        entries, next_cursor = await reading
     except ValueError:
         raise Problem("bad_request", "no page gave this cursor") from None
     rows = [asdict(entry) for entry in entries]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +10,7 @@ from hypothesis import strategies as st
 from support.checks import until
 from support.http_service import RunningService, numbered_message
 
-from redismem import Memory
 from redismem.events import Event
-from redismem.web.api import listing
 from redismem.web.metrics import load
 from redismem.web.metrics.load import Load, quantile_ms
 from redismem.web.metrics.prometheus import Meters
@@ -67,40 +64,3 @@ async def test_the_load_is_served(http: RunningService) -> None:
     document = (await http.ask("GET", "/v1/load")).json()
     assert (document["store"], document["away_since_ms"]) == ("closed", None)
     assert document["whole"]["took_ms"] >= 0
-
-
-async def test_conversations_are_found_by_a_part_of_their_id(
-    http: RunningService, memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listing, "_PAGE_COUNT", 3)
-    monkeypatch.setattr(listing, "_PAGES_COUNT", 2)
-    for number in range(10):
-        await memory.session(f"Shelf/{number}").append(numbered_message(number))
-    session_ids: list[str] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        query = {"contains": "SHELF/", "limit": 100} | ({"cursor": cursor} if cursor else {})
-        page = (await http.ask("GET", "/v1/sessions", params=query)).json()
-        assert len(page["sessions"]) <= 6
-        session_ids += [row["session_id"] for row in page["sessions"]]
-        cursor = page["cursor"]
-    assert sorted(session_ids) == [f"Shelf/{number}" for number in range(10)]
-    empty_page = (await http.ask("GET", "/v1/sessions", params={"contains": "unknown"})).json()
-    assert empty_page["sessions"] == []
-
-
-async def test_the_list_shows_the_newest_message(http: RunningService, memory: Memory) -> None:
-    call: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
-    await memory.session("chat").append(numbered_message("of mine"), {"role": "assistant", "content": "an answer"})
-    await memory.session("calls").append(call)
-    await memory.session("long").append(numbered_message("x\n " * 500))
-    await memory.session("state-alone").merge({"size": 1})
-    rows = (await http.ask("GET", "/v1/sessions", params={"newest": True})).json()["sessions"]
-    newest = {row["session_id"]: row["newest"] for row in rows}
-    assert newest["chat"] == {"seq": 1, "role": "user", "text": "message of mine"}
-    assert newest["calls"] == {"seq": 1, "role": "assistant", "text": ""}
-    assert len(newest["long"]["text"]) == 160
-    assert "\n" not in newest["long"]["text"]
-    assert newest["state-alone"] is None
-    plain = (await http.ask("GET", "/v1/sessions")).json()["sessions"]
-    assert all(set(row) == {"session_id", "active_ms"} for row in plain)
