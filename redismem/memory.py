@@ -35,6 +35,7 @@ from redismem.transport.connect import connect
 if TYPE_CHECKING:
     from redismem.project.project import Project
     from redismem.recall.embedder import Embed, Embedder
+    from redismem.transport.credentials import Credentials
     from redismem.workers.archive import OnEvict
     from redismem.workers.strategies import Strategy
 
@@ -85,6 +86,7 @@ class Memory:
         *,
         namespace: str = "default",
         settings: Settings | None = None,
+        credentials: Credentials | None = None,
         client: Any = None,
         count_tokens: TokenCounter | None = None,
         on_event: OnEvent | None = None,
@@ -106,6 +108,10 @@ class Memory:
                 store ends with the process, so the memory logs a warning unless the URL is `memory://`.
             namespace: The tenant. Sessions of different namespaces never mix.
             settings: All other settings. `None` reads them from the environment.
+            credentials: A function, plain or async, that returns user and password as a tuple; `None` as user means
+                the user in the URL, or the default user. It is called before each greeting of a connection, and once
+                more if Redis does not accept the login. A plain function runs in a thread. It may take 10 s. `None`
+                means `REDISMEM_PASSWORD_FILE` and `REDISMEM_USERNAME`, or else the login in the URL.
             client: A redis.asyncio client to use instead of a URL. The caller closes this client.
             count_tokens: A function that returns the number of tokens of a message, given as a dict.
             on_event: A plain function that is called with an event after each call and each piece of work of a
@@ -128,13 +134,14 @@ class Memory:
 
         Raises:
             InvalidSessionId: The namespace is invalid.
-            InvalidSettings: A setting, the URL, the client or another argument is invalid.
+            InvalidSettings: A setting, the URL, the client or another argument is invalid, or the password file cannot
+                be used.
             TypeError: `on_event` is not a plain function, or an argument is unknown.
         """
         refuse_others(others)
         settings = Settings.given(settings)
         background = LoopBackground() if (settings.fallback if fallback is None else fallback) else None
-        transport = connect(settings.url if url is None else url, client, settings)
+        transport = connect(settings.url if url is None else url, client, settings, credentials)
         store = open_store(transport, namespace, settings, on_event, clock, background)
         store.embedder = make_embedder(embed, settings)
         options = worker_options(workers, on_evict=on_evict, strategy=strategy, concurrency=concurrency)

@@ -35,6 +35,7 @@ from redismem.transport.connect import connect_blocking, connect_both
 
 if TYPE_CHECKING:
     from redismem.recall.embedder import Embed, Embedder
+    from redismem.transport.credentials import Credentials
     from redismem.workers.archive import OnEvict
     from redismem.workers.strategies import Strategy
 
@@ -60,6 +61,7 @@ class Memory:
         *,
         namespace: str = "default",
         settings: Settings | None = None,
+        credentials: Credentials | None = None,
         client: Any = None,
         count_tokens: TokenCounter | None = None,
         on_event: OnEvent | None = None,
@@ -79,6 +81,8 @@ class Memory:
         See `redismem.Memory.connect` for all arguments and errors. These arguments differ:
 
         Args:
+            credentials: The function must return within `reply_timeout_s`. Each call of an async function has an event
+                loop of its own.
             client: A `redis.Redis` to use instead of a URL. The caller closes this client.
             on_event: The function runs in the thread of the call that it reports.
             workers: The workers run in a thread with its own event loop and connections, so they need a URL and no
@@ -94,14 +98,12 @@ class Memory:
         url = settings.url if url is None else url
         background = ThreadBackground() if (settings.fallback if fallback is None else fallback) else None
         if workers is False:
-            transport = connect_blocking(url, client, settings)
-            store = open_store(transport, namespace, settings, on_event, clock, background)
-            store.embedder = _embedder(embed, settings)
-            return cls(memory.Memory(store, count_tokens))
-        if client is not None:
+            transport = connect_blocking(url, client, settings, credentials)
+        elif client is not None:
             raise InvalidSettings("workers need a URL: their event loop cannot use a blocking client")
-        blocking, connect_async = connect_both(url, settings)
-        store = open_store(blocking, namespace, settings, on_event, clock, background)
+        else:
+            transport, connect_async = connect_both(url, settings, credentials)
+        store = open_store(transport, namespace, settings, on_event, clock, background)
         store.embedder = _embedder(embed, settings)
 
         def make_worker_memory() -> memory.Memory:
@@ -109,7 +111,8 @@ class Memory:
             worker_store.embedder = memory.make_embedder(embed, settings)
             return memory.Memory(worker_store, workers=memory.make_workers(worker_store, workers, options))
 
-        return cls(memory.Memory(store, count_tokens, WorkerThread(make_worker_memory)))
+        thread = None if workers is False else WorkerThread(make_worker_memory)
+        return cls(memory.Memory(store, count_tokens, thread))
 
     def __repr__(self) -> str:
         return f"<blocking {repr(self._twin)[1:]}"

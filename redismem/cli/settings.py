@@ -10,6 +10,8 @@ from redismem.settings.environment import PREFIX, Look, look
 from redismem.settings.settings import Settings
 
 _SECRETS = ("model_api_key", "embed_api_key")
+# Someone may have given the password instead of the file's path.
+_SET_OR_NOT = (*_SECRETS, "password_file")
 _ADDRESSES = ("url", "model_base_url", "embed_base_url")
 
 
@@ -39,8 +41,9 @@ async def settings(*, as_json: AsJson = False) -> int:
 
 def _public_value(name: str, value: Any) -> Any:
     """Return the value without secrets."""
-    if name in _SECRETS:
-        return "set" if value is not None and value.get_secret_value() else "not set"
+    if name in _SET_OR_NOT:
+        text = value.get_secret_value() if name in _SECRETS and value is not None else value
+        return "set" if text else "not set"
     if not value or name not in _ADDRESSES:
         return value
     return safe_url(value) if "://" in value else "the given URL"

@@ -35,6 +35,12 @@ class Settings(BaseSettings):
     )
 
     url: str | None = Field(None, description="URL of Redis; unset: the embedded store", repr=False)
+    username: str | None = Field(
+        None, description="user of the password in the password file; unset: the user in the URL, or the default user"
+    )
+    password_file: str | None = Field(
+        None, description="path of a file with the password of Redis, read for each new connection", repr=False
+    )
     threshold: Annotated[int, Field(ge=1, le=10_000)] = Field(
         10, description="messages a window may hold before the older ones need a summary"
     )

@@ -16,7 +16,7 @@ from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.server_errors import NOT_READY_WORDS, ConnectionLost, ServerError
 from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker, Breakers, BreakerState
-from redismem.store.retries import explain_reason, possibly_made, redis_at
+from redismem.store.retries import explain, possibly_made, redis_at
 from redismem.transport.base import Transport, place_of
 
 log = logging.getLogger("redismem")
@@ -122,7 +122,7 @@ class Reach:
 
     def away_error(self, breaker: Breaker, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
         """Return the error for a call that is not sent, or not retried, because Redis is known to be down."""
-        redis, reason = redis_at(breaker.place or place_of(self.transport)), explain_reason(breaker.reason)
+        redis, reason = redis_at(breaker.place or place_of(self.transport)), explain(breaker.reason, breaker.text)
         text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}"
         return StoreUnavailable(
             text + UNTIL_IT_DOES + possibly_made(may_be_done), session_id, breaker.reason, may_be_done=may_be_done
@@ -136,7 +136,7 @@ class Reach:
         if failure.crowded:
             return
         breaker = self._breaker_at_fault(failure)
-        if breaker.trip(begun_s, failure.reason):
+        if breaker.trip(begun_s, failure.reason, failure.text):
             self._announce(BreakerState.OPEN, breaker)
 
     def _breaker_at_fault(self, failure: ConnectionLost) -> Breaker:

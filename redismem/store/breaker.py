@@ -36,7 +36,7 @@ class Breaker:
 
     __slots__ = (
         *("__weakref__", "_clock", "_lock", "_pause_s", "_probe_at"),
-        *("answered_s", "is_closed", "place", "reason", "since_s", "state"),
+        *("answered_s", "is_closed", "place", "reason", "since_s", "state", "text"),
     )
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, place: str = "") -> None:
@@ -54,7 +54,7 @@ class Breaker:
         """
         self.since_s: float | None = None
         """The start of the first call that Redis did not answer; `None` while the breaker is closed."""
-        self.reason = ""
+        self.reason = self.text = ""
         self._pause_s = FIRST_PAUSE_S
         self._probe_at = 0.0
         forks.reset_after_fork(self)
@@ -65,7 +65,7 @@ class Breaker:
         if self.state is BreakerState.HALF_OPEN:
             self.state = BreakerState.OPEN
 
-    def trip(self, begun_s: float, reason: str) -> bool:
+    def trip(self, begun_s: float, reason: str, text: str = "") -> bool:
         """Record a call that got no reply by its deadline. Return True if this opens the breaker.
 
         The breaker stays closed if Redis has answered another call that started no earlier: then only this call was
@@ -75,7 +75,7 @@ class Breaker:
             if not self.is_closed or self.answered_s >= begun_s:
                 return False
             self._pause_s, self._probe_at = FIRST_PAUSE_S, self._clock()
-            self.since_s, self.reason = begun_s, reason
+            self.since_s, self.reason, self.text = begun_s, reason, text
             self.state, self.is_closed = BreakerState.OPEN, False
             return True
 
@@ -103,14 +103,15 @@ class Breaker:
                 # With jitter, because pods that lost the same Redis must not all return at once.
                 self._probe_at = self._clock() + _random.uniform(self._pause_s / 2, self._pause_s)
                 self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
-                self.reason = reason or self.reason
+                if reason and reason != self.reason:
+                    self.reason, self.text = reason, ""
                 self.state = BreakerState.OPEN
 
     def close(self) -> None:
         """Close the breaker, because Redis has answered the probe."""
         with self._lock:
             self.answered_s = self._clock()
-            self.since_s, self.reason = None, ""
+            self.since_s, self.reason, self.text = None, "", ""
             self.state, self.is_closed = BreakerState.CLOSED, True
 
 

@@ -23,7 +23,7 @@ _random = random.SystemRandom()
 # Explanations for operators: error word, a part of the reply's text, meaning.
 _MEANINGS = (
     ("NOAUTH", "", "it requires a password, and the URL has none: redis://:password@host"),
-    ("WRONGPASS", "", "it does not accept the user and password in the URL"),
+    ("WRONGPASS", "", "it does not accept the user and password in the URL, or from credentials or password file"),
     ("ERR", "without any password configured", "the URL has a password, but the server has none for this user"),
     ("ERR", "no password is set", "the URL has a password, but the server has none"),
     ("ERR", "DB index is out of range", "it has no database with the number in the URL"),
@@ -38,6 +38,7 @@ _MEANINGS = (
     ("CLUSTERDOWN", "no node has", "no node has the slot"),
     ("CLUSTERDOWN", "", "a part of the cluster is down, and cluster-require-full-coverage is yes"),
     ("HandshakeTimeout", "", "the TLS handshake timed out: if the server has no TLS, its URL begins with redis://"),
+    ("CredentialsFailed", "", "the credentials or the password file gave no user and password"),
     ("gaierror", "", "the host name cannot be resolved"),
     ("ConnectionRefusedError", "", "nothing listens there"),
 )
@@ -136,13 +137,17 @@ def possibly_made(may_be_done: bool) -> str:
     return "; this call was sent and may have been carried out" if may_be_done else ""
 
 
-def explain_reason(reason: str, text: str = "", otherwise: str = "") -> str:
-    """Return the reason with an explanation for operators. `text` is the server's error reply, if there is one."""
-    meaning = next((meaning for word, part, meaning in _MEANINGS if word == reason and part in text), otherwise)
+def explain(reason: str, details: str = "", reply: str = "") -> str:
+    """Return the reason with its details or, without any, an explanation for operators.
+
+    `reply` is the server's error reply, if there is one.
+    """
+    meanings = (meaning for word, part, meaning in _MEANINGS if word == reason and part in reply)
+    meaning = details or next(meanings, "")
     return f"{reason}, {meaning}" if meaning else reason
 
 
 def _explain(failure: ServerError | ConnectionLost) -> str:
     if isinstance(failure, ServerError):
-        return explain_reason(failure.word, failure.text)
-    return explain_reason(failure.reason, failure.text, failure.text)
+        return explain(failure.word, reply=failure.text)
+    return explain(failure.reason, failure.text)

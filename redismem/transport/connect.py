@@ -13,63 +13,66 @@ from redismem.errors import InvalidSettings
 from redismem.events import facts
 from redismem.settings.settings import Settings
 from redismem.transport.base import Transport
+from redismem.transport.credentials import Asker, Credentials, make_asker
 
 log = logging.getLogger("redismem")
 
-_Make = Callable[[str, Settings], Transport]
+_Make = Callable[[str, Settings, Asker | None], Transport]
 
 
-def _lane(url: str, settings: Settings) -> Transport:
+def _lane(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.lane.lane import Lane
 
-    return Lane.from_url(url, reply_timeout_s=min(settings.reply_timeout_s, settings.deadline_s))
+    return Lane.from_url(url, reply_timeout_s=min(settings.reply_timeout_s, settings.deadline_s), asker=asker)
 
 
-def _blocking_lane(url: str, settings: Settings) -> Transport:
+def _blocking_lane(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.lane.blocking import BlockingLane
 
-    return BlockingLane.from_url(url, max_connections=settings.max_connections)
+    return BlockingLane.from_url(url, max_connections=settings.max_connections, asker=asker)
 
 
-def _cluster(url: str, settings: Settings) -> Transport:
+def _cluster(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.nodes import cluster, seeds, sides
 
     reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
-    return cluster.Cluster(seeds.parse_cluster(url), sides.LoopSide(reply_timeout_s), reply_timeout_s=reply_timeout_s)
+    return cluster.Cluster(
+        seeds.parse_cluster(url, asker), sides.LoopSide(reply_timeout_s), reply_timeout_s=reply_timeout_s
+    )
 
 
-def _blocking_cluster(url: str, settings: Settings) -> Transport:
+def _blocking_cluster(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.nodes import cluster, seeds, sides
 
     reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
     side = sides.ThreadSide(settings.max_connections)
-    return cluster.Cluster(seeds.parse_cluster(url), side, reply_timeout_s=reply_timeout_s)
+    return cluster.Cluster(seeds.parse_cluster(url, asker), side, reply_timeout_s=reply_timeout_s)
 
 
-def _sentinel(url: str, settings: Settings) -> Transport:
+def _sentinel(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.nodes import seeds, sentinel
 
     stall_s = min(settings.reply_timeout_s, settings.deadline_s)
-    return sentinel.SentinelLane(seeds.parse_sentinel(url), stall_s=stall_s)
+    return sentinel.SentinelLane(seeds.parse_sentinel(url, asker), stall_s=stall_s)
 
 
-def _blocking_sentinel(url: str, settings: Settings) -> Transport:
+def _blocking_sentinel(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.nodes import seeds, sentinel
 
-    return sentinel.BlockingSentinelLane(seeds.parse_sentinel(url), max_connections=settings.max_connections)
+    return sentinel.BlockingSentinelLane(seeds.parse_sentinel(url, asker), max_connections=settings.max_connections)
 
 
-def _embedded(url: str, settings: Settings) -> Transport:
+def _embedded(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.redis_py import embedded
 
-    del url, settings
+    del url, settings, asker
     return embedded.embedded()
 
 
-def _blocking_embedded(url: str, settings: Settings) -> Transport:
+def _blocking_embedded(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.redis_py import embedded
 
-    del url, settings
+    del url, settings, asker
     return embedded.blocking_embedded()
 
 
@@ -94,51 +97,74 @@ _BARE_ADDRESS = re.compile(
 )
 
 
-def connect(url: str | None, client: Any, settings: Settings) -> Transport:
+def connect(url: str | None, client: Any, settings: Settings, credentials: Credentials | None = None) -> Transport:
     """Return a transport over the caller's client or, without a client, to the URL.
 
     Without client and URL, it returns one to a new embedded store, with a warning. The URL `memory://` means an
     embedded store without a warning.
 
     Raises:
-        InvalidSettings: The URL or the client cannot be used.
+        InvalidSettings: The URL, the client or the credentials cannot be used.
     """
     from redismem.transport.redis_py import client as redis_py
 
     if client is not None:
+        _refuse_credentials(credentials)
         return redis_py.RedisPy(client, owned=False)
-    return _makes(url)[0](url or EMBEDDED, settings)
+    make, _ = _makes(url)
+    return make(url or EMBEDDED, settings, _asker(make, settings, credentials))
 
 
-def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
+def connect_blocking(
+    url: str | None, client: Any, settings: Settings, credentials: Credentials | None = None
+) -> Transport:
     """Return a transport for blocking callers, as `connect` does. Logs a warning if a client has no timeout.
 
     Raises:
-        InvalidSettings: The URL or the client cannot be used.
+        InvalidSettings: The URL, the client or the credentials cannot be used.
     """
     from redismem.transport.redis_py import client as redis_py
     from redismem.transport.redis_py import given_client
 
     if client is not None:
+        _refuse_credentials(credentials)
         transport = redis_py.BlockingRedisPy(client, owned=False)
         given_client.warn_of_no_timeout(client)
         return transport
-    return _makes(url)[1](url or EMBEDDED, settings)
+    make, make_blocking = _makes(url)
+    return make_blocking(url or EMBEDDED, settings, _asker(make, settings, credentials))
 
 
-def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Callable[[], Transport]]:
+def connect_both(
+    url: str | None, settings: Settings, credentials: Credentials | None = None
+) -> tuple[Transport, Callable[[], Transport]]:
     """Return a transport for blocking callers, and a function that makes one to the same server for asyncio.
 
     Raises:
-        InvalidSettings: The URL cannot be used.
+        InvalidSettings: The URL or the credentials cannot be used.
     """
     make, make_blocking = _makes(url)
+    asker = _asker(make, settings, credentials)
     if make is _embedded:
         from redismem.transport.redis_py import embedded
 
         return embedded.both()
     assert url is not None
-    return make_blocking(url, settings), partial(make, url, settings)
+    return make_blocking(url, settings, asker), partial(make, url, settings, asker)
+
+
+def _asker(make: _Make, settings: Settings, credentials: Credentials | None) -> Asker | None:
+    """Return the asker for a server. The embedded store has no users, and the settings may be for other processes."""
+    if make is not _embedded:
+        return make_asker(credentials, settings)
+    if credentials is not None:
+        raise InvalidSettings("credentials need the URL of a Redis: the embedded store has no users")
+    return None
+
+
+def _refuse_credentials(credentials: Credentials | None) -> None:
+    if credentials is not None:
+        raise InvalidSettings("credentials are for a URL: a client has its own")
 
 
 def _kind_of(given: object) -> str:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
+from redismem.transport.credentials import Asker, Login
 
 _VERIFY = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 _SECURE = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
@@ -50,7 +52,11 @@ class Address:
     path: str | None = None
     tls: ssl.SSLContext | None = None
     greeting: tuple[Command, ...] = field(default=(), repr=False)
-    """The first commands on a connection, in one write. They contain the password."""
+    """The first commands on a connection, in one write. They contain the password of the URL."""
+    asker: Asker | None = field(default=None, repr=False)
+    """Asks for user and password before each greeting, if they are not in the URL."""
+    username: str | None = None
+    """The user in the URL, for an asker that names none."""
 
     @property
     def place(self) -> str:
@@ -59,24 +65,26 @@ class Address:
             return self.path
         return place_at(self.host, self.port)
 
-    @property
-    def opening(self) -> tuple[Command, ...]:
-        """The greeting to send.
+    def opening(self, login: Login | None = None) -> tuple[Command, ...]:
+        """Return the greeting to send, with this login if there is one.
 
         Over TLS it is at least a PING, whose reply shows that the server accepts the client's certificate.
         """
+        if login is not None:
+            username, password = login
+            return _with_login(self.greeting, self.username if username is None else username, password)
         return self.greeting or ((("PING",),) if self.tls is not None else ())
 
     @classmethod
-    def from_url(cls, url: str) -> Address:
-        """Parse a URL.
+    def from_url(cls, url: str, asker: Asker | None = None) -> Address:
+        """Parse a URL. With an asker, the URL may contain no password.
 
         Raises:
             InvalidSettings: The URL cannot be used. The error names the option, but quotes neither its value nor the
                 URL.
         """
         try:
-            return cls._from_url(url)
+            return cls._from_url(url, asker)
         except InvalidSettings as refused:
             # An @ this late belongs to a user or password that was not percent-encoded.
             _, _, rest = url.partition("://")
@@ -84,20 +92,23 @@ class Address:
             raise InvalidSettings(f"{refused}{hint}") from None
 
     @classmethod
-    def _from_url(cls, url: str) -> Address:
+    def _from_url(cls, url: str, asker: Asker | None) -> Address:
         try:
             parts = urlsplit(url)
             where = _where(parts)
         except ValueError:  # its text quotes parts of the URL, which may contain a password
             raise InvalidSettings(f"the Redis URL is not usable: {_no_place(url)}") from None
         options = _options(parts)
+        if asker is not None and "password" in options:
+            raise InvalidSettings("the Redis URL has a password, and credentials or the password file too: remove one")
+        username = options.pop("username", None) if asker is not None else None
         greeting = _greeting(options)
         secure = _SECURE[parts.scheme]
         _flag(options, "socket_keepalive", True, only=True)
         tls = _tls(options) if secure else None
         if options:
             raise _unknown_options(parts, sorted(options), secure=secure)
-        return cls(**where, tls=tls, greeting=greeting)
+        return cls(**where, tls=tls, greeting=greeting, asker=asker, username=username)
 
 
 def place_at(host: str, port: int) -> str:
@@ -183,17 +194,18 @@ def _greeting(options: dict[str, str]) -> tuple[Command, ...]:
         raise InvalidSettings(f"the Redis URL's protocol must be 2 or 3, not {protocol}")
     if username is not None and password is None:
         password = ""  # a user without a password
-    greeting: list[Command] = []
-    if protocol == 3:
-        login = ("AUTH", username or "default", password) if password is not None else ()
-        greeting.append(("HELLO", "3", *login))
-    elif password is not None:
-        greeting.append(("AUTH", username, password) if username else ("AUTH", password))
+    greeting: list[Command] = [("HELLO", "3")] if protocol == 3 else []
     if name is not None:
         greeting.append(("CLIENT", "SETNAME", name))
     if db:
         greeting.append(("SELECT", db))
-    return tuple(greeting)
+    return tuple(greeting) if password is None else _with_login(greeting, username, password)
+
+
+def _with_login(greeting: Sequence[Command], username: str | None, password: str) -> tuple[Command, ...]:
+    if greeting and greeting[0][0] == "HELLO":
+        return ((*greeting[0], "AUTH", username or "default", password), *greeting[1:])
+    return (("AUTH", username, password) if username else ("AUTH", password), *greeting)
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext:

@@ -94,11 +94,11 @@ class Caller:
 
 @contextlib.asynccontextmanager
 async def open_caller(
-    kind: str, url: str, namespace: str, settings: Settings = PATIENT, *, fallback: bool = False
+    kind: str, url: str, namespace: str, settings: Settings = PATIENT, *, fallback: bool = False, **more: Any
 ) -> AsyncIterator[Caller]:
-    """Open a memory of this kind, which is `asyncio` or `blocking`."""
+    """Open a memory of this kind, which is `asyncio` or `blocking`. `more` are further arguments of `connect`."""
     events: list[Event] = []
-    given: Any = {"namespace": namespace, "settings": settings, "on_event": events.append, "fallback": fallback}
+    given: Any = {"namespace": namespace, "settings": settings, "on_event": events.append, "fallback": fallback} | more
     if kind == "asyncio":
         async with Memory.connect(url, **given) as memory:
             yield Caller(memory, events)

@@ -15,9 +15,10 @@ import hiredis
 from redismem.concurrency import forks
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
-from redismem.protocol.server_errors import ConnectionLost
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent, keep_alive
+from redismem.transport.credentials import Asker
 from redismem.transport.replicas import Content, Wanted, add_replicas, encode_wait
 from redismem.transport.url import Address
 
@@ -28,7 +29,7 @@ _LOST = (OSError, EOFError, UnicodeError, resp.OutOfStep, hiredis.HiredisError)
 class Socket:
     """A connection that the server has accepted. Must be closed after any error of `exchange`."""
 
-    def __init__(self, address: Address, until: float) -> None:
+    def __init__(self, address: Address, opening: tuple[Command, ...], until: float) -> None:
         """Connect, and send the greeting.
 
         Raises:
@@ -43,7 +44,7 @@ class Socket:
         try:
             self._socket = _dial(address, until)
             self._held = forks.hold(self._socket.fileno())
-            self._open(address.opening, until)
+            self._open(opening, until)
         except _LOST as failure:
             lasting = tls.find_lasting_failure(address, failure, until - time.monotonic())
             if lasting is None:
@@ -99,6 +100,19 @@ class Socket:
         """Close the socket while a call is pending."""
         discard_unsent(self._socket)
         self.close()
+
+
+def _connect(address: Address, until: float) -> Socket:
+    """Return a connection. Asks once more for a login that the server does not accept. Raises as `Socket` does."""
+    if (asker := address.asker) is None:
+        return Socket(address, address.opening(), until)
+    try:
+        return Socket(address, address.opening(asker.login_blocking(until)), until)
+    except ServerError as refused:
+        if refused.word != "WRONGPASS":
+            raise
+    # The login changed between the question and the greeting.
+    return Socket(address, address.opening(asker.login_blocking(until)), until)
 
 
 def _replies_or_raise(outcome: resp.Outcome) -> list[Any]:
@@ -164,13 +178,13 @@ class BlockingLane:
         self._is_closed = self._is_retired = False
 
     @classmethod
-    def from_url(cls, url: str, *, max_connections: int) -> BlockingLane:
+    def from_url(cls, url: str, *, max_connections: int, asker: Asker | None = None) -> BlockingLane:
         """Return a lane to the node at this URL.
 
         Raises:
             InvalidSettings: The URL cannot be used.
         """
-        return cls(Address.from_url(url), max_connections=max_connections)
+        return cls(Address.from_url(url, asker), max_connections=max_connections)
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         until = time.monotonic() + timeout_s
@@ -284,7 +298,7 @@ class BlockingLane:
             if connection.pid == os.getpid() and connection.place == self.place:
                 return connection
             connection.close()  # in a forked process, this closes only the copies of this process
-        return Socket(self._find_address(until), until)
+        return _connect(self._find_address(until), until)
 
     def _find_address(self, until: float) -> Address:
         """Return the address to connect to. Raises ServerError, ConnectionLost."""

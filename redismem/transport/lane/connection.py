@@ -11,6 +11,7 @@ from typing import Any, cast
 import hiredis
 
 from redismem.concurrency import forks
+from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
@@ -63,7 +64,9 @@ class PendingCall:
             future.exception()  # otherwise asyncio logs an error that is never retrieved
 
 
-def end_late(calls: Iterable[PendingCall], now: float, answered_at: float, reason: str, *, sent: bool) -> float:
+def end_late(
+    calls: Iterable[PendingCall], now: float, answered_at: float, reason: str, text: str = "", *, sent: bool
+) -> float:
     """End calls whose deadline has passed, and return the earliest deadline of the other calls.
 
     `answered_at` is the time of the last reply to any call. If it falls into the second half of a late call's time, the
@@ -72,7 +75,8 @@ def end_late(calls: Iterable[PendingCall], now: float, answered_at: float, reaso
     earliest = math.inf
     for call in calls:
         if call.deadline <= now:
-            call.end(ConnectionLost(reason, sent=sent, crowded=answered_at > (call.begun_at + call.deadline) / 2))
+            crowded = answered_at > (call.begun_at + call.deadline) / 2
+            call.end(ConnectionLost(reason, sent=sent, text=text, crowded=crowded))
         elif not call.future.done():
             earliest = min(earliest, call.deadline)
     return earliest
@@ -264,14 +268,14 @@ class Connection(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
-    async def greet(self, address: Address) -> None:
+    async def greet(self, opening: tuple[Command, ...]) -> None:
         """Send the greeting, and check the replies.
 
         Raises:
             ServerError: The server refused the connection.
             ConnectionLost: No reply came.
         """
-        if opening := address.opening:
+        if opening:
             content, count = resp.encode_independent(opening), len(opening)
             call = PendingCall(content, count, False, self._loop.create_future(), 0.0, math.inf)
             self.send(call, self._loop.time())
@@ -283,13 +287,31 @@ class Connection(asyncio.Protocol):
 async def connect(
     address: Address, timeout_s: float, on_room: Callable[[], None], on_lost: Callable[[Connection], None]
 ) -> Connection:
-    """Return a connection that the server has accepted.
+    """Return a connection that the server has accepted. Asks once more for a login that the server does not accept.
 
     Raises:
         ServerError: The server refused the connection.
-        ConnectionLost: No reply came, or TLS failed for a lasting reason.
+        ConnectionLost: No reply came, TLS failed for a lasting reason, or there is no login.
         OSError: The connection failed.
     """
+    if (asker := address.asker) is None:
+        return await _connect(address, address.opening(), timeout_s, on_room, on_lost)
+    try:
+        return await _connect(address, address.opening(await asker.login()), timeout_s, on_room, on_lost)
+    except ServerError as refused:
+        if refused.word != "WRONGPASS":
+            raise
+    # The login changed between the question and the greeting.
+    return await _connect(address, address.opening(await asker.login()), timeout_s, on_room, on_lost)
+
+
+async def _connect(
+    address: Address,
+    opening: tuple[Command, ...],
+    timeout_s: float,
+    on_room: Callable[[], None],
+    on_lost: Callable[[Connection], None],
+) -> Connection:
     loop = asyncio.get_running_loop()
     connection = Connection(loop, on_room, on_lost)
     try:
@@ -298,7 +320,7 @@ async def connect(
                 await loop.create_unix_connection(lambda: connection, address.path)
             else:
                 await loop.create_connection(lambda: connection, address.host, address.port, ssl=address.tls)
-            await connection.greet(address)
+            await connection.greet(opening)
     except BaseException as failure:
         is_silent = isinstance(failure, TimeoutError) and address.tls is not None and not connection.is_open
         connection.lose(type(failure).__name__)

@@ -21,6 +21,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
+from redismem.transport.credentials import Asker
 from redismem.transport.lane.connection import RECONNECTING, Connection, PendingCall, connect, end_late
 from redismem.transport.replicas import Confirming, Wanted
 from redismem.transport.url import Address
@@ -66,19 +67,19 @@ class Lane:
         self._connector: asyncio.Task[None] | None = None
         self._line: deque[PendingCall] = deque()
         self._pause_s = 0.0
-        self._lost_reason = ""
+        self._lost_reason = self._lost_text = ""
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._is_late = False
 
     @classmethod
-    def from_url(cls, url: str, *, reply_timeout_s: float) -> Lane:
+    def from_url(cls, url: str, *, reply_timeout_s: float, asker: Asker | None = None) -> Lane:
         """Return a lane to the node at this URL.
 
         Raises:
             InvalidSettings: The URL cannot be used.
         """
-        return cls(Address.from_url(url), stall_s=reply_timeout_s)
+        return cls(Address.from_url(url, asker), stall_s=reply_timeout_s)
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         if len(commands) == 1:
@@ -231,6 +232,7 @@ class Lane:
             self._connection = None
             # A reconnect by this lane itself does not explain later timeouts.
             self._lost_reason = "" if connection.lost_reason == RECONNECTING else connection.lost_reason
+            self._lost_text = ""
             # With jitter, because processes that lost the same server must not all reconnect at once.
             self._pause_s = _FIRST_PAUSE_S
             self._want_connection()
@@ -260,7 +262,8 @@ class Lane:
         self._is_late = False
         connection = self._connection
         answered_at = -math.inf if connection is None else connection.answered_at
-        wake_at = end_late(self._line, now, answered_at, self._lost_reason or "TimeoutError", sent=False)
+        reason = self._lost_reason or "TimeoutError"
+        wake_at = end_late(self._line, now, answered_at, reason, self._lost_text, sent=False)
         self._line = deque(call for call in self._line if not call.future.done())
         if connection is not None and connection.sent:
             wake_at = min(wake_at, end_late(connection.sent, now, answered_at, "TimeoutError", sent=True))
@@ -298,13 +301,13 @@ class Lane:
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:
-                self._lost_reason = failure.reason
+                self._lost_reason, self._lost_text = failure.reason, failure.text
                 if failure.lasts:
                     self._end_line(partial(copy, failure))
             except (OSError, UnicodeError) as failure:
-                self._lost_reason = type(failure).__name__
+                self._lost_reason, self._lost_text = type(failure).__name__, ""
             else:
-                self._pause_s, self._lost_reason = 0.0, ""
+                self._pause_s, self._lost_reason, self._lost_text = 0.0, "", ""
                 self._admit()
                 return
 

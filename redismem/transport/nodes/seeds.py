@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from redismem.errors import InvalidSettings
+from redismem.transport.credentials import Asker
 from redismem.transport.url import Address
 
 _SENTINEL_PORT = 26_379
@@ -38,21 +39,21 @@ class Places:
         return replace(self.node, host=host, port=port)
 
 
-def parse_cluster(url: str) -> Places:
-    """Parse a cluster's URL.
+def parse_cluster(url: str, asker: Asker | None = None) -> Places:
+    """Parse a cluster's URL. With an asker, the URL may contain no password.
 
     Raises:
         InvalidSettings: The URL cannot be used. The error names the option, but quotes neither its value nor the URL.
     """
     scheme, login, hosts, path, query = _split(url)
-    node = Address.from_url(f"{scheme}://{login}node/{path}{query}")
+    node = Address.from_url(f"{scheme}://{login}node/{path}{query}", asker)
     if any(command[0] == "SELECT" for command in node.greeting):
         raise InvalidSettings("a cluster has only database 0: the Redis URL names another")
     return Places(tuple(_with_host(node, host, 6379) for host in hosts), node)
 
 
-def parse_sentinel(url: str) -> Places:
-    """Parse the URL of sentinels. Raises as `parse_cluster` does."""
+def parse_sentinel(url: str, asker: Asker | None = None) -> Places:
+    """Parse the URL of sentinels. The asker is for the data nodes. Raises as `parse_cluster` does."""
     scheme, login, hosts, path, query = _split(url)
     service, _, db = path.partition("/")
     if not service:
@@ -60,7 +61,7 @@ def parse_sentinel(url: str) -> Places:
     options = parse_qsl(query[1:], keep_blank_values=True)
     own = {name.removeprefix("sentinel_"): value for name, value in options if name in _SENTINELS_OWN}
     others = [(name, value) for name, value in options if name not in _SENTINELS_OWN]
-    node = Address.from_url(f"{scheme}://{login}node/{db}{'?' if others else ''}{urlencode(others)}")
+    node = Address.from_url(f"{scheme}://{login}node/{db}{'?' if others else ''}{urlencode(others)}", asker)
     sentinel = Address.from_url(f"redis://node{'?' if own else ''}{urlencode(own)}")
     seeds = tuple(_with_host(replace(sentinel, tls=node.tls), host, _SENTINEL_PORT) for host in hosts)
     # The greeting checks that the node is still the primary, because the sentinels may not know of a failover yet.
