@@ -65,7 +65,8 @@ _SAMPLES = b"".join(
         [_question, _answer] * (BLOCK_COUNT // 2),
     )
 )
-_BUILT_IN = ZstdDictionary(zstandard.ZstdCompressionDict(_WORDS + _SAMPLES, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
+BUILT_IN_CONTENT = _WORDS + _SAMPLES
+_BUILT_IN = ZstdDictionary(zstandard.ZstdCompressionDict(BUILT_IN_CONTENT, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
 
 
 def block_number(seq: int) -> int:

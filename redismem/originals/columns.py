@@ -28,7 +28,7 @@ STAMP = b"\xcf\x00\x00\x01\x9b\x00\x00\x00\x00"
 """A sample stamp. Stamps of the years around 2025 begin with the same bytes."""
 
 # Larger elements have little in common with other elements, and splitting nested lists costs time per byte.
-_LARGE_BYTES = 16_384
+LARGE_BYTES = 16_384
 _SEPARATOR = "\0"
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
 _NIL = encode_plain(None)
@@ -66,7 +66,7 @@ def encode_columns(elements: Sequence[bytes]) -> bytes:
     texts: list[str] = []
     before_ms, by_default = 0, True
     for element in elements:
-        row, payload, row_texts = _split_element(element)
+        row, payload, row_texts = split_element(element)
         later_ms.append(0 if row is None else row.stored_ms - before_ms)
         tokens.append(0 if row is None else row.tokens)
         besides.append(_NIL if row is None else bytes(row.beside))
@@ -109,13 +109,13 @@ def decode_columns(content: bytes, count: int) -> list[bytes]:
     return elements
 
 
-def _split_element(element: bytes) -> tuple[_Element | None, dict[str, Any] | bytes, list[str]]:
+def split_element(element: bytes) -> tuple[_Element | None, dict[str, Any] | bytes, list[str]]:
     """Split an element into its fields, its payload without texts, and the texts.
 
     Returns None, the element itself and no texts if it has to be stored whole.
     """
     texts: list[str] = []
-    if len(element) > _LARGE_BYTES:
+    if len(element) > LARGE_BYTES:
         return None, element, []
     try:
         row = _decode_element(element)

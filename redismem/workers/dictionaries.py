@@ -1,29 +1,27 @@
-"""Train compression dictionaries on the messages that a worker keeps as originals, and choose one for new blocks.
+"""Train compression dictionaries on the originals that a worker stores, and choose one for new blocks.
 
-A crashed worker loses only its samples. If two workers train at the same time, the first one wins.
+If two workers train at the same time, the first one wins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from redismem.errors import RedismemError
 from redismem.events import facts
-from redismem.originals.blocks import BLOCK_COUNT, encode_block
-from redismem.originals.dictionaries import Dictionary, build_samples, train_dictionary
+from redismem.originals.blocks import encode_block
+from redismem.originals.dictionaries import Dictionary
+from redismem.originals.training import train_dictionary
 from redismem.protocol.namespace import dictionaries
 from redismem.store.dictionaries import load_versions, reload_versions
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure
+from redismem.workers.samples import SampledSessions
 
 log = logging.getLogger("redismem.worker")
 
-SAMPLE_BYTES = 1024 * 1024
-"""The maximum size of the samples in memory."""
-MIN_SAMPLE_BYTES, MIN_SESSIONS = 256 * 1024, 8
 MAX_DICTIONARIES = 8
 """The maximum number of dictionaries per namespace. A dictionary is never deleted, since old blocks may need it."""
 SETTLED_MS = 60_000
@@ -32,7 +30,6 @@ RETRAIN_MS = 86_400_000
 """The minimum time between two trainings."""
 
 _POLL_MS = 60_000
-_SESSION_BYTES = 64 * 1024
 # One block in this many is held out to measure the dictionary.
 _HELD_OUT = 6
 # A new dictionary must shrink blocks to this share, as their number is limited.
@@ -40,12 +37,11 @@ _GAIN = 0.9
 
 
 class Trainer:
-    """Train the dictionaries of a namespace on the messages that one worker has kept."""
+    """Train the dictionaries of a namespace on the sessions that one worker has stored originals of."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._samples: deque[tuple[str, list[bytes], int]] = deque()
-        self._bytes_of: Counter[str] = Counter()
+        self._sessions = SampledSessions()
         self._time_ms = self._polled_ms = self._tried_ms = -RETRAIN_MS
         self._version = 0
         """The version of the dictionary for new blocks; 0 means that new blocks use no dictionary."""
@@ -88,27 +84,19 @@ class Trainer:
         return max([0, *versions, *store.dictionaries])
 
     def note(self, session_id: str, elements: Sequence[bytes]) -> None:
-        """Take the elements that a commit has kept as samples."""
-        size_bytes = sum(map(len, elements))
-        if not self.store.settings.train_dictionaries or self._bytes_of[session_id] + size_bytes > _SESSION_BYTES:
-            return
-        self._samples.append((session_id, list(elements), size_bytes))
-        self._bytes_of[session_id] += size_bytes
-        while self._bytes_of.total() > SAMPLE_BYTES:
-            oldest, _, gone_bytes = self._samples.popleft()
-            self._bytes_of[oldest] -= gone_bytes
-            if not self._bytes_of[oldest]:
-                del self._bytes_of[oldest]
+        """Take a session into the sample, because a commit stores these elements of it."""
+        if self.store.settings.train_dictionaries:
+            self._sessions.note(session_id, sum(map(len, elements)))
 
     async def train(self) -> bool:
-        """Train a dictionary if there are enough samples and the last training is a day ago. True if it is stored.
+        """Train a dictionary if there are enough sessions and the last training is a day ago. True if it is stored.
 
         A dictionary that does not compress better than the current one is discarded. Training runs in a thread. A
         failure is logged, and the training is retried a day later.
         """
         time_ms = self._time_ms
-        is_enough = len(self._bytes_of) >= MIN_SESSIONS and self._bytes_of.total() >= MIN_SAMPLE_BYTES
-        if not is_enough or self._is_training or 0 <= time_ms - self._tried_ms < RETRAIN_MS:
+        is_tried = 0 <= time_ms - self._tried_ms < RETRAIN_MS
+        if not self._sessions.is_enough or self._is_training or is_tried:
             return False
         self._tried_ms, self._is_training = time_ms, True
         try:
@@ -125,12 +113,12 @@ class Trainer:
         used = store.dictionaries.get(newest)
         if newest >= MAX_DICTIONARIES or (used is not None and time_ms - used.created_ms < RETRAIN_MS):
             return False
-        samples = [(session_id, elements) for session_id, elements, _ in self._samples]
+        samples = await self._sessions.load(store)
         dictionary = await asyncio.to_thread(train_if_better, samples, newest + 1, time_ms, used)
         if dictionary is None or not await store.run(dictionaries.add(store.keys, dictionary)):
             return False
-        known = facts(op="dictionaries", namespace=store.keys.namespace, session_count=len(self._bytes_of))
-        log.info("dictionary %d was trained on %d sessions", dictionary.version, len(self._bytes_of), extra=known)
+        known = facts(op="dictionaries", namespace=store.keys.namespace, session_count=len(samples))
+        log.info("dictionary %d was trained on %d sessions", dictionary.version, len(samples), extra=known)
         return True
 
 
@@ -139,35 +127,23 @@ def _is_settled(dictionary: Dictionary, time_ms: int) -> bool:
 
 
 def train_if_better(
-    samples: Sequence[tuple[str, Sequence[bytes]]], version: int, time_ms: int, used: Dictionary | None
+    samples: Mapping[str, Sequence[Sequence[bytes]]], version: int, time_ms: int, used: Dictionary | None
 ) -> Dictionary | None:
-    """Return a dictionary trained on all samples if training pays off, else `None`.
+    """Return a dictionary if it compresses the newest samples better than `used` does, else `None`.
 
-    It pays off if a dictionary trained on the older samples compresses the newest samples better than `used` does. The
-    older samples cannot serve for the comparison, because `used` may have been trained on them.
+    It is trained on the other samples, which cannot serve for the comparison: `used` may have been trained on them too.
     """
-    whole: dict[str, list[bytes]] = {}
-    for session_id, elements in samples:
-        whole.setdefault(session_id, []).extend(elements)
-    blocks = [
-        (session_id, elements[at : at + BLOCK_COUNT])
-        for session_id, elements in whole.items()
-        for at in range(0, len(elements), BLOCK_COUNT)
-    ]
+    blocks = [(session_id, elements) for session_id, of_session in samples.items() for elements in of_session]
     older = len(blocks) - max(1, len(blocks) // _HELD_OUT)
-    trial = _dictionary(blocks[:older], version, time_ms)
-    if trial is None:
+    trained_on: dict[str, list[Sequence[bytes]]] = {}
+    for session_id, elements in blocks[:older]:
+        trained_on.setdefault(session_id, []).append(elements)
+    content = train_dictionary(trained_on)
+    if content is None:
         return None
+    trained = Dictionary(version, time_ms, content)
     before, after = (
         sum(len(encode_block(1, elements, dictionary)) for _, elements in blocks[older:])
-        for dictionary in (used, trial)
+        for dictionary in (used, trained)
     )
-    return _dictionary(blocks, version, time_ms) if after <= _GAIN * before else None
-
-
-def _dictionary(blocks: Sequence[tuple[str, Sequence[bytes]]], version: int, time_ms: int) -> Dictionary | None:
-    by_session: dict[str, list[Sequence[bytes]]] = {}
-    for session_id, block in blocks:
-        by_session.setdefault(session_id, []).append(block)
-    content = train_dictionary(build_samples(by_session))
-    return None if content is None else Dictionary(version, time_ms, content)
+    return trained if after <= _GAIN * before else None

@@ -13,7 +13,8 @@ from redismem.inspection.doctor import examine
 from redismem.inspection.rules import Finding
 from redismem.messages.encoding import encode_message
 from redismem.originals.blocks import BLOCK_COUNT, dictionary_of
-from redismem.originals.dictionaries import Dictionary, build_samples, train_dictionary
+from redismem.originals.dictionaries import Dictionary
+from redismem.originals.training import train_dictionary
 from redismem.workers.dictionaries import SETTLED_MS
 from redismem.workers.summaries import Worker
 from support.clock import Clock
@@ -23,6 +24,7 @@ from support.writers import Echo
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 ENDINGS = ("ment", "ing", "ed", "s")
 WORDS = [f"{one}{two}" for one in ("ship", "order", "parcel", "invoice", "return") for two in ENDINGS]
+OTHER_WORDS = [f"{one}{two}{'xyz' * 4}" for one in "abcdefgh" for two in "jklmn"]
 Blocks = dict[str, list[list[bytes]]]
 
 
@@ -44,7 +46,7 @@ def sessions(seed: int, count: int = 8) -> Blocks:
 
 @cache
 def make_dictionary(version: int, seed: int = 0) -> Dictionary:
-    content = train_dictionary(build_samples(sessions(seed)))
+    content = train_dictionary(sessions(seed))
     assert content is not None
     return Dictionary(version, 7, content)
 

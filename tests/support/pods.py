@@ -27,7 +27,7 @@ from redismem.events import Event
 from redismem.models import Draft, open_model
 from redismem.project.project import Project
 from redismem.protocol.project import imports
-from redismem.workers import dictionaries
+from redismem.workers import dictionaries, samples
 from redismem.workers.scheduler import Scheduler
 from redismem.workers.summaries import Worker
 from support.writers import Echo
@@ -305,7 +305,7 @@ async def extract(url: str, namespace: str, base_url: str, now_ms: str) -> None:
 
 async def train(url: str, namespace: str, when: str) -> None:
     """Train a dictionary, and kill this process `before` or `after` the dictionary is stored."""
-    dictionaries.MIN_SAMPLE_BYTES, dictionaries.MIN_SESSIONS = 10_000, 5
+    samples.MIN_SAMPLE_BYTES, samples.MIN_SESSIONS = 10_000, 5
     settings = Settings(shards=2, max_summary_bytes=1024 * 1024)
     async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
         worker = Worker(memory.store, Echo())

@@ -12,6 +12,7 @@ import pytest
 import redis.asyncio
 from support.clock import T0, Clock
 from support.dictionaries import (
+    OTHER_WORDS,
     append_messages,
     block_dictionaries,
     doctor,
@@ -30,9 +31,9 @@ from support.writers import Echo
 from redismem.inspection.check import check, check_session
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.namespace import dictionaries
-from redismem.workers import dictionaries as training
+from redismem.workers import samples
 from redismem.workers.archive import JsonlArchive, read_archive
-from redismem.workers.dictionaries import MAX_DICTIONARIES, SAMPLE_BYTES, SETTLED_MS, Trainer
+from redismem.workers.dictionaries import MAX_DICTIONARIES, SETTLED_MS, Trainer
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
@@ -43,8 +44,8 @@ DAY_MS = 86_400_000
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower the limits: a test does not write a quarter of a megabyte."""
-    monkeypatch.setattr(training, "MIN_SAMPLE_BYTES", 10_000)
-    monkeypatch.setattr(training, "MIN_SESSIONS", 5)
+    monkeypatch.setattr(samples, "MIN_SAMPLE_BYTES", 10_000)
+    monkeypatch.setattr(samples, "MIN_SESSIONS", 5)
 
 
 async def test_it_is_trained_and_used_a_minute_later(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
@@ -197,11 +198,12 @@ async def test_one_that_a_failover_lost_is_put_back_by_who_knows_it(
 
 async def test_two_that_train_at_once_agree_on_one(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        async with open_with(store, namespace, train_dictionaries=False) as third:
+            await fill_sessions(third, Worker(third.store, Echo()))
         trainers = Trainer(memory.store), Trainer(other.store)
         for trainer in trainers:
-            for number in range(12):
-                elements = [b"".join(_element(f"{make_message(at)['content']}")) for at in range(number, number + 30)]
-                trainer.note(str(number), elements)
+            for number in range(6):
+                trainer.note(f"other {number}", [b"x" * 2_000])
             assert await trainer.dictionary(clock.now_ms) is None
         assert sorted(await asyncio.gather(*(trainer.train() for trainer in trainers))) == [False, True]
         assert await raw.hkeys(memory.store.keys.dictionaries) == [b"1"]
@@ -209,12 +211,6 @@ async def test_two_that_train_at_once_agree_on_one(store: Store, namespace: str,
         used = [await trainer.dictionary(clock.now_ms) for trainer in trainers]
         assert {each.content for each in used if each} == {(await raw.hget(memory.store.keys.dictionaries, "1"))[8:]}
         assert not any([await trainer.train() for trainer in trainers]), "not again so soon"
-
-
-def _element(text: str) -> tuple[bytes, bytes]:
-    from redismem.messages.encoding import encode_message
-
-    return encode_message({"role": "user", "content": text})[0], b"\xcf" + T0.to_bytes(8, "big")
 
 
 async def test_another_comes_a_day_later_and_only_if_it_is_better(
@@ -228,10 +224,9 @@ async def test_another_comes_a_day_later_and_only_if_it_is_better(
         assert await raw.hkeys(key) == [b"1"], "it would be the same"
         clock.now_ms += DAY_MS
         worker = Worker(memory.store, Echo())  # another process
-        words = [f"word{at}{'xyz' * 4}" for at in range(40)]
         for number in range(6):
             chosen = random.Random(number)
-            news = [{"role": "user", "content": " ".join(chosen.choices(words, k=14))} for _ in range(50)]
+            news = [{"role": "user", "content": " ".join(chosen.choices(OTHER_WORDS, k=14))} for _ in range(50)]
             await memory.session(f"new {number}").append(*news)
             await worker.drain()
             clock.now_ms += DAY_MS
@@ -256,16 +251,6 @@ async def test_there_are_never_too_many(store: Store, namespace: str, raw: Any, 
         assert await raw.hlen(memory.store.keys.dictionaries) == MAX_DICTIONARIES
         assert not await memory.store.run(dictionaries.add(memory.store.keys, Dictionary(3, 0, train_content(1))))
         assert (await raw.hget(memory.store.keys.dictionaries, "3"))[8:] == train_content(), "none is ever changed"
-
-
-async def test_what_is_kept_to_train_on_is_bounded(store: Store, namespace: str) -> None:
-    async with open_with(store, namespace) as memory:
-        trainer = Trainer(memory.store)
-        for number in range(300):
-            trainer.note(str(number % 100), [b"x" * 9_000])
-            kept = sum(size for _, _, size in trainer._samples)
-            assert kept == trainer._bytes_of.total() <= SAMPLE_BYTES
-            assert set(trainer._bytes_of) == {name for name, _, _ in trainer._samples}
 
 
 async def test_a_key_of_a_foreign_type_keeps_no_summary_from_being_made(

@@ -19,15 +19,15 @@ from support.dictionaries import (
 from support.stores import Store
 from support.writers import Echo
 
-from redismem.workers import dictionaries
+from redismem.workers import samples
 from redismem.workers.dictionaries import SETTLED_MS
 from redismem.workers.summaries import Worker
 
 
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dictionaries, "MIN_SAMPLE_BYTES", 10_000)
-    monkeypatch.setattr(dictionaries, "MIN_SESSIONS", 5)
+    monkeypatch.setattr(samples, "MIN_SAMPLE_BYTES", 10_000)
+    monkeypatch.setattr(samples, "MIN_SESSIONS", 5)
 
 
 def message_texts(count: int, secret: str = "minea") -> list[str]:

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.clock import Clock
-from support.dictionaries import WORDS, make_message
+from support.dictionaries import OTHER_WORDS, WORDS, make_message
 from support.writers import Echo, chat_message
 
 from redismem import Memory, RedismemError, Session, Settings
 from redismem.inspection.check import check
+from redismem.originals import phrases
 from redismem.originals.blocks import dictionary_of
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.namespace import dictionaries
@@ -30,7 +31,7 @@ from redismem.recall.cache import CachedSession, RecallCache, SelectedMessages
 from redismem.recall.postings import Postings
 from redismem.store import dictionaries as loading
 from redismem.workers import dictionaries as training
-from redismem.workers import originals
+from redismem.workers import originals, samples
 from redismem.workers.dictionaries import SETTLED_MS, Trainer
 from redismem.workers.summaries import Worker
 
@@ -195,7 +196,7 @@ async def compresses(there: Namespace) -> None:
     telling_on.worker = Worker(process.store, Echo())
     there.clock.now_ms += 86_400_000
     for name in "ijklmn":
-        await tell(name, 50, [f"word{at}{'xyz' * 4}" for at in range(40)])
+        await tell(name, 50, OTHER_WORDS)
     assert sorted(await there.raw.hkeys(key)) == [b"1", b"2"]
     there.clock.now_ms += SETTLED_MS
     await tell("o")
@@ -247,7 +248,7 @@ MUTANTS = [
     Mutant(RecallCache, "put", "without end", "len(self._sessions) > self._max_count", "False", keeps),
     Mutant(RecallCache, "put", "the newest goes", "last=False", "last=True", keeps),
     Mutant(RecallCache, "put", "what has gone counts", "self.size_bytes -= oldest.counted_bytes", "pass", keeps),
-    Mutant(training, "build_samples", "words of one", ">= SESSIONS_COUNT", ">= 1", compresses),
+    Mutant(phrases, "_count_people", "words of one", ">= PEOPLE_COUNT", ">= 1", compresses),
     Mutant(training, "_is_settled", "used at once", ">= SETTLED_MS", ">= 0", compresses),
     Mutant(Trainer, "_load_settled", "the oldest for ever", "max(settled", "min(settled", compresses),
     Mutant(Trainer, "_sync", "lost for ever", "store.dictionaries.keys() - set(versions)", "()", compresses),
@@ -273,8 +274,8 @@ def seeded(mutant: Mutant) -> Any:
 
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "MIN_SAMPLE_BYTES", 10_000)
-    monkeypatch.setattr(training, "MIN_SESSIONS", 5)
+    monkeypatch.setattr(samples, "MIN_SAMPLE_BYTES", 10_000)
+    monkeypatch.setattr(samples, "MIN_SESSIONS", 5)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{each.name}: {each.fault}" for each in MUTANTS])

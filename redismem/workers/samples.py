@@ -1,0 +1,97 @@
+"""The sessions whose originals a dictionary is trained on: remembered by id, read from Redis at the training."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from redismem.errors import CorruptSession, UnsupportedFormat
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import block_number, decode_block, unpacked_bytes
+from redismem.originals.dictionaries import Dictionaries
+from redismem.protocol.session import pages
+from redismem.protocol.session.pages import Block
+from redismem.store.dictionaries import load_dictionaries
+from redismem.store.store import Store
+
+SAMPLE_BYTES = 1024 * 1024
+"""The most bytes of messages that a dictionary is trained on."""
+SESSION_LIMIT = 1_024
+MIN_SAMPLE_BYTES, MIN_SESSIONS = 256 * 1024, 8
+
+_SESSION_BYTES = 64 * 1024
+_BLOCKS_LIMIT = 8
+_TOGETHER_COUNT = 16
+
+
+class SampledSessions:
+    """The sessions that one worker has stored originals of, the newest last. Holds ids, never a text of a message.
+
+    So a message counts only if Redis still has it at the training: nothing that was cleared, pruned or replaced does.
+    """
+
+    def __init__(self) -> None:
+        self._bytes_of: OrderedDict[str, int] = OrderedDict()
+        self._size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._bytes_of)
+
+    @property
+    def is_enough(self) -> bool:
+        """True if the sessions probably suffice for a dictionary."""
+        return len(self) >= MIN_SESSIONS and self._size_bytes >= MIN_SAMPLE_BYTES
+
+    def note(self, session_id: str, size_bytes: int) -> None:
+        """Remember that a commit stores this many bytes of the session."""
+        before_bytes = self._bytes_of.pop(session_id, 0)
+        self._bytes_of[session_id] = min(_SESSION_BYTES, before_bytes + size_bytes)
+        self._size_bytes += self._bytes_of[session_id] - before_bytes
+        while self._size_bytes > SAMPLE_BYTES or len(self) > SESSION_LIMIT:
+            self._size_bytes -= self._bytes_of.popitem(last=False)[1]
+
+    async def load(self, store: Store) -> dict[str, list[list[bytes]]]:
+        """Return the newest messages of each session, a list of elements per block. Raises StoreUnavailable."""
+        session_ids = list(self._bytes_of)
+        loaded: dict[str, list[list[bytes]]] = {}
+        for at in range(0, len(session_ids), _TOGETHER_COUNT):
+            part = session_ids[at : at + _TOGETHER_COUNT]
+            blocks_of = await asyncio.gather(*(_load_blocks(store, session_id) for session_id in part))
+            dictionaries = await load_dictionaries(store, (block.stored for blocks in blocks_of for block in blocks))
+            decoded = await asyncio.to_thread(_decode, blocks_of, dictionaries)
+            loaded |= {session_id: blocks for session_id, blocks in zip(part, decoded, strict=True) if blocks}
+        return loaded
+
+
+async def _load_blocks(store: Store, session_id: str) -> list[Block]:
+    """Return the newest blocks of a session, up to _SESSION_BYTES of messages. An unreadable session has none."""
+    keys = store.keys.session(session_id)
+    try:
+        signed = await store.run(pages.read_signatures(keys, [0]))
+        last = block_number(signed.first_seq - 1)
+        if not signed.has_originals or last < 0:
+            return []
+        stored = await store.run(pages.blocks(keys, range(max(0, last + 1 - _BLOCKS_LIMIT), last + 1)))
+    except (CorruptSession, UnsupportedFormat):
+        return []
+    newest: list[Block] = []
+    room_bytes = _SESSION_BYTES
+    for block in reversed(stored):
+        room_bytes -= unpacked_bytes(block.stored)
+        if room_bytes < 0:
+            break
+        newest.append(block)
+    return newest[::-1]
+
+
+def _decode(blocks_of: Sequence[Sequence[Block]], dictionaries: Dictionaries) -> list[list[list[bytes]]]:
+    return [[elements for block in blocks if (elements := _elements(block, dictionaries))] for blocks in blocks_of]
+
+
+def _elements(block: Block, dictionaries: Dictionaries) -> list[bytes]:
+    """Return the elements of a block; an unreadable block has none."""
+    try:
+        return decode_block(*block, dictionaries)[1]
+    except Undecodable:
+        return []  # the next read of the session quarantines it
