@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request
+from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Route
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from support.commands import start_command, wait_for_exit, wait_for_line
@@ -115,6 +116,19 @@ async def say(page: Page, text: str, *, wait: bool = True) -> None:
     if wait:
         await page.locator(".entry.mine .text", has_text=text).last.wait_for()
         await page.locator("#send").wait_for()
+
+
+async def hold_request(page: Page, pattern: str) -> tuple[asyncio.Event, asyncio.Event]:
+    """Hold the next request to such an address. Return an event that is set by the request, and one to release it."""
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        asked.set()
+        await released.wait()
+        await route.continue_()
+
+    await page.route(pattern, hold, times=1)
+    return asked, released
 
 
 async def append_until_summarized(page: Page) -> None:

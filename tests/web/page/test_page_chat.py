@@ -10,6 +10,7 @@ from playwright.async_api import BrowserContext, expect
 from support.browser import (
     append_until_summarized,
     faults_of,
+    hold_request,
     open_page,
     run_service,
     save_screenshot,
@@ -95,6 +96,39 @@ async def test_the_policy_of_a_conversation_is_shown_when_it_changes(context: Br
     ).ok
     await expect(page.locator("#policy-part")).to_be_hidden()
     assert faults_of(page) == []
+
+
+async def test_summarised_messages_stay_in_view_even_if_the_memory_drops_them(
+    context: BrowserContext, server_options: list[Any]
+) -> None:
+    options = [*server_options[:2], "--workers", "--namespace", "drops-originals"]
+    with run_service(*options, REDISMEM_KEEP_ORIGINALS="false") as url:
+        page = await open_page(context, url)
+        at = f"{url}/v1/sessions/{session_id_of(page)}"
+        # A pinned message keeps its place, so the page of stored messages begins before the covered ones.
+        begin = [{"role": "system", "content": "Be brief."}, *({"role": "user", "content": f"{n}"} for n in range(9))]
+        assert (await page.request.post(f"{at}/messages", data=begin)).ok
+        await expect(page.locator(".entry.stored")).to_have_count(10)
+        more = [{"role": "user", "content": f"later {n}"} for n in range(6)]
+        assert (await page.request.post(f"{at}/messages", data=more)).ok
+        await expect(page.locator(".summary")).to_have_count(1)
+        await expect(page.locator(".entry.covered").first).to_contain_text("0")
+        await expect(page.locator(".entry.stored")).to_have_count(16)
+        stored = (await (await page.request.get(f"{at}/messages?include_originals=true")).json())["messages"]
+        assert len(stored) < 16
+        await page.close()
+
+
+async def test_enter_does_not_send_while_an_input_method_composes(context: BrowserContext, url: str) -> None:
+    page = await open_page(context, url)
+    field = page.locator("#message")
+    await field.fill("かな")
+    await field.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
+    assert await field.input_value() == "かな"
+    await expect(page.locator(".entry")).to_have_count(0)
+    await field.dispatch_event("keydown", {"key": "Enter"})
+    await expect(page.locator(".mine .text")).to_have_text("かな")
+    assert await field.input_value() == ""
 
 
 async def test_a_cleared_conversation_is_empty(context: BrowserContext, url: str) -> None:
@@ -214,13 +248,17 @@ async def test_the_page_shows_and_stores_sensitive_values_nowhere(context: Brows
     await expect(page.locator(".state-param")).to_contain_text("Large")
     await save_screenshot(page, "waiting")
     await page.locator("#message").fill("31415926")
+    asked, released = await hold_request(page, "**/api/chat")
     await page.locator("#message").press("Enter")
+    await asked.wait()
     await expect(page.locator(".mine .text").last).to_have_text("[card]")
+    kept = "() => document.documentElement.outerHTML + JSON.stringify({...sessionStorage, ...localStorage})"
+    assert "31415926" not in await page.evaluate(kept), "while the answer is sent"
+    released.set()
     await expect(page.locator(".state-hidden dd")).to_have_text("hidden")
     await expect(page.locator("#waiting")).to_be_hidden()
     await expect(page.locator("#message")).not_to_have_class("masked")
     await expect(page.locator(".entry.stored")).to_have_count(8)
-    kept = "() => document.documentElement.outerHTML + JSON.stringify({...sessionStorage, ...localStorage})"
     assert "31415926" not in await page.evaluate(kept)
     at = f"{url}/v1/sessions/{session_id_of(page)}"
     for path in ("", "/context", "/messages", "/state"):

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Locator, Page, Route, expect
-from support.browser import PHONE, faults_of, open_context, open_page, run_service, save_screenshot, violations
+from support.browser import (
+    PHONE,
+    faults_of,
+    hold_request,
+    open_context,
+    open_page,
+    run_service,
+    save_screenshot,
+    violations,
+)
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
@@ -78,7 +87,7 @@ async def three_weeks(apollo: Project) -> None:
     ):
         details: Any = {"priority": priority, "status": status, "assignee": "Jun" if status == "in_progress" else None}
         await apollo.tasks.create(title, at=day(11), **details)
-    done = await apollo.tasks.create("Choose a provider", status="in_progress", at=day(3))
+    done = await apollo.tasks.create("Choose a provider", status="in_progress", at=day(3), due_date=day(7))
     await apollo.tasks.complete(done.id, at=day(8))
 
 
@@ -151,6 +160,32 @@ async def test_a_task_is_dragged_to_other_columns(context: BrowserContext, url: 
     blocked = await apollo.tasks.get(planned.id)
     assert (blocked.status, blocked.blocked_by, blocked.version) == ("blocked", ("the owner",), 3)
     assert faults_of(page) == []
+
+
+async def test_only_an_unfinished_task_is_overdue(context: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(context, url)
+    await expect(card(page, "Move the data").locator(".task-due.overdue")).to_have_text(re.compile("^overdue: "))
+    await expect(card(page, "Choose a provider").locator(".task-due")).to_have_text(re.compile("^due "))
+    await expect(page.locator(".overdue")).to_have_count(1)
+
+
+async def test_a_late_answer_for_the_view_before_is_dropped(context: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(context, url, "decisions")
+    asked, released = await hold_request(page, "**/board?*")
+    await page.get_by_role("link", name="Tasks").click()
+    await asked.wait()
+    await page.get_by_role("link", name="Decisions").click()
+    await expect(page.locator("#rows > li").first).to_be_visible()
+    # Whatever is drawn wrongly is drawn anew by the next poll, so every drawing is recorded.
+    await page.evaluate(
+        "window.drawn = ''; new MutationObserver(() => { drawn += rows.textContent })"
+        ".observe(rows, {childList: true, characterData: true, subtree: true})"
+    )
+    async with page.expect_event("requestfinished", lambda request: "/board?" in request.url):
+        released.set()
+    await page.evaluate("fetch('/v1/projects').then((answer) => answer.json())")
+    assert "Choose a provider" not in await page.evaluate("drawn")
+    await expect(page.locator("#board")).to_be_hidden()
 
 
 async def test_a_click_by_keyboard_after_a_drag_is_not_swallowed(
