@@ -28,11 +28,12 @@ _KEY_CHARS = 256
 
 
 class Caller(NamedTuple):
-    """The owner of a key: its name, its namespace and its scopes."""
+    """The owner of a key: its name, its namespace, its scopes and the hash of the key."""
 
     name: str
     namespace: str
     scopes: frozenset[str]
+    digest: bytes = b""
 
 
 def new_key(name: str, namespace: str, scopes: Sequence[str]) -> tuple[str, str]:
@@ -60,10 +61,10 @@ def _hash(key: str) -> bytes:
 class Access:
     """The known keys. Without keys, every request has all scopes in one namespace."""
 
-    def __init__(self, keys: Sequence[tuple[bytes, Caller]], namespace: str = "default") -> None:
-        self._keys = tuple(keys)
+    def __init__(self, callers: Sequence[Caller], namespace: str = "default") -> None:
+        self._callers = tuple(callers)
         self._anonymous = Caller("", namespace, frozenset(SCOPES))
-        self.namespaces = tuple(dict.fromkeys(caller.namespace for _, caller in keys)) or (namespace,)
+        self.namespaces = tuple(dict.fromkeys(caller.namespace for caller in callers)) or (namespace,)
 
     @classmethod
     def of(cls, text: str, namespace: str = "default") -> Access:
@@ -72,7 +73,7 @@ class Access:
         Raises:
             InvalidSettings: A line is malformed (the error gives its number only), or two keys have the same name.
         """
-        keys: list[tuple[bytes, Caller]] = []
+        callers: list[Caller] = []
         for number, line in enumerate(re.split(r"[\n;]", text), 1):
             words = line.split()
             if not words or words[0].startswith("#"):
@@ -84,15 +85,29 @@ class Access:
                 raise InvalidSettings(
                     f"line {number} of the keys: a scope is {', '.join(SCOPES)}; the hash is 64 hexadecimal digits"
                 )
-            keys.append((bytes.fromhex(words[3]), Caller(words[0], words[1], scopes)))
-        if len({caller.name for _, caller in keys}) < len(keys):
+            callers.append(Caller(words[0], words[1], scopes, bytes.fromhex(words[3])))
+        if len({caller.name for caller in callers}) < len(callers):
             raise InvalidSettings("two keys have the same name")
-        return cls(keys, namespace)
+        return cls(callers, namespace)
 
     @property
     def is_open(self) -> bool:
         """True if requests need no key."""
-        return not self._keys
+        return not self._callers
+
+    @property
+    def keys_count(self) -> int:
+        """The number of keys."""
+        return len(self._callers)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the keys."""
+        return frozenset(caller.name for caller in self._callers)
+
+    def knows(self, caller: Caller) -> bool:
+        """True if this caller's key is still valid, for the same namespace and scopes."""
+        return caller == self._anonymous if self.is_open else caller in self._callers
 
     def caller(self, authorization: bytes | None) -> Caller:
         """Return the owner of the key in this header. Compares in constant time.
@@ -107,8 +122,8 @@ class Access:
         if scheme.lower() != "bearer" or not given or len(given) > _KEY_CHARS:
             raise Problem("no_key", "send the key as: Authorization: Bearer <key>")
         digest, owner = _hash(given), None
-        for known_digest, caller in self._keys:
-            if hmac.compare_digest(known_digest, digest):
+        for caller in self._callers:
+            if hmac.compare_digest(caller.digest, digest):
                 owner = caller
         if owner is None:
             raise Problem("no_key", "this key is not known")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from redismem.web.http.problems import Problem
 from redismem.web.listing import Listing
 from redismem.web.metrics.load import Load
 from redismem.web.metrics.prometheus import Meters
+from redismem.web.open_streams import Kind, OpenStreams, Place
 from redismem.web.watching import Watch
 
 CALLER = "redismem.caller"
@@ -33,7 +34,7 @@ class Limits:
     idle_s: int = 5
     """The seconds after which a connection without a complete request head is closed."""
     streams_count: int = 1_000
-    """The maximum number of open streams."""
+    """The maximum number of open streams, shared by keys and namespaces as `open_streams` says."""
     stream_write_s: float = 10
     """The seconds after which a stream is cut off if its client reads nothing."""
     rate_per_s: float | None = None
@@ -55,7 +56,7 @@ class Service:
     """The meters, whose `event` is the `on_event` of the memories."""
     load: Load = field(init=False)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    streams_count: int = 0
+    streams: OpenStreams = field(init=False)
     cut_off: Callable[[Any], object] = bool
     """A function that closes a connection at once and drops its unsent data. The server sets this function."""
     _watches: dict[str, Watch] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.load = Load(self.meters)
+        self.streams = OpenStreams(self.limits.streams_count)
 
     @property
     def hidden_params(self) -> frozenset[str]:
@@ -120,22 +122,15 @@ class Service:
             if wait_ms:
                 raise Problem("too_many_requests", retry_after_s=wait_ms / 1000)
 
-    @contextlib.contextmanager
-    def stream(self) -> Iterator[None]:
-        """Count a stream as open while the block runs.
+    def take_place(self, caller: Caller, kind: Kind) -> Place:
+        """Take a place for a stream or an answer, which the caller must leave.
 
         Raises:
-            Problem: overloaded, or stopping.
+            Problem: stopping, overloaded or too_many_requests.
         """
         if self.stopping.is_set():
             raise Problem("stopping")
-        if self.streams_count >= self.limits.streams_count:
-            raise Problem("overloaded", f"this server keeps at most {self.limits.streams_count} streams open")
-        self.streams_count += 1
-        try:
-            yield
-        finally:
-            self.streams_count -= 1
+        return self.streams.take(caller, kind, self.access)
 
 
 @contextlib.asynccontextmanager

@@ -114,8 +114,8 @@ async def test_a_stream_ends_with_the_server_and_frees_its_place(memory: Memory)
     async with serve_memory(memory) as http:
         async with open_stream(http.client, "GET", EVENTS) as events:
             await anext(events)
-            assert http.service.streams_count == 1
-        await until(lambda: http.service.streams_count == 0)
+            assert http.service.streams.streams_count == 1
+        await until(lambda: http.service.streams.streams_count == 0)
         async with open_stream(http.client, "GET", EVENTS) as events:
             http.stop_event.set()
             assert [seen async for seen in events][-1].event == "end"
@@ -152,8 +152,8 @@ async def test_a_client_that_reads_nothing_is_cut_off(memory: Memory, monkeypatc
         reader, writer = await asyncio.open_connection(url.host, url.port, limit=1_000)
         writer.write(f"GET {EVENTS} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         await writer.drain()
-        await until(lambda: http.service.streams_count == 1)
-        await until(lambda: http.service.streams_count == 0)
+        await until(lambda: http.service.streams.streams_count == 1)
+        await until(lambda: http.service.streams.streams_count == 0)
         with contextlib.suppress(ConnectionError):
             while await reader.read(100_000):
                 pass  # the data sent before the cut
@@ -189,5 +189,5 @@ async def test_a_failure_in_a_stream_ends_only_that_stream(
     monkeypatch.setattr(watching.Watch, "frames", lambda *_: broken())
     with contextlib.suppress(Exception):
         await http.ask("GET", EVENTS)
-    assert http.service.streams_count == 0
+    assert http.service.streams.streams_count == 0
     assert (await http.ask("GET", "/livez")).status_code == 200

@@ -20,6 +20,7 @@ from redismem.web.api.streams import STREAM, EventStream
 from redismem.web.chat.answer import frame, parse_event_id
 from redismem.web.http.json import Json
 from redismem.web.http.problems import Problem
+from redismem.web.open_streams import Kind
 from redismem.web.service import Service
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
@@ -44,6 +45,7 @@ async def chat(
     not generated again.
     """
     del request
+    stream = partial(EventStream, service, caller, Kind.CHAT)
     session = memory.session(asked.session_id or memory.new_session_id())
     namespace = caller.namespace
     if last_event_id is not None:
@@ -53,25 +55,26 @@ async def chat(
         turn_id, offset = event
         turn = service.chat.live(namespace, session.id, turn_id)
         if turn is not None:
-            return EventStream(service, partial(turn.frames, offset))
+            return stream(partial(turn.frames, offset))
         stored = await _read_turn(session, turn_id)
         if not stored:
             raise Problem("not_found", "this session has no such answer")
-        return EventStream(service, lambda: _await_reply(service, session, turn_id, offset))
+        return stream(lambda: _await_reply(service, session, turn_id, offset))
     turn_id = idempotency_key or uuid.uuid4().hex
     live = service.chat.live(namespace, session.id, turn_id)
     if live is not None:
         _check_same(service, asked.message, live.asked)
-        return EventStream(service, live.frames)
+        return stream(live.frames)
     if idempotency_key is not None and (stored := await _try_read_turn(session, turn_id)):
         _check_same(service, asked.message, *(each.content for each in stored if each.role == "user"))
         if (reply := _reply(stored)) is not None:
             frames = await _reply_frames(session, turn_id, reply, 0)
-            return EventStream(service, lambda: _stream(frames))
+            return stream(lambda: _stream(frames))
     name = asked.project or service.chat.project
     project = None if name is None else service.project(memory, name)
-    with service.stream():
-        return EventStream(service, service.chat.begin(namespace, session, turn_id, asked.message, project).frames)
+    service.take_place(caller, Kind.CHAT).leave()  # a message whose answer cannot be streamed is not accepted
+    place = service.take_place(caller, Kind.ANSWER)
+    return stream(service.chat.begin(namespace, session, turn_id, asked.message, project, place.leave).frames)
 
 
 @router.post("/clear", response_model=schemas.Cleared)

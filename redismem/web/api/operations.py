@@ -58,7 +58,7 @@ def _requeued_answer(requeued: dead.Requeued) -> Response:
 async def show_load(memory: TheMemory, service: TheService) -> Response:
     """Return the load of this server over the last ten minutes, and whether its store answers."""
     health = memory.health()
-    store = {"streams_count": service.streams_count, "store": health.state, "away_since_ms": health.since_ms}
+    store = {"streams_count": service.streams.streams_count, "store": health.state, "away_since_ms": health.since_ms}
     return Json(service.load.document() | store)
 
 
@@ -94,7 +94,7 @@ async def measured(request: Request, memory: TheMemory) -> Response:
     stores = [each.store for each in service.memories.values()]
     calls_count = sum(store.calls_count for store in stores)
     backlog_count = sum(store.health().backlog_message_count for store in stores)
-    text = service.meters.render(depths, calls_count, service.streams_count, _away_s(stores), backlog_count)
+    text = service.meters.render(depths, calls_count, service.streams.streams_count, _away_s(stores), backlog_count)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

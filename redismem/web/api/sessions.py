@@ -20,6 +20,7 @@ from redismem.web.api.appends import append_id, session_id_of
 from redismem.web.api.streams import STREAM, EventStream
 from redismem.web.http.json import Format, Json, context_document, message_document, parse_moment, state_document
 from redismem.web.http.problems import Problem
+from redismem.web.open_streams import Kind
 from redismem.web.service import CALLER, Service
 
 router = APIRouter(prefix="/v1", tags=["sessions"])
@@ -154,7 +155,8 @@ async def watch_session(session: TheSession, service: TheService, caller: TheCal
 
     `degraded` means that the store does not answer; `end` means that this server stops.
     """
-    return EventStream(service, partial(service.watch(caller).frames, session.id, service.stopping))
+    frames = partial(service.watch(caller).frames, session.id, service.stopping)
+    return EventStream(service, caller, Kind.EVENTS, frames)
 
 
 @router.get("/sessions/{session_id}/state", response_model=schemas.StateDocument)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -83,9 +83,18 @@ class Chat:
         return self._live.get((namespace, session_id, turn_id))
 
     def begin(
-        self, namespace: str, session: Session, turn_id: str, text: str, project: Background | None = None
+        self,
+        namespace: str,
+        session: Session,
+        turn_id: str,
+        text: str,
+        project: Background | None = None,
+        ended: Callable[[], object] = bool,
     ) -> Turn:
-        """Begin to answer a message in the background. A project adds its context to the prompt."""
+        """Begin to answer a message in the background. A project adds its context to the prompt.
+
+        `ended` is called once when the answer is stored, or has failed.
+        """
         turn = Turn(turn_id, session.id, text, self.grace_s)
         key = (namespace, session.id, turn_id)
         self._live[key] = turn
@@ -95,6 +104,7 @@ class Chat:
         def forget(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             self._live.pop(key, None)
+            ended()
 
         task.add_done_callback(forget)
         return turn
