@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import re
 
-# Possessive repeats scan a long run of spaces only once.
-_OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:summary|project|recalled)\b)", re.IGNORECASE)
+# Control characters, zero-width characters, and marks of direction. A provider may drop them, or a model overlook them.
+_INVISIBLE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f"
+
+
+def tag_pattern(*names: str) -> re.Pattern[str]:
+    """Return a pattern of the `<` of tags with these names, whatever invisible characters are inside the tags.
+
+    It takes linear time: possessive repeats scan a long run of spaces only once.
+    """
+    space, gap = rf"[\s{_INVISIBLE}]*+", f"[{_INVISIBLE}]*+"
+    words = "|".join(gap.join(name) for name in names)
+    return re.compile(rf"<(?={space}/?+{space}(?:{words})\b)", re.IGNORECASE)
+
+
+_OWN_TAG = tag_pattern("summary", "project", "recalled", "params")
 
 
 def quote_as_data(tag: str, heading: str, text: str) -> dict[str, str]:

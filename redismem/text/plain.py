@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from redismem.formats.elements import Element, Key, kind_of, words_beside
+from redismem.formats.quoting import tag_pattern
 from redismem.formats.reading import is_repeat, listed_keys, read_part, read_value
 from redismem.formats.sections import sections, speaker_of, whole_result
 from redismem.formats.tool_calls import is_parts
@@ -35,8 +36,7 @@ _NAME_CHARS = 64
 
 # C0, C1, and the characters that reverse the order of letters or stay invisible: they hide text from a human reader.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
-# Possessive, so a long run of spaces is scanned only once.
-_OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:transcript|previous_summary|summary|known_items)\b)", re.IGNORECASE)
+_OWN_TAG = tag_pattern("transcript", "previous_summary", "summary", "known_items")
 
 
 def clean_text(text: str) -> str:

@@ -21,6 +21,7 @@ from redismem.models import Draft
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue.calls import Job, QueueCalls
 from redismem.store.store import Store
+from redismem.text.plain import clean_text
 from redismem.text.word_counts import Sketch
 from redismem.workers.failures import log_failure, reason_of
 from redismem.workers.provider_pauses import Provider
@@ -142,9 +143,7 @@ def _summary(job: Job, covered: Sequence[Message], folded: Sequence[Summary], dr
     """Build the summary from a draft. Raises ModelFailed if it is unusable, UnicodeEncodeError if it has surrogates."""
     if not isinstance(draft, Draft):
         raise _failure(f"the strategy returned a {type(draft).__name__}, not a Draft; to drop messages, return DROPPED")
-    text: object = draft.text
-    if not isinstance(text, str) or not text.strip():
-        raise _failure("the summary is empty, or not a string")
+    text = _checked_text(draft.text)
     size = len(text.encode())
     if size > max_bytes:
         raise _failure(f"the summary has {size} bytes, over {max_bytes}")
@@ -165,3 +164,13 @@ def _summary(job: Job, covered: Sequence[Message], folded: Sequence[Summary], dr
         created_ms=job.now_ms,
         message_ids=message_ids,
     )
+
+
+def _checked_text(text: object) -> str:
+    """Return the text of a draft without control characters. Raises the errors of `_summary`."""
+    if isinstance(text, str):
+        text.encode()
+        text = clean_text(text).strip()
+    if not isinstance(text, str) or not text:
+        raise _failure("the summary is empty, or not a string")
+    return text
