@@ -49,6 +49,7 @@ def create_app(service: Service) -> Edge:
         title="redismem",
         version=version("redismem"),
         description="Session memory for chat backends.",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

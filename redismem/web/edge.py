@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import lru_cache
 from time import monotonic
 from typing import Any
@@ -13,6 +13,7 @@ from redismem.events import facts
 from redismem.web.access import needed_scope
 from redismem.web.api.appends import KEY, append_messages, is_append
 from redismem.web.http.deadlines import Deadlines
+from redismem.web.http.json import check_encoding, encode_json
 from redismem.web.http.problems import Problem, may_be_done, to_problem
 from redismem.web.http.protocol import WHOLE
 from redismem.web.http.queries import Documented, is_stream
@@ -38,6 +39,11 @@ HEADERS = [
 ]
 _LINES = b"".join(b"%s: %s\r\n" % header for header in HEADERS)
 _EMPTY: dict[str, Any] = {}
+_OPENAPI = "/openapi.json"
+_JSON = (b"content-type", b"application/json")
+_ONCE = frozenset(
+    (b"authorization", b"content-length", b"host", b"idempotency-key", b"if-match", b"last-event-id", b"origin")
+)
 _OWN_HOSTS = frozenset(["localhost", "127.0.0.1", "::1"])
 _ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id"
 _EXPOSED = b"etag, location, retry-after"
@@ -56,7 +62,9 @@ class Edge:
         self._deadlines = Deadlines(service.limits.request_s)
         self._routes = routes
         self.openapi = openapi
-        self._documented = Documented(openapi())
+        document = openapi()
+        self._documented = Documented(document)
+        self._document = encode_json(document)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -85,16 +93,15 @@ class Edge:
         self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: Answer, begun_s: float
     ) -> None:
         service, method = self._service, scope["method"]
+        if len(headers) < len(scope["headers"]):
+            _check_repeated(scope["headers"])
         if method == "OPTIONS" and b"access-control-request-method" in headers:
             await answer.preflight()
             return
         self._check_origin(headers)
-        if is_page(path):
-            await _send_page(method, path, headers, answer)
-            return
         scope_needed = needed_scope(method, path)
-        if scope_needed is None:
-            await self._route(scope, receive, answer)
+        if scope_needed is None or is_page(path):
+            await self._answer_open(scope, path, headers, receive, answer)
             return
         caller = service.access.caller(headers.get(b"authorization"))
         if scope_needed not in caller.scopes:
@@ -113,7 +120,21 @@ class Edge:
             if method == "POST" and is_append(path):
                 await append_messages(service, caller, path, scope["query_string"], headers, body, answer)
             else:
+                check_encoding(body)
                 await self._route(scope, _replay_body(body, receive), answer)
+
+    async def _answer_open(
+        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: Answer
+    ) -> None:
+        """Answer a request that needs no key. Raises Problem."""
+        method = scope["method"]
+        if is_page(path):
+            await _send_page(method, path, headers, answer)
+        elif path == _OPENAPI:
+            length = (b"content-length", b"%d" % len(self._document))
+            await _send_file(method, 200, [_JSON, length], self._document, answer)
+        else:
+            await self._route(scope, receive, answer)
 
     async def _route(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         """Pass a request to the routes, a HEAD to the route of GET: the server drops the body. Raises Problem."""
@@ -142,6 +163,13 @@ class Edge:
             return
         if origin.decode("latin-1") != f"http://{host}":
             raise Problem("not_allowed", "without keys this server refuses pages of other origins")
+
+
+def _check_repeated(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse a request with two values of a header that has one: a proxy may have checked the other. Raises Problem."""
+    names = [name for name, _ in headers if name in _ONCE]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise Problem("bad_request", f"the header {repeated.decode()} occurs more than once")
 
 
 @lru_cache(maxsize=256)
@@ -203,14 +231,19 @@ class Answer:
 
 async def _send_page(method: str, path: str, headers: dict[bytes, bytes], answer: Answer) -> None:
     """Send a file of the page. Raises Problem."""
-    if method not in ("GET", "HEAD"):
-        raise Problem("method_not_allowed", allow="GET, HEAD")
     file_answer = respond_with_page(path, headers.get(b"if-none-match", b""))
     if file_answer is None:
         raise Problem("not_found")
     status, own_headers, body = file_answer
     answer.headers = PAGE_HEADERS
-    await answer.send({"type": "http.response.start", "status": status, "headers": own_headers})
+    await _send_file(method, status, own_headers, body, answer)
+
+
+async def _send_file(method: str, status: int, headers: list[tuple[bytes, bytes]], body: bytes, answer: Answer) -> None:
+    """Send bytes that are the same for all clients. Raises Problem: method_not_allowed."""
+    if method not in ("GET", "HEAD"):
+        raise Problem("method_not_allowed", allow="GET, HEAD")
+    await answer.send({"type": "http.response.start", "status": status, "headers": headers})
     await answer.send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
 
 

@@ -70,6 +70,45 @@ async def test_a_refusal_quotes_nothing_from_the_request(
     assert CANARY not in answer.text + caplog.text
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("Authorization", "Bearer rmk_one"), ("Idempotency-Key", "turn-1"), ("If-Match", '"0"')),
+        *(("Origin", "http://localhost"), ("Last-Event-ID", "a.0")),
+    ],
+)
+async def test_a_header_that_has_one_value_may_not_be_repeated(http: RunningService, name: str, value: str) -> None:
+    for path in ("/v1/sessions/s/messages", "/v1/sessions/s/policy"):
+        refused = await http.ask("POST", path, json=numbered_message(1), headers=[(name, value), (name.lower(), value)])
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_request")
+        assert value not in refused.text
+    assert (await http.ask("GET", "/v1/sessions/s")).status_code == 404
+    repeated = [("Accept", "a/b"), ("Accept", "c/d")]
+    assert (await http.ask("GET", "/livez", headers=repeated)).status_code == 200
+
+
+async def test_a_request_has_one_host(http: RunningService) -> None:
+    """A server without keys refuses foreign hosts by this header."""
+    reader, writer = await asyncio.open_connection(http.client.base_url.host, http.client.base_url.port)
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: shop.example\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'"code":"bad_request"' in answer
+    writer.close()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+async def test_a_body_is_utf_8(http: RunningService, encoding: str) -> None:
+    for method, path, body in (
+        ("POST", "/v1/sessions/s/messages", '{"role": "user", "content": "ü"}'),
+        ("PATCH", "/v1/sessions/s/state", '{"plan": "ü"}'),
+        ("POST", "/api/chat/clear", '{"session_id": "ü"}'),
+    ):
+        answer = await http.ask(method, path, content=body.encode(encoding))
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_request"), path
+        assert (await http.ask(method, path, content=body.encode())).status_code in (200, 201, 204), path
+
+
 @pytest.mark.parametrize("path", ["/v1/sessions/s/messages", "/v1/sessions/s/state", "/v1/dead/retry"])
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_over_its_limit_is_refused_before_it_is_parsed(memory: Memory, path: str, chunked: bool) -> None:

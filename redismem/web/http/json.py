@@ -41,10 +41,21 @@ def decode_json(text: bytes) -> Any:
         pass  # JSON allows escaped lone surrogates, msgspec does not: let json decide
     except RecursionError:
         raise Problem("bad_request", "the body is nested too deep") from None
+    check_encoding(text)
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise Problem("bad_request", "the body is not JSON") from None
+
+
+def check_encoding(text: bytes) -> None:
+    """Refuse JSON text in UTF-16 or UTF-32, which the json module would detect and decode.
+
+    Raises:
+        Problem: bad_request, if there is a zero byte: no JSON text in UTF-8 has one, and any other encoding does.
+    """
+    if b"\0" in text:
+        raise Problem("bad_request", "the body is not JSON in UTF-8")
 
 
 def parse_moment(text: str, expected: str) -> datetime:

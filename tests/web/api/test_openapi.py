@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -60,9 +61,23 @@ def test_every_route_conforms_to_the_document(case: Any, url: str) -> None:
     assert response.status_code < 500 or response.json()["code"] in ("store_unavailable", "overloaded")
 
 
+async def test_the_document_is_encoded_once(http: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anyone may ask for it, so no request may cost the encoding of a hundred kilobytes."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("encoded again")
+
+    monkeypatch.setattr(json, "dumps", refuse)
+    assert (await http.client.get("/openapi.json")).status_code == 200
+
+
 async def test_the_document_is_served_and_lists_every_refusal(http: RunningService) -> None:
-    document = (await http.ask("GET", "/openapi.json")).json()
-    assert document == DOCUMENT
+    answer = await http.ask("GET", "/openapi.json")
+    document = answer.json()
+    assert (document, answer.headers["content-type"]) == (DOCUMENT, "application/json")
+    head = await http.ask("HEAD", "/openapi.json")
+    assert (head.content, head.headers["content-length"]) == (b"", answer.headers["content-length"])
+    assert (await http.ask("POST", "/openapi.json")).headers["allow"] == "GET, HEAD"
     for path, operations in document["paths"].items():
         for operation in operations.values():
             assert {"400", "401", "403", "404", "409", "413", "422", "429", "503"} <= set(operation["responses"]), path
