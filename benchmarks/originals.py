@@ -27,8 +27,9 @@ from benchmarks.remembered.friends import friends
 from benchmarks.running import options, run, show_results, verdict
 from redismem import Memory, Session, Settings
 from redismem.messages.message import Message
+from redismem.originals.dictionaries import SETTLED_MS
 from redismem.originals.fields import searchable_texts
-from redismem.workers.dictionaries import RETRAIN_MS, SETTLED_MS
+from redismem.workers.dictionaries import RETRAIN_MS
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
 

@@ -44,6 +44,7 @@ _COMMANDS: dict[str, Any] = {
         "restore": "quarantine:restore",
         "drop": "quarantine:drop",
     },
+    "dictionaries": {"list": "dictionaries:list_dictionaries", "drop": "dictionaries:drop"},
     "namespaces": "namespaces:namespaces",
     "project": {
         "list": "project:projects",
@@ -65,6 +66,7 @@ _COMMANDS: dict[str, Any] = {
 _HELP_OF = {
     "dead": "Sessions whose summary failed too often: list, retry or drop them.",
     "quarantine": "Sessions that could not be read: list them; show, restore or drop one.",
+    "dictionaries": "Compression dictionaries of summarised messages: list them, drop one that is not in use.",
     "project": "The decisions, tasks and entities of a project: tables, board, history, statistics, files.",
 }
 

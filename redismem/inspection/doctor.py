@@ -212,9 +212,9 @@ async def _quarantine(store: Store) -> Finding:
 
 async def _dictionaries(store: Store) -> Finding:
     """Check the dictionaries stored in Redis, not the ones cached in this process."""
-    versions = await store.run(dictionaries.versions(store.keys))
-    readable = await store.run(dictionaries.read(store.keys, versions)) if versions else {}
-    return rules.dictionaries(versions, readable.keys())
+    listing = await store.run(dictionaries.listing(store.keys))
+    readable = await store.run(dictionaries.read(store.keys, listing.versions)) if listing.versions else {}
+    return rules.dictionaries(listing.versions, readable.keys(), listing.dropped)
 
 
 def _sample(store: Store, session_id: str) -> Call[Sampled]:

@@ -281,10 +281,10 @@ def quarantine(session_ids: Sequence[str], looked_at_count: int, is_all: bool) -
     return Finding("quarantine", OK, "none", seen)
 
 
-def dictionaries(versions: Sequence[int], readable: Collection[int]) -> Finding:
+def dictionaries(versions: Sequence[int], readable: Collection[int], dropped: Collection[int] = ()) -> Finding:
     """Check whether every dictionary that originals may need is readable. Dictionaries are numbered from 1."""
     newest = max(versions, default=0)
-    lost = sorted(set(range(1, newest + 1)) - set(readable))
+    lost = sorted(set(range(1, newest + 1)) - set(readable) - set(dropped))
     seen = {"newest": newest, "lost": tuple(lost)}
     if lost:
         return Finding("dictionaries", FAIL, "lost", seen)

@@ -14,6 +14,10 @@ import zstandard
 from redismem.messages.values import Undecodable
 
 LEVEL = 15
+LAST_VERSION = 255
+"""The highest number of a dictionary: a block names its dictionary in one byte."""
+SETTLED_MS = 60_000
+"""The age from which a dictionary is used. A failover could lose a younger one, and the blocks would be unreadable."""
 
 # zstd reserves the ids below 2^15 and from 2^31 on.
 _FIRST_ID, _IDS_COUNT = 1 << 15, (1 << 31) - (1 << 15)

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.originals.blocks import encode_block
-from redismem.originals.dictionaries import Dictionary
+from redismem.originals.dictionaries import LAST_VERSION, SETTLED_MS, Dictionary
 from redismem.originals.training import train_dictionary
 from redismem.protocol.namespace import dictionaries
+from redismem.protocol.namespace.dictionaries import Listing
 from redismem.store.dictionaries import load_versions, reload_versions
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure
@@ -23,9 +24,7 @@ from redismem.workers.samples import SampledSessions
 log = logging.getLogger("redismem.worker")
 
 MAX_DICTIONARIES = 8
-"""The maximum number of dictionaries per namespace. A dictionary is never deleted, since old blocks may need it."""
-SETTLED_MS = 60_000
-"""The age from which a dictionary is used. A failover could lose a younger one, and the blocks would be unreadable."""
+"""The maximum number of dictionaries per namespace at a time, without dropped ones."""
 RETRAIN_MS = 86_400_000
 """The minimum time between two trainings."""
 
@@ -55,33 +54,38 @@ class Trainer:
         if not 0 <= time_ms - self._polled_ms < _POLL_MS:
             self._polled_ms = time_ms
             try:
-                await self._sync()
-                self._version = await self._load_settled(time_ms)
+                self._version = await self._load_settled(await self._sync(), time_ms)
             except RedismemError as error:
                 self._version = 0
                 log_failure("the dictionaries cannot be read", error, facts(op="dictionaries"))
         dictionary = self.store.dictionaries.get(self._version)
         return dictionary if dictionary is not None and _is_settled(dictionary, time_ms) else None
 
-    async def _load_settled(self, time_ms: int) -> int:
-        """Return the newest version that is at least SETTLED_MS old, if Redis still has it; else 0.
+    async def _load_settled(self, listing: Listing, time_ms: int) -> int:
+        """Return the newest version that is at least SETTLED_MS old and not retired, if Redis still has it; else 0.
 
         No other process could read a block whose dictionary is missing from Redis.
         """
-        settled = (each.version for each in self.store.dictionaries.values() if _is_settled(each, time_ms))
+        loaded = self.store.dictionaries.values()
+        settled = (
+            each.version for each in loaded if each.version not in listing.retired and _is_settled(each, time_ms)
+        )
         version = max(settled, default=0)
         return version if version and version in await reload_versions(self.store, [version]) else 0
 
-    async def _sync(self) -> int:
-        """Load new dictionaries, write back dictionaries that Redis has lost, and return the newest version."""
+    async def _sync(self) -> Listing:
+        """Load new dictionaries, forget dropped ones, and write back dictionaries that Redis has lost."""
         store = self.store
-        versions = await store.run(dictionaries.versions(store.keys))
-        for lost in store.dictionaries.keys() - set(versions):
+        listing = await store.run(dictionaries.listing(store.keys))
+        for lost in store.dictionaries.keys() - set(listing.versions):
+            if lost in listing.dropped:
+                del store.dictionaries[lost]
+                continue
             await store.run(dictionaries.add(store.keys, store.dictionaries[lost]))
             known = facts(op="dictionaries", namespace=store.keys.namespace)
             log.warning("dictionary %d was missing from Redis and was restored", lost, extra=known)
-        await load_versions(store, versions)
-        return max([0, *versions, *store.dictionaries])
+        await load_versions(store, listing.versions)
+        return listing
 
     def note(self, session_id: str, elements: Sequence[bytes]) -> None:
         """Take a session into the sample, because a commit stores these elements of it."""
@@ -109,9 +113,11 @@ class Trainer:
 
     async def _train(self, time_ms: int) -> bool:
         store = self.store
-        newest = await self._sync()
+        listing = await self._sync()
+        newest = max(listing.newest, *store.dictionaries, 0)
         used = store.dictionaries.get(newest)
-        if newest >= MAX_DICTIONARIES or (used is not None and time_ms - used.created_ms < RETRAIN_MS):
+        is_full = len(store.dictionaries) >= MAX_DICTIONARIES or newest >= LAST_VERSION
+        if is_full or (used is not None and time_ms - used.created_ms < RETRAIN_MS):
             return False
         samples = await self._sessions.load(store)
         dictionary = await asyncio.to_thread(train_if_better, samples, newest + 1, time_ms, used)

@@ -22,6 +22,7 @@ from redismem.errors import InvalidSettings, RedismemError
 from redismem.events import facts
 from redismem.models import ChatModel
 from redismem.store.store import Store
+from redismem.store.unused_dictionaries import drop_unused
 from redismem.workers import strategies
 from redismem.workers.archive import OnEvict, validate_on_evict
 from redismem.workers.eviction import Eviction
@@ -147,12 +148,16 @@ class Scheduler:
                 self._start_unless_running("idle", self.eviction.queue_idle, self._evictions)
             if count % _SWEEP_TICKS == 0:
                 self._start_unless_running("sweep", self.eviction.sweep)
+                self._start_unless_running("dictionaries", self._drop_dictionaries)
         if self.worker is not None:
             # Drains may overlap: one that waits for a slow model must not hold up other sessions.
             is_mine = self._summaries in mine
             self._start(self.worker.drain if is_mine else self.worker.stand_by, self._summaries)
         if self.extraction is not None and self._extractions in mine and count % _EXTRACTION_TICKS == 0:
             self._start_unless_running("extraction", self.extraction.drain, self._extractions)
+
+    async def _drop_dictionaries(self) -> None:
+        await drop_unused(self._store, await self._store.server_time_ms())
 
     def _start_unless_running(self, name: str, drain: Drain, work: str | None = None) -> bool:
         """Start this drain. False if the previous drain of this name is still running."""

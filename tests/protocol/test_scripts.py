@@ -18,6 +18,7 @@ from redismem.protocol import scripts
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
+from redismem.protocol.namespace.dictionaries import named
 from redismem.protocol.session import edits, rewrite
 from redismem.protocol.session.append import AppendOptions, append_limits
 from redismem.protocol.session.calls import SessionCalls
@@ -182,6 +183,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         lambda: quarantine_block(KEYS, Block(3, b"foreign"), 77, 56_789),
         {"block": 3, "seen": b"foreign", "idle_timeout_ms": 56_789},
     ),
+    "named_dictionaries": (lambda: named(KEYS, cursor=7), {"cursor": 7, "count": 100}),
     "set_vectors": (
         lambda: set_vectors(KEYS, Block(3, b"a block"), b"vectors"),
         {"block": 3, "seen": b"a block", "vectors": b"vectors"},

@@ -13,9 +13,8 @@ from redismem.inspection.doctor import examine
 from redismem.inspection.rules import Finding
 from redismem.messages.encoding import encode_message
 from redismem.originals.blocks import BLOCK_COUNT, dictionary_of
-from redismem.originals.dictionaries import Dictionary
+from redismem.originals.dictionaries import SETTLED_MS, Dictionary
 from redismem.originals.training import train_dictionary
-from redismem.workers.dictionaries import SETTLED_MS
 from redismem.workers.summaries import Worker
 from support.clock import Clock
 from support.stores import Store

@@ -29,11 +29,11 @@ from support.stores import Store
 from support.writers import Echo
 
 from redismem.inspection.check import check, check_session
-from redismem.originals.dictionaries import Dictionary
+from redismem.originals.dictionaries import SETTLED_MS, Dictionary
 from redismem.protocol.namespace import dictionaries
 from redismem.workers import samples
 from redismem.workers.archive import JsonlArchive, read_archive
-from redismem.workers.dictionaries import MAX_DICTIONARIES, SETTLED_MS, Trainer
+from redismem.workers.dictionaries import MAX_DICTIONARIES, Trainer
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 

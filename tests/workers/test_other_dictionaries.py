@@ -19,8 +19,8 @@ from support.dictionaries import (
 from support.stores import Store
 from support.writers import Echo
 
+from redismem.originals.dictionaries import SETTLED_MS
 from redismem.workers import samples
-from redismem.workers.dictionaries import SETTLED_MS
 from redismem.workers.summaries import Worker
 
 

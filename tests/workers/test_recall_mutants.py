@@ -25,14 +25,14 @@ from redismem import Memory, RedismemError, Session, Settings
 from redismem.inspection.check import check
 from redismem.originals import phrases
 from redismem.originals.blocks import dictionary_of
-from redismem.originals.dictionaries import Dictionary
+from redismem.originals.dictionaries import SETTLED_MS, Dictionary
 from redismem.protocol.namespace import dictionaries
 from redismem.recall.cache import CachedSession, RecallCache, SelectedMessages
 from redismem.recall.postings import Postings
 from redismem.store import dictionaries as loading
 from redismem.workers import dictionaries as training
 from redismem.workers import originals, samples
-from redismem.workers.dictionaries import SETTLED_MS, Trainer
+from redismem.workers.dictionaries import Trainer
 from redismem.workers.summaries import Worker
 
 FACT = {"role": "user", "content": "My dog Biscuit came from the shelter in Leeds."}
@@ -251,7 +251,7 @@ MUTANTS = [
     Mutant(phrases, "_count_people", "words of one", ">= PEOPLE_COUNT", ">= 1", compresses),
     Mutant(training, "_is_settled", "used at once", ">= SETTLED_MS", ">= 0", compresses),
     Mutant(Trainer, "_load_settled", "the oldest for ever", "max(settled", "min(settled", compresses),
-    Mutant(Trainer, "_sync", "lost for ever", "store.dictionaries.keys() - set(versions)", "()", compresses),
+    Mutant(Trainer, "_sync", "lost for ever", "store.dictionaries.keys() - set(listing.versions)", "()", compresses),
     Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
     Mutant(dictionaries, "add", "over an older one", "HSETNX", "HSET", compresses),
     Mutant(originals, "_elements_before", "without its dictionary", "*block, dictionaries", "*block", compresses),

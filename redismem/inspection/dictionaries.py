@@ -1,0 +1,122 @@
+"""List the dictionaries of a namespace, and drop one that no block names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from redismem.originals.dictionaries import SETTLED_MS
+from redismem.protocol.namespace import dictionaries
+from redismem.protocol.session import quarantine
+from redismem.store.store import Store
+from redismem.store.unused_dictionaries import drop as drop_unused
+from redismem.store.unused_dictionaries import find_named, named_by
+
+RETIRED_MS = 3_600_000
+"""The time from which a retired dictionary may be dropped: a commit that uses it may still be on its way before."""
+_KEYS_A_STEP = 1_000
+
+
+class DictionaryState(StrEnum):
+    """The use of a dictionary for new blocks."""
+
+    NEW = "new"
+    """Too young: new blocks use it a minute after its training."""
+    CURRENT = "current"
+    PREVIOUS = "previous"
+    """A newer dictionary is current."""
+    RETIRED = "retired"
+    """No block named it at the last search."""
+    UNREADABLE = "unreadable"
+
+
+class DropOutcome(StrEnum):
+    """The outcome of an attempt to drop a dictionary. Only `DROPPED` deletes it."""
+
+    DROPPED = "dropped"
+    MISSING = "missing"
+    NAMED = "named"
+    """Blocks of a session name it."""
+    QUARANTINED = "quarantined"
+    """Blocks in quarantine name it."""
+    RETIRED = "retired"
+    """No block names it, but it was retired less than RETIRED_MS ago, or only now."""
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryEntry:
+    """A dictionary of a namespace. Size and time of training are `None` if it is unreadable."""
+
+    version: int
+    state: DictionaryState
+    created_ms: int | None
+    size_bytes: int | None
+    unused_since_ms: int | None
+    """The time of the search that retired it, in ms since 1970; `None` if it is not retired."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the dictionary as JSON values."""
+        return asdict(self)
+
+
+async def list_dictionaries(store: Store, now_ms: int) -> list[DictionaryEntry]:
+    """Return the dictionaries of the namespace, oldest first. Raises StoreUnavailable."""
+    versions = (await store.run(dictionaries.listing(store.keys))).versions
+    if not versions:
+        return []
+    loaded = await store.run(dictionaries.read(store.keys, versions))
+    unused = (await store.run(dictionaries.searches(store.keys, versions))).unused_since_ms
+    settled = {each.version for each in loaded.values() if now_ms - each.created_ms >= SETTLED_MS} - unused.keys()
+    current = max(settled, default=0)
+    entries = []
+    for version in versions:
+        dictionary = loaded.get(version)
+        if dictionary is None:
+            entries.append(DictionaryEntry(version, DictionaryState.UNREADABLE, None, None, unused.get(version)))
+            continue
+        state = DictionaryState.PREVIOUS if version in settled else DictionaryState.NEW
+        state = DictionaryState.CURRENT if version == current else state
+        state = DictionaryState.RETIRED if version in unused else state
+        size_bytes = len(dictionary.content)
+        entries.append(DictionaryEntry(version, state, dictionary.created_ms, size_bytes, unused.get(version)))
+    return entries
+
+
+async def drop(store: Store, version: int, now_ms: int, on_step: Callable[[int], None] | None = None) -> DropOutcome:
+    """Drop a dictionary if no block names it, and return the outcome. The first attempt only retires it.
+
+    `on_step` receives the number of keys scanned so far in the search for quarantined blocks. Raises NotAllowed,
+    StoreUnavailable.
+    """
+    keys = store.keys
+    if version not in (await store.run(dictionaries.listing(keys))).versions:
+        return DropOutcome.MISSING
+    if await find_named(store, {version}):
+        return DropOutcome.NAMED
+    if await _is_in_quarantine(store, version, on_step):
+        return DropOutcome.QUARANTINED
+    await store.run(dictionaries.retire(keys, version, now_ms))
+    since_ms = (await store.run(dictionaries.searches(keys, [version]))).unused_since_ms.get(version, now_ms)
+    if now_ms - since_ms < RETIRED_MS:
+        return DropOutcome.RETIRED
+    await drop_unused(store, version, now_ms)
+    return DropOutcome.DROPPED
+
+
+async def _is_in_quarantine(store: Store, version: int, on_step: Callable[[int], None] | None) -> bool:
+    """True if a block in quarantine names the dictionary. Scans all keys of the Redis."""
+    pattern = quarantine.pattern(store.keys)
+    cursor, scanned_count = 0, 0
+    while True:
+        page = await store.run(quarantine.scan(pattern, cursor, _KEYS_A_STEP))
+        for entry in quarantine.sessions_of(page.keys):
+            *_, originals = quarantine.quarantine_keys(store.keys.session(entry.session_id), entry.put_ms)
+            if version in await named_by(store, entry.session_id, originals):
+                return True
+        cursor, scanned_count = page.cursor, scanned_count + _KEYS_A_STEP
+        if on_step is not None:
+            on_step(scanned_count)
+        if cursor == 0:
+            return False
