@@ -21,7 +21,7 @@ RedismemError
 ├── StoreUnavailable    Redis did not answer before the deadline; an append with an id is safe to retry
 │   └── FallbackFull     Redis is away, and this process has reached the limit of its backlog
 ├── Unconfirmed         an append was made, but too few replicas had it in time; with its id it is safe to retry
-├── NotAllowed          the ACL of the Redis user lacks a command or a key
+├── NotAllowed          the ACL of the Redis user, the server or a proxy does not allow a command or a key
 ├── ModelFailed         a model returned no usable text; the messages stay as they are
 │   └── ProviderUnavailable  the provider answers no request now: it is paused, and no attempt is counted
 └── ScriptFailed        a script stopped half way: a defect, never retried
@@ -179,9 +179,10 @@ class Unconfirmed(RedismemError):
 
 
 class NotAllowed(RedismemError):
-    """The ACL of the Redis user lacks a command or a key. `command` is the command in lower case, or "" for a key.
+    """The ACL of the Redis user lacks a command or a key, or the server does not have a command.
 
-    If the ACL stopped a script half way, the script's earlier writes stay. `redismem doctor` prints the required ACL.
+    `command` is the command in lower case, or "" for a key. If a script was stopped half way, its earlier writes stay.
+    `redismem doctor` prints the required ACL.
     """
 
     def __init__(self, text: str, session_id: str | None = None, command: str = "") -> None:

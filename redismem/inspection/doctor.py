@@ -72,7 +72,7 @@ async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Fi
 
 
 def _refused(store: Store, name: str, error: RedismemError) -> Finding:
-    if isinstance(error, NotAllowed):
+    if isinstance(error, NotAllowed) and permissions.is_by_acl(error):
         seen = {"error": permissions.strip_advice(error), "acl": permissions.acl(store.keys.namespace)}
         return Finding(name, FAIL, "not_allowed", seen)
     return Finding(name, FAIL, "failed", {"error": str(error)})

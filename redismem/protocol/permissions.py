@@ -1,4 +1,4 @@
-"""The ACL that a Redis user needs, and the decoding of an ACL's refusals. No I/O."""
+"""The ACL that a Redis user needs, and the decoding of refused commands: by an ACL, a server or a proxy. No I/O."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ OPTIONAL = ("vadd", "vsim")
 _DOCTOR_KNOWS = ": redismem doctor says what it needs"
 _NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
+# Servers name a command that was renamed or turned off, proxies one that they do not pass on.
+_UNKNOWN = re.compile(
+    r"(?:un(?:known|supported) (?:sub)?command|command is not available):? [`'\"]([a-z][a-z0-9_|-]{0,60})[`'\"]",
+    re.IGNORECASE,
+)
+_UNKNOWN_IN_SCRIPT = "Unknown Redis command called from script"
+# Advice for commands that have a substitute, or whose refusal does not stop the others of the call.
+_ADVICE = {
+    "hello": "; without protocol=3 in the URL it is not needed",
+    "select": "; with database 0 in the URL it is not needed",
+    "multi": "; the commands of this call ran one by one, so it may have been made",
+}
 # Inside scripts, Redis 7.0 reports a refusal as ERR with the first text, Redis 8 with the second. Others report NOPERM.
 _IN_SCRIPT = re.compile(r"The user executing the script can't |ACL failure in script: ")
 
@@ -65,22 +77,36 @@ def check_permissions(keys: SessionKeys, *, on_cluster: bool) -> Call[bool]:
     return Call(None, (*probes, *keyless, ("GET",)), lambda *_: False)
 
 
-def decode_acl_refusal(error: ServerError, session_id: str | None) -> NotAllowed | None:
-    """Decode a refusal by the ACL. Any other error gives None."""
-    if error.word != "NOPERM" and _IN_SCRIPT.search(error.text) is None:
+def decode_refused_command(error: ServerError, session_id: str | None) -> NotAllowed | None:
+    """Decode the refusal of a command: by the ACL, or because the server does not have it. Other errors give None.
+
+    A Redis that is not a sentinel does not have SENTINEL; the store explains that.
+    """
+    unknown = _UNKNOWN.search(error.text)
+    is_missing = unknown is not None or _UNKNOWN_IN_SCRIPT in error.text
+    is_forbidden = error.word == "NOPERM" or _IN_SCRIPT.search(error.text) is not None
+    if not (is_missing or is_forbidden) or (unknown is not None and unknown[1] == "SENTINEL"):
         return None
     stopped = _STOPPED.search(error.text)
-    named = _NAMED.search(error.text)
-    commands = [named[1]] if named else []
-    if not commands and stopped is not None and "run this command" in error.text:
+    named = unknown or _NAMED.search(error.text)
+    commands = [named[1].lower()] if named else []
+    if not commands and stopped is not None and (is_missing or "run this command" in error.text):
         commands = scripts.commands_at(stopped[1], int(stopped[2]))
     place = "" if stopped is None else " within a script, which stopped there"
-    if commands:
-        what = f"run {' or '.join(command.upper() for command in commands)}{place}"
-    else:
-        what = f"use one of the keys of this call{place}" if "key" in error.text else f"run a command{place}"
-    text = f"the ACL of the Redis user does not allow it to {what} (NOPERM){_DOCTOR_KNOWS}"
-    return NotAllowed(text, session_id, commands[0] if len(commands) == 1 else "")
+    names = " or ".join(command.upper() for command in commands)
+    command = commands[0] if len(commands) == 1 else ""
+    if is_missing:
+        why = "renamed, turned off, or not passed on by a proxy"
+        text = f"the server does not have {names or 'a command'}{place}: it is {why}{_ADVICE.get(command, '')}"
+        return NotAllowed(text, session_id, command)
+    what = f"run {names}" if names else "use one of the keys of this call" if "key" in error.text else "run a command"
+    text = f"the ACL of the Redis user does not allow it to {what}{place} (NOPERM){_DOCTOR_KNOWS}"
+    return NotAllowed(text, session_id, command)
+
+
+def is_by_acl(refused: NotAllowed) -> bool:
+    """True if the ACL refused the command, so that another ACL would allow it."""
+    return str(refused).endswith(_DOCTOR_KNOWS)
 
 
 def strip_advice(refused: NotAllowed) -> str:

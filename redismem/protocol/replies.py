@@ -23,7 +23,7 @@ from redismem.messages.gaps import gap_count, last_seqs
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted_count
-from redismem.protocol.permissions import decode_acl_refusal
+from redismem.protocol.permissions import decode_refused_command
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
 
@@ -31,9 +31,9 @@ _Meaning = Callable[[str, str | None], RedismemError]
 
 
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
-    """Decode a refusal by a script or the ACL, or the failure of a script. Other errors of the server give None."""
+    """Decode a refusal by a script, of a command, or the failure of a script. Other errors of the server give None."""
     meaning, detail = _OWN_WORDS.get(error.word), error.text.partition(" ")[2]
-    refused = decode_acl_refusal(error, session_id) if meaning is None else meaning(detail, session_id)
+    refused = decode_refused_command(error, session_id) if meaning is None else meaning(detail, session_id)
     if refused is not None or error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
         return refused
     if "script:" in error.text or "user_script" in error.text:

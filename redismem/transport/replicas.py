@@ -94,6 +94,11 @@ class _Call:
         self.content, self.future, self.deadline = content, future, deadline
         self.script, self.wanted = script, wanted
 
+    def add_source(self, script: Script) -> None:
+        """Send the source of this script instead of its hash, if the call runs it."""
+        if self.script is script:
+            self.content = self.content._replace(content=resp.encode_source(self.content.content, script))
+
     def end(self, outcome: resp.Outcome) -> None:
         if self.future.done():
             return
@@ -186,7 +191,7 @@ class Confirming:
             await self._load(again)
 
     async def _load(self, again: list[_Call]) -> None:
-        """Load the scripts, and put the calls at the head of the next batch.
+        """Load the scripts, and put the calls at the head of the next batch, with their sources if loading is refused.
 
         Only once per call, because another client may keep flushing scripts.
         """
@@ -194,8 +199,15 @@ class Confirming:
         try:
             for script in {call.script for call in again if call.script is not None}:
                 (refused,) = await self.line.send(resp.encode_load(script), 1, left_s)
-                if isinstance(refused, ServerError):
-                    raise resp.load_failure(refused)
+                if not isinstance(refused, ServerError):
+                    continue
+                if not resp.is_command_refused(refused):
+                    raise refused
+                (denied,) = await self.line.send(resp.encode_independent([resp.EVAL_PROBE]), 1, left_s)
+                if resp.is_command_refused(denied):
+                    raise resp.may_not_load()
+                for call in again:
+                    call.add_source(script)
         except (ServerError, ConnectionLost) as failure:
             for call in again:
                 call.end(failure)

@@ -13,6 +13,7 @@ from typing import Any
 import hiredis
 
 from redismem.protocol.call import Command
+from redismem.protocol.permissions import decode_refused_command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 
@@ -155,26 +156,43 @@ def encode_load(script: Script) -> bytes:
     return _pack_words(("SCRIPT", "LOAD", script.source))
 
 
-def load_failure(refused: ServerError) -> ServerError:
-    """Return the error of a call whose script could not be loaded.
+EVAL_PROBE: Command = ("EVAL", "return 0", 0)
+"""Shows whether EVAL is allowed, without the source of a script and a WAIT behind it."""
 
-    It is NOSCRIPT if the user may not load scripts.
-    """
-    if refused.word != "NOPERM":
-        return refused
+
+def is_command_refused(refused: ServerError | ConnectionLost | None) -> bool:
+    """True if the user may not run the command, or the server does not have it."""
+    return isinstance(refused, ServerError) and decode_refused_command(refused, None) is not None
+
+
+def with_source(commands: Sequence[Command], script: Script) -> list[Command]:
+    """Return the commands with EVAL and the source of the script, for a server that does not let it be loaded."""
+    return [("EVAL", script.source, *commands[0][2:]), *commands[1:]]
+
+
+def encode_source(content: bytes, script: Script) -> bytes:
+    """Return an encoded call with EVAL and the source of the script in place of EVALSHA and its hash."""
+    by_hash = b"$7\r\nEVALSHA\r\n$%d\r\n%b\r\n" % (len(script.sha), script.sha)
+    return content.replace(by_hash, b"$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (len(script.source), script.source), 1)
+
+
+def may_not_load() -> ServerError:
+    """Return the error of a call whose script is unknown, and may neither be loaded nor sent."""
     why = "the server does not know the scripts, and this user may not load them: run `redismem deploy`"
     return ServerError("NOSCRIPT", f"NOSCRIPT {why}")
 
 
-def check_greeting(outcome: Outcome) -> None:
-    """Check the replies to a greeting.
+def check_greeting(outcome: Outcome, opening: Sequence[Command]) -> None:
+    """Check the replies to a greeting. A connection needs no name.
 
     Raises:
         ServerError: An error reply, such as NOAUTH, WRONGPASS or NOPERM; READONLY if the server's ROLE is not primary.
         ConnectionLost: No reply came.
     """
-    for reply in outcome if isinstance(outcome, list) else [outcome]:
-        if isinstance(reply, ServerError | ConnectionLost):
+    if not isinstance(outcome, list):
+        raise outcome
+    for command, reply in zip(opening, outcome, strict=True):
+        if isinstance(reply, ServerError) and not (command[0] == "CLIENT" and is_command_refused(reply)):
             raise reply
         if isinstance(reply, list) and reply[0] != b"master":
             raise ServerError("READONLY", "READONLY it is a replica")

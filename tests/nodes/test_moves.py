@@ -31,9 +31,10 @@ async def caller(
         yield caller
 
 
-def transport(kind: str, servers: ClusterServers) -> Cluster:
+def transport(kind: str, servers: ClusterServers, user: str = "") -> Cluster:
     side = LoopSide(60) if kind == "asyncio" else ThreadSide(16)
-    return Cluster(parse_cluster(servers.url), side, reply_timeout_s=60)
+    url = servers.url.replace("://", f"://{user}:@") if user else servers.url
+    return Cluster(parse_cluster(url), side, reply_timeout_s=60)
 
 
 def refusals(node: ClusterNode, word: str) -> int:
@@ -88,9 +89,10 @@ async def test_calls_about_a_namespace_work_while_a_slot_has_moved(
         cluster_servers.move(caller.slot(names[0]), source)
 
 
+@pytest.mark.parametrize("right", ["+script", "-script"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_transaction_follows_its_keys_to_the_importing_node(
-    kind: str, cluster_servers: ClusterServers, namespace: str
+    kind: str, right: str, cluster_servers: ClusterServers, namespace: str
 ) -> None:
     key, other = f"{{{namespace}}}-a".encode(), f"{{{namespace}}}-b".encode()
     source_text = b"#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1]) + redis.call('LLEN', KEYS[2]) --%s" % key
@@ -98,7 +100,9 @@ async def test_a_transaction_follows_its_keys_to_the_importing_node(
     slot = slot_of(key)
     source = cluster_servers.owner(slot)
     target = other_nodes(cluster_servers, source)[0]
-    lanes = transport(kind, cluster_servers)
+    for node in cluster_servers.nodes:
+        node.say("ACL", "SETUSER", namespace, "on", "nopass", "~*", "+@all", right)
+    lanes = transport(kind, cluster_servers, namespace)
     try:
         assert await lanes.run([("RPUSH", key, "1"), ("RPUSH", other, "1")], 60) == [1, 1]
         cluster_servers.begin_move(slot, source, target)

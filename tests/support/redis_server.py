@@ -133,7 +133,7 @@ class RedisServer:
     def wait(self, deadline_s: float = 60) -> None:
         """Wait until the server answers and has loaded its data."""
         until = time.monotonic() + deadline_s
-        with redis.Redis(self.host.address, self.port, password=self.password, **self.tls) as client:
+        with redis.Redis(self.host.address, self.port, password=self.password, protocol=2, **self.tls) as client:
             while True:
                 try:
                     client.ping()

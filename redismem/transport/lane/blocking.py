@@ -54,9 +54,8 @@ class Socket:
     def _open(self, opening: tuple[Command, ...], until: float) -> None:
         try:
             if opening:
-                resp.check_greeting(
-                    resp.check_replies(self.exchange(resp.encode_independent(opening), len(opening), until))
-                )
+                replies = self.exchange(resp.encode_independent(opening), len(opening), until)
+                resp.check_greeting(resp.check_replies(replies), opening)
         except BaseException:
             self.close()
             raise
@@ -188,7 +187,7 @@ class BlockingLane:
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         until = time.monotonic() + timeout_s
-        return self._run(partial(self._send, commands, until), script, until)
+        return self._run(commands, partial(self._send, until=until), script, until)
 
     async def run_confirmed(
         self,
@@ -200,24 +199,37 @@ class BlockingLane:
     ) -> list[Any]:
         """Return the replies of `run`, followed by the number of replicas that have the write."""
         until = time.monotonic() + timeout_s + wanted.wait_s
-        call = Content.of(commands, asking)
 
-        def read(replies: list[Any]) -> resp.Outcome:
-            return add_replicas(call.read(replies[:-1]), replies[-1])
+        def send(commands: Sequence[Command]) -> resp.Outcome:
+            call = Content.of(commands, asking)
 
-        def send() -> resp.Outcome:
+            def read(replies: list[Any]) -> resp.Outcome:
+                return add_replicas(call.read(replies[:-1]), replies[-1])
+
             return self._call(call.content + encode_wait(wanted), call.reply_count + 1, read, until)
 
-        return self._run(send, script, until)
+        return self._run(commands, send, script, until)
 
-    def _run(self, send: Callable[[], resp.Outcome], script: Script | None, until: float) -> list[Any]:
+    def _run(
+        self,
+        commands: Sequence[Command],
+        send: Callable[[Sequence[Command]], resp.Outcome],
+        script: Script | None,
+        until: float,
+    ) -> list[Any]:
         """Run a call and return its replies. Loads a missing script, and closes connections to a replica."""
-        outcome = send()
+        outcome = send(commands)
         refusal = resp.refusal(outcome)
         if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
-            loaded = self._call(resp.encode_load(script), 1, resp.check_replies, until)
-            refused = resp.refusal(loaded)
-            outcome = send() if refused is None else resp.load_failure(refused)
+            refused = resp.refusal(self._call(resp.encode_load(script), 1, resp.check_replies, until))
+            if refused is None:
+                outcome = send(commands)
+            elif not resp.is_command_refused(refused):
+                outcome = refused
+            elif resp.is_command_refused(resp.refusal(self._send([resp.EVAL_PROBE], until))):
+                outcome = resp.may_not_load()
+            else:
+                outcome = send(resp.with_source(commands, script))
         elif refusal is not None and refusal.word == "READONLY":
             # The former primary is a replica now. A new connection may lead to its successor.
             self._close_idle()

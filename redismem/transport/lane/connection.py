@@ -26,6 +26,7 @@ _WRITE_BYTES = 8 * 1024
 _FEED_BYTES = 16 * 1024
 
 
+Failure = ServerError | ConnectionLost
 RECONNECTING = "Reconnecting"
 _CLOSED = "ConnectionClosed"
 
@@ -210,22 +211,35 @@ class Connection(asyncio.Protocol):
             call.end(outcome)
 
     def _load(self, call: PendingCall, script: Script) -> None:
-        """Load the script, then repeat the call.
+        """Load the script, then repeat the call. If loading is refused, repeat the call with the script's source.
 
         Only once per call, because another client may keep flushing scripts.
         """
         call.script = None
-        loaded = self._loop.create_future()
-        loaded.add_done_callback(lambda _: self._send_again(call, loaded))
-        self.send(
-            PendingCall(resp.encode_load(script), 1, False, loaded, call.begun_at, call.deadline), self._loop.time()
-        )
 
-    def _send_again(self, call: PendingCall, loaded: asyncio.Future[list[Any]]) -> None:
-        failure = loaded.exception() or resp.refusal(loaded.result())
-        if isinstance(failure, ServerError):
-            call.end(resp.load_failure(failure))
-        elif isinstance(failure, ConnectionLost):
+        def probed(failure: Failure | None) -> None:
+            if resp.is_command_refused(failure):
+                call.end(resp.may_not_load())
+                return
+            call.content = resp.encode_source(call.content, script)
+            self._send_again(call, failure if isinstance(failure, ConnectionLost) else None)
+
+        def loaded(failure: Failure | None) -> None:
+            if resp.is_command_refused(failure) and not self.lost_reason:
+                self._ask(call, resp.encode_independent([resp.EVAL_PROBE]), probed)
+            else:
+                self._send_again(call, failure)
+
+        self._ask(call, resp.encode_load(script), loaded)
+
+    def _ask(self, call: PendingCall, content: bytes, then: Callable[[Failure | None], None]) -> None:
+        """Send a command on behalf of a call, and pass on its failure."""
+        reply = self._loop.create_future()
+        reply.add_done_callback(lambda _: then(cast(Failure | None, reply.exception()) or resp.refusal(reply.result())))
+        self.send(PendingCall(content, 1, False, reply, call.begun_at, call.deadline), self._loop.time())
+
+    def _send_again(self, call: PendingCall, failure: Failure | None) -> None:
+        if failure is not None:
             call.end(failure)
         elif self.lost_reason:
             call.end(ConnectionLost(self.lost_reason, sent=False))
@@ -279,7 +293,7 @@ class Connection(asyncio.Protocol):
             content, count = resp.encode_independent(opening), len(opening)
             call = PendingCall(content, count, False, self._loop.create_future(), 0.0, math.inf)
             self.send(call, self._loop.time())
-            resp.check_greeting(await call.future)
+            resp.check_greeting(await call.future, opening)
         if self.lost_reason:
             raise ConnectionLost(self.lost_reason, sent=False)
 

@@ -254,13 +254,22 @@ async def _run_asking(
     """
     until = monotonic() + timeout_s
     is_transaction = len(commands) > 1
-    body = (("ASKING",), ("MULTI",), *commands, ("EXEC",)) if is_transaction else (("ASKING",), *commands)
+
+    def asking(commands: Sequence[Command]) -> tuple[Command, ...]:
+        return (("ASKING",), ("MULTI",), *commands, ("EXEC",)) if is_transaction else (("ASKING",), *commands)
+
+    body = asking(commands)
     read = resp.unpack_transaction if is_transaction else resp.check_replies
     outcome = read((await lane.run_independent(body, timeout_s))[1:])
     refusal = resp.refusal(outcome)
     if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
         load = ("SCRIPT", "LOAD", script.source)
-        outcome = read((await lane.run_independent((load, *body), until - monotonic()))[2:])
+        loaded, *replies = await lane.run_independent((load, *body), until - monotonic())
+        outcome = read(replies[1:])
+        if resp.is_command_refused(loaded):
+            body = (resp.EVAL_PROBE, *asking(resp.with_source(commands, script)))
+            denied, *replies = await lane.run_independent(body, until - monotonic())
+            outcome = resp.may_not_load() if resp.is_command_refused(denied) else read(replies[1:])
     if isinstance(outcome, list):
         return outcome
     raise outcome

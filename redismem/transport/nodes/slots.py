@@ -30,7 +30,7 @@ _NODES_LIMIT = 1_024
 def key_of(command: Command) -> bytes | str | int | None:
     """Return the first key of a command; `None` if the command has no key."""
     name = command[0]
-    if name == "EVALSHA":
+    if name in ("EVALSHA", "EVAL"):
         return command[_KEYS_COUNT_AT + 1] if command[_KEYS_COUNT_AT] else None
     if name in _WITHOUT_A_KEY or len(command) == 1:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import redis
@@ -16,10 +16,12 @@ from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
+from redismem.transport import resp
 from redismem.transport.base import KEEPALIVE
 from redismem.transport.redis_py import given_client
 from redismem.transport.redis_py.replies import (
     check_replicas,
+    is_refused,
     server_error,
     split_replies,
     translate_errors,
@@ -27,7 +29,6 @@ from redismem.transport.redis_py.replies import (
     word_of,
 )
 from redismem.transport.replicas import Wanted
-from redismem.transport.resp import load_failure
 
 
 def _load_command(script: Script) -> Command:
@@ -88,8 +89,7 @@ class RedisPy:
             async with asyncio.timeout(timeout_s):
                 answers = await self._execute(commands)
                 if script is not None and word_of(answers) == "NOSCRIPT":
-                    await self._load(script)
-                    answers = await self._execute(commands)
+                    answers = await self._load_and_run(commands, script, self._execute)
         except _LOST as error:
             raise await self._failure(error) from None
         if word_of(answers) == "READONLY":
@@ -128,24 +128,38 @@ class RedisPy:
         The socket's own timeout must be longer than the WAIT.
         """
         check_replicas(self._client)
-        together = with_wait(commands, wanted)
+
+        async def execute(commands: Sequence[Command]) -> list[Any]:
+            return split_replies(commands, await self._pipeline(with_wait(commands, wanted), transaction=False))
+
         try:
             async with asyncio.timeout(timeout_s + wanted.wait_s):
-                answers = split_replies(commands, await self._pipeline(together, transaction=False))
+                answers = await execute(commands)
                 if script is not None and word_of(answers) == "NOSCRIPT":
-                    await self._load(script)
-                    answers = split_replies(commands, await self._pipeline(together, transaction=False))
+                    answers = await self._load_and_run(commands, script, execute)
         except _LOST as error:
             raise await self._failure(error) from None
         if word_of(answers) == "READONLY":
             await self._disconnect()
         return answers
 
-    async def _load(self, script: Script) -> None:
+    async def _load_and_run(
+        self, commands: Sequence[Command], script: Script, execute: Callable[[Sequence[Command]], Awaitable[list[Any]]]
+    ) -> list[Any]:
+        """Load the script, and execute the commands; if it may not be loaded, execute them with its source."""
         try:
             await self._client.execute_command(*_load_command(script))
-        except redis.exceptions.NoPermissionError:
-            raise load_failure(ServerError("NOPERM", "NOPERM")) from None
+        except redis.exceptions.ResponseError as error:
+            if not is_refused(error):
+                raise
+        else:
+            return await execute(commands)
+        try:
+            await self._client.execute_command(*resp.EVAL_PROBE)
+        except redis.exceptions.ResponseError as error:
+            if is_refused(error):
+                raise resp.may_not_load() from None
+        return await execute(resp.with_source(commands, script))
 
     async def _failure(self, error: Exception) -> ServerError | ConnectionLost:
         failure = server_error(error)
@@ -209,8 +223,7 @@ class BlockingRedisPy:
         try:
             answers = self._execute(commands)
             if script is not None and word_of(answers) == "NOSCRIPT":
-                self._load(script)
-                answers = self._execute(commands)
+                answers = self._load_and_run(commands, script, self._execute)
         except _LOST as error:
             raise self._failure(error) from None
         if word_of(answers) == "READONLY":
@@ -244,23 +257,37 @@ class BlockingRedisPy:
         """Run commands as `RedisPy.run_confirmed` does, but only the socket's own timeout applies."""
         del timeout_s
         check_replicas(self._client)
-        together = with_wait(commands, wanted)
+
+        def execute(commands: Sequence[Command]) -> list[Any]:
+            return split_replies(commands, self._pipeline(with_wait(commands, wanted), transaction=False))
+
         try:
-            answers = split_replies(commands, self._pipeline(together, transaction=False))
+            answers = execute(commands)
             if script is not None and word_of(answers) == "NOSCRIPT":
-                self._load(script)
-                answers = split_replies(commands, self._pipeline(together, transaction=False))
+                answers = self._load_and_run(commands, script, execute)
         except _LOST as error:
             raise self._failure(error) from None
         if word_of(answers) == "READONLY":
             self._disconnect()
         return answers
 
-    def _load(self, script: Script) -> None:
+    def _load_and_run(
+        self, commands: Sequence[Command], script: Script, execute: Callable[[Sequence[Command]], list[Any]]
+    ) -> list[Any]:
+        """Load the script, and execute the commands; if it may not be loaded, execute them with its source."""
         try:
             self._client.execute_command(*_load_command(script))
-        except redis.exceptions.NoPermissionError:
-            raise load_failure(ServerError("NOPERM", "NOPERM")) from None
+        except redis.exceptions.ResponseError as error:
+            if not is_refused(error):
+                raise
+        else:
+            return execute(commands)
+        try:
+            self._client.execute_command(*resp.EVAL_PROBE)
+        except redis.exceptions.ResponseError as error:
+            if is_refused(error):
+                raise resp.may_not_load() from None
+        return execute(resp.with_source(commands, script))
 
     def _failure(self, error: Exception) -> ServerError | ConnectionLost:
         failure = server_error(error)

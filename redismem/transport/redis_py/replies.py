@@ -10,6 +10,7 @@ import redis
 from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
 from redismem.protocol.server_errors import ConnectionLost, ServerError
+from redismem.transport import resp
 from redismem.transport.redis_py.given_client import is_embedded
 from redismem.transport.replicas import Wanted
 
@@ -57,7 +58,7 @@ def reason(error: Exception) -> str:
     if text.startswith("Command #"):
         # redis.asyncio writes the repr of a tuple there.
         text = text.rpartition("caused error: ")[2].lstrip("('\"")
-    return text
+    return text.partition(", with args beginning with")[0]
 
 
 def translate_errors(answers: Sequence[Any]) -> list[Any]:
@@ -68,6 +69,12 @@ def translate_errors(answers: Sequence[Any]) -> list[Any]:
 def word_of(answers: Sequence[Any]) -> str:
     """Return the first word of an error in reply to the first command; "" if the reply is not an error."""
     return answers[0].word if isinstance(answers[0], ServerError) else ""
+
+
+def is_refused(error: Exception) -> bool:
+    """True if the user may not run the command, or the server does not have it."""
+    refused = server_error(error)
+    return isinstance(refused, ServerError) and resp.is_command_refused(refused)
 
 
 def check_replicas(client: Any) -> None:
