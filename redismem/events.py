@@ -198,7 +198,8 @@ class Facts(TypedDict, total=False):
 
     op: str
     """The operation: an `Op`, or `settings`, `connect`, `on_event`, `provider` (paused, or answering again), `tick`
-    (this process has become or ceased to be the leader of some work), or `worker` (a worker process started or ended).
+    (this process has become or ceased to be the leader of some work), `worker` (a worker process started or ended), or
+    `keys` (the server has read its file of keys).
     """
     session: str
     """The session's hash."""

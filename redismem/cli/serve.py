@@ -7,7 +7,7 @@ import contextlib
 import gc
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ from cyclopts import Parameter, validators
 
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import address_of, safe_url, stop_for
-from redismem.cli.stopping import stop_signals
+from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, complain
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection.doctor import has_workers
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from redismem.web.access import Access
     from redismem.web.chat.chat import Chat
     from redismem.web.metrics.prometheus import Meters
+    from redismem.web.service import Memories, Service
 
 Host = Annotated[str, Parameter(help="The address to listen on; without keys only a loopback address.")]
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65_535), help="The port; 0 picks a free one.")]
@@ -41,7 +42,10 @@ Keys = Annotated[
 ]
 KeysFile = Annotated[
     str | None,
-    Parameter(env_var="REDISMEM_SERVER_KEYS_FILE", help="A file with the keys, one per line. [default: no keys]"),
+    Parameter(
+        env_var="REDISMEM_SERVER_KEYS_FILE",
+        help="A file with the keys, one per line; read again when it changes, and on SIGHUP. [default: no keys]",
+    ),
 ]
 Rate = Annotated[
     float | None,
@@ -113,7 +117,8 @@ async def serve(
     """Serve the memory over HTTP, until SIGTERM or SIGINT.
 
     Without keys the server listens only on a loopback address and gives every local user access to one namespace. With
-    keys, each key belongs to a namespace. On a signal it accepts no new requests and finishes the open ones.
+    keys, each key belongs to a namespace. On a signal it accepts no new requests and finishes the open ones. On SIGHUP
+    it reads the file of keys at once.
 
     Logs go to stderr, one line per event, never message text. Exit code: 0 stopped by a signal, else 1.
     """
@@ -132,9 +137,9 @@ async def serve(
     measured = prometheus.Meters()
     connect = _connector(address, settings, embedded if options.workers is None else options.workers, measured)
     place = "embedded" if embedded else safe_url(address)
-    with logs_on_stderr(as_json=as_json), stop_signals() as stopping:
+    with logs_on_stderr(as_json=as_json), stop_signals() as stopping, hangup_signals() as hangup:
         try:
-            await _serve(options, access, measured, connect, place, stopping)
+            await _serve(options, access, measured, connect, place, stopping, hangup)
         except StoreUnavailable as error:
             raise stop_for(place, error) from None
     return 0
@@ -147,6 +152,7 @@ async def _serve(
     connect: Callable[[str], Memory],
     place: str,
     stopping: asyncio.Event,
+    hangup: asyncio.Event,
 ) -> None:
     from redismem.web.server import listen
     from redismem.web.server import serve as serve_until
@@ -176,8 +182,27 @@ async def _serve(
             if access.is_open:
                 complain("no keys: every user of this machine has full access; see --keys-file")
             await _warn_of_missing_workers(memories)
-            await serve_until(service, listening, stopping, options.stop_s)
+            async with _following(options, service, memories, hangup):
+                await serve_until(service, listening, stopping, options.stop_s)
             print("redismem has stopped", flush=True)
+
+
+@contextlib.asynccontextmanager
+async def _following(
+    options: Options, service: Service, memories: Memories, hangup: asyncio.Event
+) -> AsyncIterator[None]:
+    """Follow the file of keys while the block runs. Without a file, warn that SIGHUP changes nothing."""
+    from redismem.web.key_file import KeyFile, warn_of_hangups
+
+    keys_file = Path(options.keys_file) if options.keys_file else None
+    following = asyncio.create_task(
+        warn_of_hangups(hangup) if keys_file is None else KeyFile(service, keys_file, memories.open).follow(hangup)
+    )
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait((following,))
 
 
 def _open_chat(options: Options, settings: Settings) -> Chat:

@@ -1,4 +1,4 @@
-"""Stop signals: SIGTERM from a supervisor, SIGINT from a keyboard."""
+"""Signals: SIGTERM from a supervisor and SIGINT from a keyboard stop a command, SIGHUP makes a server read its keys."""
 
 from __future__ import annotations
 
@@ -28,6 +28,18 @@ def stop_signals() -> Iterator[asyncio.Event]:
         yield stopping
     finally:
         leave()
+
+
+@contextlib.contextmanager
+def hangup_signals() -> Iterator[asyncio.Event]:
+    """Yield an event that each SIGHUP sets. Without this, SIGHUP would end the process."""
+    loop = asyncio.get_running_loop()
+    hangup = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, hangup.set)
+    try:
+        yield hangup
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:

@@ -100,10 +100,15 @@ class Access:
         """The number of keys."""
         return len(self._callers)
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of the keys."""
-        return frozenset(caller.name for caller in self._callers)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Access) and set(self._callers) == set(other._callers)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._callers))
+
+    def names_beside(self, other: Access) -> list[str]:
+        """Return the names of the keys that the other list does not have, or has otherwise, sorted."""
+        return sorted(caller.name for caller in set(self._callers) - set(other._callers))
 
     def knows(self, caller: Caller) -> bool:
         """True if this caller's key is still valid, for the same namespace and scopes."""

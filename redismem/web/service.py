@@ -74,18 +74,25 @@ class Service:
     def watch(self, caller: Caller) -> Watch:
         """Return the watch on the sessions of the caller's namespace. The first call creates the watch."""
         if caller.namespace not in self._watches:
-            self._watches[caller.namespace] = Watch(self.memories[caller.namespace])
+            self._watches[caller.namespace] = Watch(self.memory(caller))
         return self._watches[caller.namespace]
 
     def listing(self, caller: Caller) -> Listing:
         """Return the list of the sessions of the caller's namespace. The first call creates the list."""
         if caller.namespace not in self._listings:
-            self._listings[caller.namespace] = Listing(self.memories[caller.namespace])
+            self._listings[caller.namespace] = Listing(self.memory(caller))
         return self._listings[caller.namespace]
 
     def memory(self, caller: Caller) -> Memory:
-        """Return the memory of the caller's namespace."""
-        return self.memories[caller.namespace]
+        """Return the memory of the caller's namespace.
+
+        Raises:
+            Problem: store_unavailable, if the namespace came with a new key and Redis has not answered since.
+        """
+        memory = self.memories.get(caller.namespace)
+        if memory is None:
+            raise Problem("store_unavailable")
+        return memory
 
     def session(self, caller: Caller, session_id: str) -> Session:
         """Return a session of the caller's namespace.
@@ -133,12 +140,32 @@ class Service:
         return self.streams.take(caller, kind, self.access)
 
 
+class Memories(dict[str, Memory]):
+    """Open memories, by namespace."""
+
+    def __init__(self, connect: Callable[[str], Memory], stack: contextlib.AsyncExitStack) -> None:
+        super().__init__()
+        self._connect = connect
+        self._stack = stack
+
+    async def open(self, namespace: str) -> None:
+        """Connect the memory of a namespace.
+
+        Raises:
+            RedismemError: The memory cannot be connected.
+        """
+        self[namespace] = await self._stack.enter_async_context(self._connect(namespace))
+
+
 @contextlib.asynccontextmanager
-async def opened(namespaces: tuple[str, ...], connect: Callable[[str], Memory]) -> AsyncIterator[dict[str, Memory]]:
+async def opened(namespaces: tuple[str, ...], connect: Callable[[str], Memory]) -> AsyncIterator[Memories]:
     """Connect a memory for each namespace, and close all memories at the end of the block.
 
     Raises:
         RedismemError: A memory cannot be connected.
     """
     async with contextlib.AsyncExitStack() as stack:
-        yield {namespace: await stack.enter_async_context(connect(namespace)) for namespace in namespaces}
+        memories = Memories(connect, stack)
+        for namespace in namespaces:
+            await memories.open(namespace)
+        yield memories

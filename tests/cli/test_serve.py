@@ -230,6 +230,50 @@ def test_without_one_of_its_packages_the_error_says_what_to_install(tmp_path: Pa
     assert ran.err.splitlines() == ["redismem: a server needs more packages: pip install 'redismem[server]'"]
 
 
+def test_keys_follow_their_file_and_a_hangup(redis_options: Any, namespace: str, tmp_path: Path) -> None:
+    """SIGHUP once ended the server, and a removed key stayed valid until a restart."""
+    keys = {name: new_key(name, f"{namespace}-{name}", ("read", "write")) for name in ("shop", "bank", "club")}
+    file = tmp_path / "keys"
+
+    def write(*names: str) -> None:
+        (tmp_path / "new").write_text("\n".join(keys[name][1] for name in names))
+        (tmp_path / "new").replace(file)
+
+    def status(name: str) -> int:
+        return client.get("/v1/about", headers={"Authorization": f"Bearer {keys[name][0]}"}).status_code
+
+    write("shop", "bank")
+    with (
+        start_command("serve", "--port", "0", "--keys-file", str(file), *redis_options[:2]) as running,
+        httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client,
+    ):
+        assert [status(name) for name in keys] == [200, 200, 401]
+        with client.stream(
+            "GET", "/v1/sessions/s/events", headers={"Authorization": f"Bearer {keys['shop'][0]}"}
+        ) as answer:
+            write("bank")
+            assert "the key is no longer valid" in answer.read().decode()
+        assert [status(name) for name in keys] == [401, 200, 401]
+        write("club")
+        running.send_signal(signal.SIGHUP)
+        wait_until(lambda: status("club") == 200, "the new key is valid")
+        assert [status(name) for name in keys] == [401, 401, 200]
+        running.send_signal(signal.SIGTERM)
+        ran = wait_for_exit(running)
+    assert ran.code == 0
+    assert "the keys have changed: 1 are valid; new: none; no longer valid: shop" in ran.err
+    assert all(key not in ran.err for key, _ in keys.values())
+
+
+def test_a_hangup_without_a_file_of_keys_is_warned_of(redis_options: Any) -> None:
+    with start_command("serve", "--port", "0", *redis_options) as running:
+        address(running)
+        running.send_signal(signal.SIGHUP)
+        assert "SIGHUP changes nothing" in wait_for_line(running.stderr, "SIGHUP")
+        running.send_signal(signal.SIGTERM)
+        assert wait_for_exit(running).code == 0
+
+
 def test_a_key_is_printed_once_with_its_line(command: Any) -> None:
     ran = command("key", "shop-app", "--namespace", "shop", "--scope", "read", "--scope", "admin")
     key, line = ran.out.splitlines()
