@@ -1,4 +1,6 @@
-"""Decide when to retry a call, with full-jitter backoff within one deadline. No I/O. The store does the sleeping.
+"""Decide when to retry a call: after a lost reply at once, then with full-jitter backoff, within one deadline. No I/O.
+
+The store does the sleeping.
 
 Backoff: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ ("full jitter").
 """
@@ -105,6 +107,8 @@ class Retries:
         if reason in TRANSIENT_WORDS:
             self._answer = (reason, _explain(failure))
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
+        if self._sent_count == 1 and isinstance(failure, ConnectionLost) and failure.sent:
+            pause_s = 0.0  # the sooner an append is resent, the fewer appends of other processes come between
         if self._clock() + pause_s >= self._deadline:
             text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
             answered, meaning = self._answer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from redismem.errors import CorruptSession, NotAllowed, StoreUnavailable
+from redismem.errors import CorruptSession, StoreUnavailable
 from redismem.events import Op, facts
 from redismem.info import Health
 from redismem.originals.dictionaries import Dictionary
@@ -16,16 +16,15 @@ from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.namespace import calls as namespace_calls
-from redismem.protocol.namespace.calls import Recorded
 from redismem.protocol.queue.calls import QueueCalls
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
 from redismem.settings.settings import Settings
-from redismem.store.availability import Reach
+from redismem.store.agreement import Agreement
 from redismem.store.breaker import Breaker, BreakerState
+from redismem.store.gate import Gate
 from redismem.store.hook import Hook
-from redismem.store.limits import find_removals, keeps_originals, limit_to_record, session_limit
-from redismem.store.retries import Retries
+from redismem.store.retries import Retries, redis_at
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
 
@@ -62,7 +61,7 @@ class Layer(Protocol):
         """Replay the backlog, within the deadline, and log what is lost."""
 
 
-class Store(Reach):
+class Store(Agreement):
     """One namespace over one transport. Any number of tasks may use it concurrently.
 
     Each call goes through `run`: through the hook and the fallback, if they exist, to `send`, which retries it until
@@ -86,13 +85,6 @@ class Store(Reach):
         self.clock = clock
         self.hook = hook
         self.fallback: Layer | None = None
-        self.on_agreed: Callable[[], Awaitable[None]] | None = None
-        """Awaited after the check of the namespace's record, before the first call about a session."""
-        self.session_limit = settings.max_sessions
-        """The session limit of the namespace, as far as this process knows."""
-        self.keeps_originals = settings.keep_originals
-        """True if workers keep the messages that they summarise."""
-        self._recorded = Recorded()
         self.embedder: Embeds | None = None
         """Embeds messages for recall; `None` means there is no embedder."""
         self.dictionaries: dict[int, Dictionary] = {}
@@ -102,6 +94,7 @@ class Store(Reach):
         self.reload_after_s = -math.inf
         """The monotonic time before which dictionaries are not reloaded."""
         self._patience_s = settings.deadline_s
+        self._gate = Gate(blocks=transport.blocks)
 
     def use_fallback(self, fallback: Layer, patience_s: float) -> None:
         """Let this fallback serve calls once Redis has not answered for `patience_s`."""
@@ -129,56 +122,6 @@ class Store(Reach):
             if self.fallback is None or not self.away_breakers():
                 raise
             self.fallback.begin_without_redis()
-
-    async def agree(self, begun_s: float | None = None) -> None:
-        """Check the namespace's record, and write it if it is missing. Raises as `open` does."""
-        # Read before writing, because a server that is out of memory refuses writes, but can be read and cleared.
-        is_there = await self.look(begun_s)
-        limit = limit_to_record(self.settings, self._recorded.max_sessions)
-        if not is_there:
-            await self.run(namespace_calls.record(self.keys, limit, self.settings), begun_s=begun_s)
-        if self.is_agreed:
-            return
-        if is_there and limit:
-            await self._record_limit(limit, begun_s)
-        for setting, warning in find_removals(self.settings, self._recorded):
-            log.warning("namespace %s: %s", self.keys.namespace, warning, extra=facts(op="record", setting=setting))
-        self.is_agreed = True
-        if self.on_agreed is not None:
-            try:
-                await self.on_agreed()
-            except BaseException:
-                self.is_agreed = False
-                raise
-
-    async def look(self, begun_s: float | None = None) -> bool:
-        """Read the namespace's record, and return True if it exists. Raises as `open` does."""
-        try:
-            recorded = await self.run(namespace_calls.read_record(self.keys), begun_s=begun_s)
-        except CorruptSession:  # the record's key has a foreign type, which concerns no session
-            raise namespace_calls.unreadable_record(self.keys) from None
-        self._use(recorded)
-        return recorded is not None
-
-    def _use(self, recorded: Recorded | None) -> None:
-        self._recorded = recorded or Recorded()
-        self.session_limit = session_limit(self.settings, self._recorded)
-        self.keeps_originals = keeps_originals(self.settings, self._recorded)
-
-    async def override_record(self) -> None:
-        """Record the settings of this process in place of the recorded ones. Raises as `open` does."""
-        settings = self.settings
-        self._use(await self.run(namespace_calls.record(self.keys, settings.max_sessions, settings, overrides=True)))
-        log.warning("namespace %s: the settings of this process are recorded now", self.keys.namespace)
-
-    async def _record_limit(self, limit: int, begun_s: float | None) -> None:
-        """Record the session limit for workers without an explicit one. A failure is only logged."""
-        try:
-            await self.once(namespace_calls.record(self.keys, limit, self.settings), begun_s)
-        except (StoreUnavailable, NotAllowed, ServerError, ConnectionLost) as failure:
-            log_fields = facts(op="record", namespace=self.keys.namespace, error=type(failure).__name__)
-            text = "max_sessions could not be recorded (%s): a worker without this setting may enforce its own default"
-            log.warning(text, failure, extra=log_fields)
 
     async def aclose(self) -> None:
         """Close the connections, except a client that the caller provided. The store cannot be used afterwards.
@@ -234,9 +177,13 @@ class Store(Reach):
             if not self.is_agreed and call.session_id is not None:
                 await self.agree(begun_s)
                 timeout_s = self._within_s(begun_s)
-        if self.transport.repeats:
-            call = call.again()
+        number = 0
+        if call.resent is not None and not (number := self._gate.begin(call.session_id)):
+            number = await self._wait_to_begin(call, breaker, begun_s)
+            timeout_s = self._within_s(begun_s)
         try:
+            if self.transport.repeats:
+                call = call.again()
             try:
                 value = call.finish(await self._transmit(call, timeout_s))
                 breaker.answered_s = begun_s
@@ -250,6 +197,9 @@ class Store(Reach):
             if not quarantine:
                 raise
             await self.quarantine(corrupt, begun_s)
+        finally:
+            if number:
+                self._gate.end(call.session_id, number)
         return await self.send(call.again(), begun_s=begun_s)
 
     def once(self, call: Call[T], begun_s: float | None = None) -> Coroutine[Any, Any, T]:
@@ -355,7 +305,24 @@ class Store(Reach):
         """Return the replies of all nodes. A missing reply is replaced by the call's `absent`, if it has one."""
         return call.fill_absent(await self.transport.run_independent(call.commands, timeout_s))
 
+    async def _wait_to_begin(self, call: Call[Any], breaker: Breaker, begun_s: float) -> int:
+        """Wait for earlier appends of the session, and return the number of this one for the gate.
+
+        Raises:
+            StoreUnavailable: Redis did not answer the earlier appends in time.
+        """
+        number = await self._gate.wait(call.session_id, self.settings.deadline_s - (monotonic() - begun_s))
+        if number and breaker.is_closed:
+            return number
+        if number:
+            self._gate.end(call.session_id, number)
+            raise self.away_error(breaker, call.session_id)
+        redis = redis_at(place_of(self.transport, call.commands))
+        text = f"{redis} did not answer earlier appends of the session in time, so this one was not sent"
+        raise StoreUnavailable(text, call.session_id, "TimeoutError")
+
     async def _retry(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> T:
+        self._gate.resend(call.session_id)
         while True:
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
             breaker = self.breaker_of(call)
