@@ -92,9 +92,13 @@ class Session(EditableSession):
             Conflict: The session is not as `expect` says. `cleared` is True if it was cleared or has expired.
             IdReused: The id was used before, for other messages.
             Unconfirmed: The append was made, but too few replicas acknowledged it in time.
+            WrongShards: Redis was emptied, and another process has begun the namespace with other shards. The append
+                was made, but the other processes do not see it.
             InvalidSettings: There are no replicas that could acknowledge it.
         """
         receipt = await self._run(self._calls.append(messages, options))
+        if receipt.created:
+            await self._store.agree_again()
         if receipt.duplicate:
             await check_duplicate(self, messages, receipt, None)
         if self._on_append is not None:
@@ -146,6 +150,8 @@ class Session(EditableSession):
             context = await Recall(
                 self._store, self._recall_cache, self._calls.keys, extract_query(messages)
             ).search_in_turn(call, recall)
+        if context.receipt is not None and context.receipt.created:
+            await self._store.agree_again()
         if context.receipt is not None and context.receipt.duplicate:
             await check_duplicate(self, messages, context.receipt, context)
         if self._on_append is not None:

@@ -66,7 +66,9 @@ class SessionState:
             TooLarge: A value, or the number of params, exceeds its limit.
             InvalidMessage: The id is invalid.
         """
-        await self._run(self._calls.update(id, **changes))
+        receipt = await self._run(self._calls.update(id, **changes))
+        if receipt.created:
+            await self._store.agree_again()
 
     async def merge(self, params: Mapping[str, Any]) -> None:
         """Set these params to JSON values and keep all others. The value UNSET removes a param.

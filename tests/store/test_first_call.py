@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+from time import monotonic
 from typing import Any
 
 import pytest
 from support.checks import user
+from support.conversations import contents
+from support.faulty import Faulty
 from support.proxy import Proxy
+from support.stored import keys_of, read_namespace
 from support.stores import Store
 from support.writers import Echo, chat_message
 
 from redismem import Memory, Settings, StoreUnavailable, WrongShards
+from redismem.events import Event
 from redismem.protocol.keys import Keys
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
@@ -33,7 +38,7 @@ async def test_the_record_is_written_again_after_a_flush(store: Store, raw: Any,
     async with store.memory(namespace, Settings(shards=2)) as memory:
         await memory.session("a").append(chat_message(1))
         record = Keys(namespace, 2).record
-        await raw.delete(*[key async for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1_000)])
+        await _empty(raw, namespace)
         await memory.session("a").append(chat_message(1))
         await Eviction(memory.store).enforce()
         written = await raw.hgetall(record)
@@ -42,6 +47,69 @@ async def test_the_record_is_written_again_after_a_flush(store: Store, raw: Any,
     with pytest.raises(WrongShards):
         async with store.memory(namespace, other):
             raise AssertionError("it was let in")
+
+
+@pytest.mark.parametrize("create", ["append", "append_and_read", "merge"])
+async def test_a_process_with_other_shards_is_refused_once_it_creates_a_session_anew(
+    store: Store, raw: Any, namespace: str, create: str
+) -> None:
+    """Redis was emptied, and a process with another number of shards has begun the namespace."""
+    async with store.memory(namespace, Settings(shards=2)) as stale:
+        await stale.session("a").append(chat_message(1))
+        await _empty(raw, namespace)
+        async with store.memory(namespace, Settings(shards=4)) as other:
+            await other.session("a").append(chat_message(2))
+            stale.store._look_again_at_s = 0.0
+            session = stale.session("a")
+            with pytest.raises(WrongShards, match="4 shards, the settings say 2"):
+                await (
+                    session.update(merge={"x": 1}) if create == "update" else getattr(session, create)(chat_message(3))
+                )
+            before = await read_namespace(raw, namespace)
+            for refused in (session.append(chat_message(4)), session.read(), stale.session("b").merge({"x": 1})):
+                with pytest.raises(WrongShards):
+                    await refused
+            assert await read_namespace(raw, namespace) == before
+            assert contents((await other.session("a").read()).messages) == [chat_message(2)["content"]]
+
+
+async def test_the_first_session_after_a_flush_records_the_namespace_again(
+    store: Store, raw: Any, namespace: str
+) -> None:
+    async with store.memory(namespace, Settings(shards=2)) as memory:
+        await _empty(raw, namespace)
+        memory.store._look_again_at_s = 0.0
+        await memory.session("a").append(chat_message(1))
+        with pytest.raises(WrongShards):
+            async with store.memory(namespace, Settings(shards=4)):
+                raise AssertionError("it was let in")
+
+
+async def test_many_new_sessions_cost_one_look_at_the_record(store: Store, namespace: str) -> None:
+    events: list[Event] = []
+    async with store.memory(namespace, on_event=events.append) as memory:
+        memory.store._look_again_at_s = 0.0
+        begun_s = monotonic()
+        for number in range(50):
+            await memory.session(f"s{number}").append(chat_message(1))
+        looks_count = [event.op for event in events].count("recorded")
+        assert 2 <= looks_count <= 2 + (monotonic() - begun_s)
+
+
+async def test_an_append_that_was_made_stays_made_if_the_record_cannot_be_read(
+    degradable: Memory, faulty: Faulty, caplog: pytest.LogCaptureFixture
+) -> None:
+    await degradable.session("a").append(chat_message(1))
+    degradable.store._look_again_at_s = 0.0
+    faulty.lost_part = degradable.store.keys.record
+    receipt = await degradable.session("b").append(chat_message(1))
+    assert (receipt.created, receipt.degraded) == (True, False)
+    assert "could not be checked again" in caplog.text
+    faulty.heal()
+
+
+async def _empty(raw: Any, namespace: str) -> None:
+    await raw.delete(*await keys_of(raw, namespace))
 
 
 async def test_workers_refuse_a_namespace_with_another_number_of_shards(store: Store, raw: Any, namespace: str) -> None:
