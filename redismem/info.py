@@ -54,6 +54,8 @@ class SessionInfo:
     failed_ms: int | None = None
     """The time of the last failed attempt."""
     policy: Policy = Policy()
+    owner: str | None = None
+    """The person whom the session belongs to; None means that it was begun without an owner."""
     degraded: bool = False
     """True if Redis was down and these are the numbers that this process knows, possibly stale."""
 

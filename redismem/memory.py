@@ -20,6 +20,7 @@ from redismem.protocol import ids
 from redismem.protocol.clock import Clock
 from redismem.protocol.keys import plain
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.owners import check_owner
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
@@ -187,7 +188,7 @@ class Memory:
             self._are_workers_started = False
             raise
 
-    def session(self, session_id: str, *, policy: Policy | None = None) -> Session:
+    def session(self, session_id: str, *, policy: Policy | None = None, owner: str | None = None) -> Session:
         """Return the handle of a session, without I/O.
 
         Args:
@@ -195,14 +196,18 @@ class Memory:
             policy: The rules of the session, if this handle creates it. They are stored with the first append or
                 change of the state, and every process obeys them. An existing session keeps its policy, whatever the
                 handle has; `Session.set_policy` changes it.
+            owner: The person whom the session belongs to, if this handle creates it: an id of 1 to 256 bytes.
+                It is stored with the first append or change of the state, and never changes.
 
         Raises:
-            InvalidSessionId: The id is empty, too long, or has characters that are not allowed.
+            InvalidSessionId: The id or the owner is empty, too long, or has characters that are not allowed.
             InvalidSettings: The policy is invalid.
         """
         if type(session_id) is not str:
             session_id = plain(session_id) if isinstance(session_id, str) else ""
-        calls = self._calls(session_id) if policy is None else self._calls_with(session_id, policy)
+        if owner is not None:
+            owner = check_owner(owner)
+        calls = self._calls(session_id, owner) if policy is None else self._session_calls(session_id, owner, policy)
         return Session(self.store, calls, self.recall_cache, self._on_append)
 
     def project(self, name: str) -> Project:
@@ -218,14 +223,10 @@ class Memory:
 
         return Project(self.store, name, sessions=self.session)
 
-    def _calls_with(self, session_id: str, policy: Policy) -> SessionCalls:
-        limits = append_limits(self.settings, encode_policy(policy))
+    def _session_calls(self, session_id: str, owner: str | None, policy: Policy | None = None) -> SessionCalls:
+        limits = self._append_limits if policy is None else append_limits(self.settings, encode_policy(policy))
         keys = self.store.keys.session(session_id)
-        return SessionCalls(keys, self.settings, self._count_tokens, limits, self.store.clock)
-
-    def _session_calls(self, session_id: str) -> SessionCalls:
-        keys = self.store.keys.session(session_id)
-        return SessionCalls(keys, self.settings, self._count_tokens, self._append_limits, self.store.clock)
+        return SessionCalls(keys, self.settings, self._count_tokens, limits, self.store.clock, owner)
 
     @staticmethod
     def new_session_id() -> str:

@@ -9,4 +9,4 @@ else
 end
 local created = not counters
 if created and redis.call('EXISTS', messages, state) > 0 then return redis.error_reply('CORRUPT no counters') end
-counters, ids = counters or 'v1 1 0 0 0 0' .. (string.match(limits, '~.*') or ''), ids or 'b' -- [first write]
+counters, ids = counters or 'v1 1 0 0 0 0' .. (string.match(limits, '^[%d%s-]+(~%w+)') or ''), ids or 'b' -- [first write]

@@ -9,13 +9,14 @@
 --   leased
 --   dead
 --   evictions
+--   owners
 -- ARGV
 --   session
 --   appends  the field ids_a as in the transcript, - if missing; * if there is no transcript
 -- FIELDS reads counters ids_a
 -- REPLY 1 evicted, 0 touched since, or gone
 -- ERROR CORRUPT · LAYOUT version
-local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
+local messages, state, originals, vectors, active, overdue, leased, dead, evictions, owners = unpack(KEYS)
 local session, appends = unpack(ARGV)
 local counters, ids = unpack(redis.call('HMGET', state, 'counters', 'ids_a'))
 counters = counters or 'v1 1 0 0 0 0'

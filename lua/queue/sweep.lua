@@ -5,22 +5,23 @@
 --   overdue
 --   leased
 --   dead
---   evictions  then the state of each session
+--   evictions
+--   owners     then the state of each session
 -- ARGV
 --   now_ms        - for the server's clock
 --   max_attempts  a retried dead session has one attempt left
 --   first_ms      first wait before the retry of a dead session
 --   longest_ms    longest wait; then each session
--- FIELDS reads counters queued deaths
+-- FIELDS reads counters queued owner deaths
 --   writes counters queued fence attempts
 -- REPLY number of sessions removed from the indexes, number of sessions repaired or retried
 -- ERROR
-local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
+local active, overdue, leased, dead, evictions, owners = unpack(KEYS, 1, 6)
 local now_ms, max_attempts, first_ms, longest_ms = unpack(ARGV, 1, 4)
-local states, sessions = {unpack(KEYS, 6)}, {unpack(ARGV, 5)}
+local states, sessions = {unpack(KEYS, 7)}, {unpack(ARGV, 5)}
 --- @include now
 local queues = {overdue = overdue, leased = leased, dead = dead}
-local function repair(session, state, queued, active_ms, without_reason, watched_ms)
+local function repair(session, state, queued, owner, active_ms, without_reason, watched_ms)
   local is_repaired = false
   for name, queue in pairs(queues) do
     if name ~= queued and redis.call('ZREM', queue, session) == 1 then is_repaired = true end -- [in one queue]
@@ -45,12 +46,13 @@ local function repair(session, state, queued, active_ms, without_reason, watched
     redis.call('ZADD', active, active_ms, session) -- [listed]
     is_repaired = true
   end
+  --- @include owned
   if (watched_ms or without_reason) and not redis.call('ZSCORE', evictions, session) then
     if watched_ms then redis.call('ZADD', evictions, watched_ms, session) end -- [watched again]
     if without_reason then redis.call('HSET', state, 'counters', without_reason) end -- [reason]
     is_repaired = true
   end
-  return is_repaired and 1 or 0
+  return (is_repaired or is_relisted) and 1 or 0
 end
 local removed, repaired, kept_ms = 0, 0, nil
 for number, state in ipairs(states) do
@@ -58,7 +60,7 @@ for number, state in ipairs(states) do
   -- Skips a key of a foreign type and unreadable counters, so that the other sessions are still swept: the next read of
   -- that session puts it into quarantine. Sessions with another layout version are left to their release.
   if kind == 'hash' or kind == 'none' then
-    local counters, queued = unpack(redis.call('HMGET', state, 'counters', 'queued'))
+    local counters, queued, owner = unpack(redis.call('HMGET', state, 'counters', 'queued', 'owner'))
     if not counters then
       --- @include unindex
       removed = removed + 1
@@ -68,7 +70,7 @@ for number, state in ipairs(states) do
       if window_first_seq then
         --- @include policy
         local watched_ms = is_watched and evicting == '' and -expires_ms
-        repaired = repaired + repair(session, state, queued, sign * active_ms, without_reason, watched_ms)
+        repaired = repaired + repair(session, state, queued, owner, sign * active_ms, without_reason, watched_ms)
       end
     end
   end

@@ -6,7 +6,8 @@
 -- first sending of a fresh call does not look for its token, and may still arrive after the resent one. tokens: of the
 -- unpinned messages. expect: the last seq the caller saw, @ and the epoch, or @ with either or none; - is none without the
 -- epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins: number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
--- limits may end with ~ and the policy of a session that the append creates.
+-- limits may end with ~ and the policy, and @ and the owner, of a session that the append creates. The key owners is needed
+-- only with an owner.
 -- KEYS
 --   messages
 --   state
@@ -18,17 +19,18 @@
 --   dead
 --   evictions
 --   fences
+--   owners
 -- ARGV
 --   session
 --   limits   kept_ms threshold token_limit recent_limit window_limit params_limit: one argument, because each costs time
 --   request  fresh message_count set_count tokens expect now_ms pins: one argument, too
 --   token    7 bytes name the append, 3 the call, 8 a new epoch; then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued pins param:
---   writes counters epoch ids_a ids_b ids_c ids_d repeated queued pins param: waiting last_intent last_result plan
+--   writes counters epoch owner ids_a ids_b ids_c ids_d repeated queued pins param: waiting last_intent last_result plan
 -- REPLY counters@epoch; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
 -- ERROR PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
-local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
+local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences, owners = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local kept_ms, threshold, token_limit = string.match(limits, '(%d+) (%d+) (%S+)')
 local fresh, message_count, set_count, tokens, expect, now_ms, pins =

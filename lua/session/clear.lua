@@ -9,13 +9,14 @@
 --   leased
 --   dead
 --   evictions
+--   owners
 -- ARGV
 --   session
 --   epoch    - if the caller saw none
 -- FIELDS reads epoch
 -- REPLY 1 removed, 0 already gone
 -- ERROR
-local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
+local messages, state, originals, vectors, active, overdue, leased, dead, evictions, owners = unpack(KEYS)
 local session, epoch = unpack(ARGV)
 local seen_epoch = redis.call('HGET', state, 'epoch')
 if not seen_epoch or seen_epoch == '' then seen_epoch = '-' end

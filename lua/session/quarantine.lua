@@ -14,6 +14,7 @@
 --   leased
 --   dead
 --   evictions
+--   owners
 -- ARGV
 --   session
 --   epoch       of the session that the caller could not decode, - if it saw none
@@ -22,7 +23,7 @@
 -- REPLY number of renamed keys, 0 if another caller renamed them already
 -- ERROR LAYOUT version
 local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
-  active, overdue, leased, dead, evictions = unpack(KEYS)
+  active, overdue, leased, dead, evictions, owners = unpack(KEYS)
 local session, epoch, idle_timeout_ms = unpack(ARGV)
 local function kind(key) return redis.call('TYPE', key).ok end
 local function is_foreign(key, expected) return kind(key) ~= 'none' and kind(key) ~= expected end

@@ -14,6 +14,7 @@
 --   leased
 --   dead
 --   evictions
+--   owners
 --   fences
 -- ARGV
 --   session
@@ -29,12 +30,12 @@
 --   seen_count   messages that the caller has seen in quarantine
 --   moves        1 restores everything, 0 leaves messages out
 --   field_count  number of fields of the state, which follow with values; then places of messages to leave out, from 0
--- FIELDS reads epoch
+-- FIELDS reads epoch owner
 --   writes epoch counters queued
 -- REPLY 1 restored now or before, 0 nothing in quarantine
 -- ERROR LIVE · CHANGED message_count
 local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
-  active, overdue, leased, dead, evictions, fences = unpack(KEYS)
+  active, overdue, leased, dead, evictions, owners, fences = unpack(KEYS)
 local session, now_ms, kept_ms, epoch, nonce, first_seq, tokens, uncounted, hidden, policy, seen_count,
   moves, field_count = unpack(ARGV, 1, 13)
 local first_field, first_left_out = 14, 14 + 2 * field_count
@@ -71,6 +72,8 @@ for at = first_field, first_left_out - 1, 1000 do
   redis.call('HSET', state, unpack(restored))
 end
 redis.call('ZADD', active, sign * now, session)
+local owner = redis.call('HGET', state, 'owner')
+--- @include owned
 --- @include watched
 redis.call('ZADD', overdue, now, session)
 redis.call('PEXPIREAT', state, expires_ms)

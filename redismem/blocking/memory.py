@@ -126,7 +126,7 @@ class Memory:
     ) -> None:
         self.close()
 
-    def session(self, session_id: str, *, policy: Policy | None = None) -> Session:
+    def session(self, session_id: str, *, policy: Policy | None = None, owner: str | None = None) -> Session:
         """Return the handle of a session, without I/O.
 
         Args:
@@ -134,12 +134,14 @@ class Memory:
             policy: The rules of the session, if this handle creates it. They are stored with the first append or
                 change of the state, and every process obeys them. An existing session keeps its policy, whatever the
                 handle has; `Session.set_policy` changes it.
+            owner: The person whom the session belongs to, if this handle creates it: an id of 1 to 256 bytes.
+                It is stored with the first append or change of the state, and never changes.
 
         Raises:
-            InvalidSessionId: The id is empty, too long, or has characters that are not allowed.
+            InvalidSessionId: The id or the owner is empty, too long, or has characters that are not allowed.
             InvalidSettings: The policy is invalid.
         """
-        return Session(self._twin.session(session_id, policy=policy))
+        return Session(self._twin.session(session_id, policy=policy, owner=owner))
 
     def health(self) -> Health:
         """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.

@@ -135,6 +135,7 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list
         f"active {duration(now_ms - info.active_ms)} ago · expires in {duration(info.expires_ms - now_ms)} · "
         f"epoch {info.epoch}",
         *([f"policy: {line}"] if (line := policy_line(info.policy)) else []),
+        *([f"owner: {printable(info.owner)}"] if info.owner is not None else []),
         f"in logs: {hash_of(info.session_id)}",
         f"in Redis: {printable(key)}",
     ]

@@ -23,6 +23,7 @@ _TOGETHER_COUNT = 16
 # A key that moves to another cluster node keeps its remaining time to live, so the duration of the move is added to
 # it, until an append sets the session's expiry again.
 _MOVED_LATE_MS = 60_000
+_PLACES = (*INDEXES, "owners")
 
 
 def read_stored(keys: SessionKeys) -> Call[Stored]:
@@ -36,13 +37,13 @@ def read_stored(keys: SessionKeys) -> Call[Stored]:
         ("PEXPIRETIME", keys.messages),
         ("PEXPIRETIME", keys.originals),
         ("PEXPIRETIME", keys.vectors),
-        *(("ZSCORE", getattr(shard, index), keys.session) for index in INDEXES),
+        *(("ZSCORE", index, keys.session) for index in shard.all_indexes),
         ("GET", shard.fences),
     )
 
     def decode(*answers: Any) -> Stored:
         state, elements, originals, state_ms, messages_ms, originals_ms, vectors_ms, *scores, fences = answers
-        places = {name: None if score is None else float(score) for name, score in zip(INDEXES, scores, strict=True)}
+        places = {name: None if score is None else float(score) for name, score in zip(_PLACES, scores, strict=True)}
         times_ms = (state_ms, messages_ms, originals_ms, vectors_ms)
         return Stored(
             replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
@@ -118,7 +119,7 @@ async def _find_suspects(store: Store, session_ids: list[str]) -> list[str]:
 async def _load_indexed(store: Store, shard: ShardKeys) -> set[str]:
     """Return the session ids in the shard's indexes, read page by page."""
     session_ids: set[str] = set()
-    for index in (getattr(shard, name) for name in INDEXES):
+    for index in shard.all_indexes:
         cursor = 0
         while True:
             command = ("ZSCAN", index, cursor, "COUNT", _PAGE_COUNT)

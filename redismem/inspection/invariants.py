@@ -31,6 +31,7 @@ from redismem.originals.signatures import decode_signature
 from redismem.originals.vectors import decode_vectors
 from redismem.protocol import layout, replies
 from redismem.protocol.layout import Counters, QueueState
+from redismem.protocol.owners import decode_owner, owner_score
 from redismem.protocol.session import append_ids
 from redismem.settings.settings import Settings
 
@@ -270,6 +271,9 @@ def _place_rules(seen: Stored, counters: Counters, late_ms: int) -> Broken:
     sign = -1 if "x" in counters.policy else 1
     if seen.places["active"] != sign * counters.active_ms:
         yield "I12", f"listed as active at {seen.places['active']}, but {counters.active_ms} is recorded"
+    owner = decode_owner(seen.fields.get(layout.OWNER))
+    if seen.places["owners"] != (None if owner is None else owner_score(owner)):
+        yield "I12", "the index of owners and the session's state disagree about its owner"
     place = seen.places["evictions"]
     is_watched = counters.evicting is None and counters.policy.strip("w") != ""
     is_right = place == -counters.expires_ms if is_watched else (place is not None) == (counters.evicting is not None)

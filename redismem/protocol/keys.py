@@ -16,7 +16,7 @@ _NOT_IN_A_SESSION_ID = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-
 _SESSION_ID_BYTES = 256
 NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
-SHARD_KEYS = (*INDEXES, "fences")
+SHARD_KEYS = (*INDEXES, "owners", "fences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,18 @@ class ShardKeys:
     leased: bytes
     dead: bytes
     evictions: bytes
+    owners: bytes
     fences: bytes
 
     @property
     def indexes(self) -> tuple[bytes, ...]:
         """The index keys, in the order of the scripts' KEYS."""
         return tuple(getattr(self, index) for index in INDEXES)
+
+    @property
+    def all_indexes(self) -> tuple[bytes, ...]:
+        """The index keys and `owners`, for the scripts that remove a session from all of them."""
+        return (*self.indexes, self.owners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ def plain(text: str) -> str:
 
 
 def is_session_id(text: object) -> TypeGuard[str]:
-    """True if the text is a valid session id."""
+    """True if the text is a valid session id, or a valid owner."""
     if not isinstance(text, str) or not text or len(text) > _SESSION_ID_BYTES or text != text.strip():
         return False
     if text.isascii():

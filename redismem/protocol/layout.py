@@ -18,6 +18,7 @@ NONE = "-"
 """The value of a script argument that is absent."""
 
 EPOCH = b"epoch"
+OWNER = b"owner"
 COUNTERS = b"counters"
 NEWEST_IDS = b"ids_a"
 OLDER_IDS = (b"ids_b", b"ids_c", b"ids_d")
@@ -60,6 +61,7 @@ def _field(meaning: str, writers: str) -> Field:
 
 FIELDS = {
     EPOCH: _field("current life of the session: number and nonce", "append restore"),
+    OWNER: _field("the person whom the session belongs to: the score in `owners`, and the name", "append"),
     COUNTERS: _field(
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
         "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; ~ and its policy, if any: w "
@@ -109,7 +111,7 @@ FIELDS = {
 """All fields. PARAM, SUMMARY and PINNED are prefixes of field names."""
 
 # Most states have only these fields, because no param or value is set and no message is summarised yet.
-BARE = frozenset((COUNTERS, EPOCH, QUEUED, REPEATED, PINS, NEWEST_IDS, *OLDER_IDS))
+BARE = frozenset((COUNTERS, EPOCH, OWNER, QUEUED, REPEATED, PINS, NEWEST_IDS, *OLDER_IDS))
 
 
 class QueueState(StrEnum):
@@ -121,7 +123,7 @@ class QueueState(StrEnum):
 
 
 INDEXES = ("active", *QueueState, "evictions")
-"""The keys of a shard that list sessions, in the order of the scripts' KEYS."""
+"""The keys of a shard that list sessions by activity or for workers, in the order of the scripts' KEYS."""
 
 
 class EvictionReason(StrEnum):

@@ -23,6 +23,7 @@ from redismem.messages.gaps import gap_count, last_seqs
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted_count
+from redismem.protocol.owners import decode_owner
 from redismem.protocol.permissions import decode_refused_command
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
@@ -292,6 +293,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             active_ms=numbers.active_ms,
             expires_ms=numbers.expires_ms,
             policy=decode_policy(numbers.policy),
+            owner=decode_owner(stored.get(layout.OWNER)),
             queued=stored[layout.QUEUED].decode() if layout.QUEUED in stored else None,
             attempts=int(stored.get(layout.ATTEMPTS, b"0")),
             failure=None if failure is None else failure.reason,

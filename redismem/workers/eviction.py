@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 from redismem.concurrency.callbacks import run_callback_within
 from redismem.errors import RedismemError
 from redismem.events import Op, facts
 from redismem.info import SessionEntry
+from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
-from redismem.protocol.keys import SessionKeys, is_session_id
+from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import NONE, EvictionReason
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
@@ -23,6 +26,8 @@ from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
 
 log = logging.getLogger("redismem.worker")
+
+Scan = Callable[[ShardKeys, int, int], Call[tuple[int, list[str]]]]
 
 _ROUND_COUNT = 1_000
 _CHUNK_COUNT = 100
@@ -42,7 +47,7 @@ class Eviction:
         self._concurrency = concurrency
         self._due_count = 0
         self._slots = asyncio.Semaphore(concurrency)
-        self._cursors: dict[int, int] = {}
+        self._cursors: dict[tuple[int, Scan], int] = {}
         self._stopping = False
         self._warned_ms: dict[str, int] = {}
         self._has_warned_of_limit = False
@@ -257,11 +262,9 @@ class Eviction:
     async def _sweep(self) -> tuple[int, int]:
         keys = self._store.keys
         removed = mended = 0
-        for number, shard in enumerate(keys.shards()):
-            cursor, session_ids = await self._store.run(
-                queue_calls.scan(shard, self._cursors.get(number, 0), _CHUNK_COUNT)
-            )
-            self._cursors[number] = cursor
+        for (number, shard), scan in product(enumerate(keys.shards()), (queue_calls.scan, queue_calls.scan_owners)):
+            cursor = self._cursors.get((number, scan), 0)
+            self._cursors[number, scan], session_ids = await self._store.run(scan(shard, cursor, _CHUNK_COUNT))
             for at in range(0, len(session_ids), _CHUNK_COUNT):
                 keys_of_part = map(self._keys_of, session_ids[at : at + _CHUNK_COUNT])
                 part = [each for each in keys_of_part if each is not None]

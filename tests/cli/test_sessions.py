@@ -130,6 +130,12 @@ def test_show_for_people(command: Any, talk: Any, redis_options: Any) -> None:
     assert "hidden" not in ran.out
 
 
+def test_show_names_the_owner(command: Any, memory: Any, redis_options: Any) -> None:
+    memory.session("kept", owner="ann").append(user(1))
+    assert "owner: ann\n" in command("show", "kept", *redis_options).out
+    assert command("show", "kept", "--json", *redis_options).document["owner"] == "ann"
+
+
 def test_show_names_the_policy(command: Any, memory: Any, redis_options: Any) -> None:
     memory.session("kept", policy=Policy(keep_whole=True, idle_timeout_s=600, exempt=True)).append(user(1))
     shown = "policy: kept whole · expires 600 s after its last use · exempt from the session limit"

@@ -93,7 +93,7 @@ def fields_in_readme(said: Said) -> Iterator[str]:
 def indexes_in_readme(said: Said) -> Iterator[str]:
     rows = {cells[0].strip("`"): [set(cells[2].split()), set(cells[3].split())] for cells in said.table("index")}
     texts = said.texts()
-    for name in rows.keys() | set(layout.INDEXES):
+    for name in rows.keys() | {*layout.INDEXES, "owners"}:
         fills = {script for script, found in texts.items() if name in found.fills}
         empties = {script for script, found in texts.items() if name in found.empties}
         if rows.get(name) != [fills, empties]:
@@ -128,7 +128,7 @@ def keys_in_readme(said: Said) -> Iterator[str]:
     session = keys.session(name)
     stored = [session.state, session.messages, session.originals, session.quarantine + b":<ms>:<key>", keys.record]
     stored += [session.vectors, keys.providers, keys.ticks, keys.dictionaries, keys.rate("<name>")]
-    stored += [*session.shard.indexes, session.shard.fences]
+    stored += [*session.shard.all_indexes, session.shard.fences]
     expected = {key.decode().replace(name, "<session>") for key in stored}
     rows = {cells[0].strip("`") for cells in said.table("key")}
     for key in rows ^ expected:
@@ -280,7 +280,8 @@ def test_the_keys_of_a_shard_are_the_indexes_in_their_order() -> None:
     shard = Keys("ns", 1).shards()[0]
     names = [key.rpartition(b":")[2].decode() for key in shard.indexes]
     assert names == list(layout.INDEXES)
-    assert ShardKeys.__slots__ == (*layout.INDEXES, "fences")
+    assert shard.all_indexes == (*shard.indexes, shard.owners)
+    assert ShardKeys.__slots__ == (*layout.INDEXES, "owners", "fences")
 
 
 def test_the_ring_is_as_large_as_the_scripts_make_it() -> None:

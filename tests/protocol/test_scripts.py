@@ -19,6 +19,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.dictionaries import named
+from redismem.protocol.owners import encode_owner
 from redismem.protocol.session import edits, rewrite
 from redismem.protocol.session.append import AppendOptions, append_limits
 from redismem.protocol.session.calls import SessionCalls
@@ -46,6 +47,7 @@ SETTINGS = Settings(
 )
 KEYS = Keys("shop", 8).session("user-42")
 CALLS = SessionCalls(KEYS, SETTINGS, clock=lambda: NOW_MS)
+OWNED = SessionCalls(KEYS, SETTINGS, clock=lambda: NOW_MS, owner="ann")
 CONTENTS = ["first", "second", "third"]
 MESSAGES: list[Any] = [{"role": "user", "content": content} for content in CONTENTS]
 NOW_MS = 1_700_000_000_123
@@ -66,7 +68,7 @@ def has_values(**values: object) -> Callable[[object], bool]:
     """Return a check that an argument holds these values, in the order of the header."""
 
     def check(given: object) -> bool:
-        text = given.decode() if isinstance(given, bytes) else str(given)
+        text = (given.decode() if isinstance(given, bytes) else str(given)).partition(" @")[0]
         name = "limits" if "kept_ms" in values else "request"
         return list(values) == inside(name) and text == " ".join(map(str, values.values()))
 
@@ -95,7 +97,7 @@ RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a"
 
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "append": (
-        lambda: CALLS.append(MESSAGES, OPTIONS),
+        lambda: OWNED.append(MESSAGES, OPTIONS),
         {
             "session": b"user-42",
             "limits": has_values(
@@ -239,6 +241,16 @@ def test_each_key_and_argument_is_at_its_place_in_the_header(name: str) -> None:
     for argument, given in zip(head.arguments, arguments, strict=False):
         wanted = expected[argument]
         assert wanted(given) if callable(wanted) else given == wanted, argument
+
+
+def test_an_append_without_an_owner_has_neither_the_owner_nor_its_key() -> None:
+    owned, plain = (list(calls.append(MESSAGES, {"id": "my-id"}).commands[0]) for calls in (OWNED, CALLS))
+    assert owned.pop(13) == KEYS.shard.owners
+    assert (owned[2], plain[2]) == (11, 10)
+    assert owned[14] == append_limits(SETTINGS) + b" @" + encode_owner("ann")
+    assert plain[14] == append_limits(SETTINGS)
+    assert owned[3:14] == plain[3:14]
+    assert owned[15] == plain[15]
 
 
 def test_messages_fields_and_drops_follow_the_arguments_of_an_append() -> None:

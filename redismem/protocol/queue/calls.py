@@ -144,7 +144,7 @@ def queue_eviction(
     stored = (key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.vectors))
     activity = (part for keys, active_ms in seen for part in (keys.session, active_ms))
     arguments = (time_argument(clock), reason, int(kept), soon_ms, *activity)
-    command = evalsha(script, (*shard.indexes, *stored), arguments)
+    command = evalsha(script, (*shard.all_indexes, *stored), arguments)
     return Call(None, (command,), tuple, script, op=Op.QUEUE_EVICTION)
 
 
@@ -168,6 +168,15 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
     return Call(None, commands, decode, op=Op.SCAN)
 
 
+def scan_owners(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:
+    """Build a call that makes one scan step in the index of owners, for entries that no other index has any more."""
+
+    def decode(scanned: Any) -> tuple[int, list[str]]:
+        return int(scanned[0]), sorted({entry.session_id for entry in entries(scanned[1])})
+
+    return Call(None, (("ZSCAN", shard.owners, cursor, "COUNT", limit),), decode, op=Op.SCAN)
+
+
 def sweep(
     shard: ShardKeys, swept: Sequence[SessionKeys], settings: Settings, clock: Clock | None
 ) -> Call[tuple[int, int]]:
@@ -178,7 +187,7 @@ def sweep(
     script = scripts.load("sweep")
     waits_ms = (int(settings.max_backoff_s * 1000), LONGEST_DEAD_MS)
     arguments = (time_argument(clock), settings.max_attempts, *waits_ms, *(keys.session for keys in swept))
-    command = evalsha(script, (*shard.indexes, *(keys.state for keys in swept)), arguments)
+    command = evalsha(script, (*shard.all_indexes, *(keys.state for keys in swept)), arguments)
     return Call(None, (command,), lambda reply: (reply[0], reply[1]), script, op=Op.SWEEP)
 
 
@@ -333,7 +342,7 @@ class QueueCalls:
         """
         keys = self.keys
         appends = "*" if transcript is None else transcript.fields.get(layout.NEWEST_IDS, layout.NONE)
-        keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, *keys.shard.indexes)
+        keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, *keys.shard.all_indexes)
         return self._call(Op.EVICT, keys_in_order, (keys.session, appends), bool)
 
 

@@ -22,8 +22,6 @@ from redismem.settings.settings import Settings
 T = TypeVar("T")
 
 _REPLICAS_LIMIT = 64
-REQUEST_PLACE = 15
-"""The index of the argument `request` in the command."""
 ANY = "@"
 """The argument `expect` that expects nothing, and has the epoch in the reply; `layout.NONE` leaves it out."""
 
@@ -140,19 +138,26 @@ def pins_argument(settings: Settings, more_count: int, more_bytes: int) -> str:
     return f"{more_count},{more_bytes},{settings.max_pinned_count},{settings.max_pinned_bytes}"
 
 
+def request_place(command: Command) -> int:
+    """Return the index of the argument `request` in the command of an append: with an owner, it has one more key."""
+    return int(command[2]) + 5
+
+
 def mark_resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
     """Mark the append as resent, in `fresh`, because the server may have it already."""
     command, *reads = commands
-    fresh, _, request = str(command[REQUEST_PLACE]).partition(" ")
+    place = request_place(command)
+    fresh, _, request = str(command[place]).partition(" ")
     again = f"{'2' if fresh == '1' else '3'} {request}"
-    return ((*command[:REQUEST_PLACE], again, *command[REQUEST_PLACE + 1 :]), *reads)
+    return ((*command[:place], again, *command[place + 1 :]), *reads)
 
 
 def append_sizes(call: Call[Any]) -> tuple[int, int, int]:
     """Return the counts of messages, bytes and tokens of an append, read from its command."""
     command = call.commands[0]
-    _, count, _, tokens, _ = str(command[REQUEST_PLACE]).split(" ", 4)
-    elements = command[REQUEST_PLACE + 2 : REQUEST_PLACE + 2 + int(count)]
+    place = request_place(command)
+    _, count, _, tokens, _ = str(command[place]).split(" ", 4)
+    elements = command[place + 2 : place + 2 + int(count)]
     return int(count), sum(len(element) for element in elements if isinstance(element, bytes)), int(tokens)
 
 
@@ -173,6 +178,8 @@ class Append(NamedTuple):
     """The time of the stamp; None means the server's clock."""
     pins: tuple[int, ...] = ()
     """Pinned messages, their bytes, and the session's limits of both; empty if no message is pinned."""
+    owner: bytes = b""
+    """The owner of a session that the append creates, as the state contains it; empty means no owner."""
 
     @property
     def size_bytes(self) -> int:
@@ -182,8 +189,9 @@ class Append(NamedTuple):
 
 def parse_append(command: Command) -> Append:
     """Parse the command of an append; the arguments are in the order of append.lua."""
-    _, count, sets_count, tokens, expect, now, pins = str(command[REQUEST_PLACE]).split()
-    token, *rest = (part for part in command[REQUEST_PLACE + 1 :] if isinstance(part, bytes))
+    place = request_place(command)
+    _, count, sets_count, tokens, expect, now, pins = str(command[place]).split()
+    token, *rest = (part for part in command[place + 1 :] if isinstance(part, bytes))
     first_set = int(count)
     first_drop = first_set + 2 * int(sets_count)
     return Append(
@@ -195,7 +203,14 @@ def parse_append(command: Command) -> Append:
         expect[0].isdigit(),
         None if now == layout.NONE else int(now),
         () if pins == layout.NONE else tuple(map(int, pins.split(","))),
+        _limits(command).partition(b" @")[2],
     )
+
+
+def _limits(command: Command) -> bytes:
+    limits = command[request_place(command) - 1]
+    assert isinstance(limits, bytes)
+    return limits
 
 
 def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
@@ -206,12 +221,13 @@ def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
     command = call.commands[0]
     if may_be_there:
         (command,) = mark_resent((command,))
-    fresh, count, sets_count, tokens, _, now, pins = str(command[REQUEST_PLACE]).split()
+    place = request_place(command)
+    fresh, count, sets_count, tokens, _, now, pins = str(command[place]).split()
     request = f"{fresh} {count} {sets_count} {tokens} {ANY} {now} {pins}"
     assert call.session_id is not None
     return Call(
         call.session_id,
-        ((*command[:REQUEST_PLACE], request, *command[REQUEST_PLACE + 1 :]),),
+        ((*command[:place], request, *command[place + 1 :]),),
         # `any_kind`, because an accepted append can no longer be refused.
         partial(replies.receipt, call.session_id, int(count), any_kind=True),
         call.script,

@@ -20,6 +20,7 @@ from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.owners import encode_owner
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.session.append import (
     ANY,
@@ -54,10 +55,14 @@ class SessionCalls:
         count_tokens: TokenCounter | None = None,
         limits: bytes | None = None,
         clock: Clock | None = None,
+        owner: str | None = None,
     ) -> None:
         """`limits` is the result of `append_limits`, which is computed here if missing.
 
-        `clock` replaces the server's.
+        `clock` replaces the server's. `owner` is the owner of the session, if these calls begin it.
+
+        Raises:
+            InvalidSessionId: the owner is invalid.
         """
         self.keys = keys
         self.settings = settings
@@ -65,6 +70,8 @@ class SessionCalls:
         self.clock = clock
         appends = keys.appends
         limits = limits or append_limits(settings)
+        if owner is not None:
+            appends, limits = (*appends, keys.shard.owners), b"%b @%b" % (limits, encode_owner(owner))
         self._script = scripts.load("append")
         self._append_head: Command = ("EVALSHA", self._script.sha, len(appends), *appends, keys.session, limits)
         self._reads = context_reads(keys)
@@ -306,7 +313,7 @@ class SessionCalls:
         """Build a call that removes the session if it is still in this epoch."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("clear")
-        names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
+        names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.all_indexes)
         command = evalsha(script, names, (keys.session, epoch or layout.NONE))
         return Call(keys.session_id, (command,), bool, script, op=Op.CLEAR)
 
@@ -347,7 +354,7 @@ class SessionCalls:
         moved = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))
         command = evalsha(
             script,
-            (keys.messages, keys.state, keys.originals, keys.vectors, *moved, *shard.indexes),
+            (keys.messages, keys.state, keys.originals, keys.vectors, *moved, *shard.all_indexes),
             (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script, op=Op.QUARANTINE)

@@ -192,5 +192,6 @@ def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_
     """
     script = scripts.load("quarantine_block")
     quarantine = b"%s:%d:originals" % (keys.quarantine, now_ms)
-    command = evalsha(script, (keys.originals, keys.vectors, quarantine), (block.number, block.stored, idle_timeout_ms))
+    names = (keys.state, keys.originals, keys.vectors, quarantine)
+    command = evalsha(script, names, (block.number, block.stored, idle_timeout_ms))
     return Call(keys.session_id, (command,), bool, script, op=Op.QUARANTINE_BLOCK)

@@ -164,7 +164,7 @@ def restore(
         len(restoration.fields),
     )
     stored = (keys.messages, keys.state, keys.originals, keys.vectors)
-    names = (*stored, *quarantine_keys(keys, put_ms), *shard.indexes, shard.fences)
+    names = (*stored, *quarantine_keys(keys, put_ms), *shard.all_indexes, shard.fences)
     command = evalsha(script, names, (*arguments, *fields, *restoration.left_out))
     return Call(keys.session_id, (command,), bool, script, op=Op.RESTORE)
 

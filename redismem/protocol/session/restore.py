@@ -18,6 +18,7 @@ from redismem.messages.message import Message
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY
+from redismem.protocol.owners import is_owner_field
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
 _VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)
@@ -200,7 +201,7 @@ def _first_seq(
 
 
 def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, bytes]:
-    """Return the readable params, values and pinned messages."""
+    """Return the readable params, values, owner and pinned messages."""
     kept = {}
     for name, value in stored.items():
         if name.startswith(PARAM) or name in _VALUES:
@@ -210,6 +211,11 @@ def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, byt
                 kept[name] = value
             except (Undecodable, ValueError):
                 faults.append("a value of the state cannot be read")
+        elif name == layout.OWNER:
+            if is_owner_field(value):
+                kept[name] = value
+            else:
+                faults.append("the owner cannot be read")
         elif name.startswith(PINNED):
             try:
                 decode_messages(_split_pinned(name, value), 1, "")

@@ -16,7 +16,7 @@ from redismem.context import Context, Receipt
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Command
 from redismem.protocol.ids import now_ms
-from redismem.protocol.session.append import REQUEST_PLACE, parse_append
+from redismem.protocol.session.append import parse_append, request_place
 from redismem.settings.settings import Settings
 from redismem.store.fallback.session_view import View
 
@@ -95,7 +95,7 @@ class SeenContexts:
                 self._seen[session_id] = seen = _Seen({layout.EPOCH: b""}, [], "", 0, 0.0, 0)  # a new session
             elif receipt.duplicate:
                 return
-            parts = command[REQUEST_PLACE + 2 :]
+            parts = command[request_place(command) + 2 :]
             size_bytes = sum(map(len, parts)) + _MEMBER_BYTES * (len(parts) + 4)  # type: ignore[arg-type]
             seen.size_bytes += size_bytes
             self.size_bytes += size_bytes

@@ -80,6 +80,8 @@ class View:
             count, size = self._pins()
             self.fields[layout.PINS] = b"%d %d" % (count + append.pins[0], size + append.pins[1])
             self._counters = self._counters._replace(uncounted=self._counters.uncounted + append.pins[0])
+        if append.owner and layout.COUNTERS not in self.fields:
+            self.fields[layout.OWNER] = append.owner
         append_ids.remember(self.fields, append.token, len(append.elements))
         first_seq, total, tokens, *_ = self._counters
         self._count(first_seq, total + len(append.elements), tokens + append.tokens, now_ms)

@@ -105,6 +105,7 @@ class SessionNumbers(BaseModel):
     failing_since_ms: int | None
     failed_ms: int | None
     policy: PolicyDocument
+    owner: str | None
     degraded: bool
 
 

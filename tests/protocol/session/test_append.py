@@ -8,10 +8,12 @@ import pytest
 
 from redismem import UNSET, Settings
 from redismem.protocol.keys import Keys
-from redismem.protocol.session.append import REQUEST_PLACE, parse_append, replay_call
+from redismem.protocol.owners import encode_owner
+from redismem.protocol.session.append import parse_append, replay_call, request_place
 from redismem.protocol.session.calls import SessionCalls
 
 CALLS = SessionCalls(Keys("test", 64).session("user-42"), Settings())
+OWNED = SessionCalls(Keys("test", 64).session("user-42"), Settings(), owner="ann @home")
 USER = {"role": "user", "content": "hello"}
 
 
@@ -27,10 +29,14 @@ def test_a_parsed_append_has_the_parts_of_its_command() -> None:
     assert append.size_bytes > sum(map(len, append.elements))
     assert parse_append(CALLS.append([USER], {"expect": 0}).commands[0]).has_expect
     assert parse_append(CALLS.update(merge={"a": 1}).commands[0]).elements == ()
+    owned = parse_append(OWNED.append([USER], {"id": "x"}).commands[0])
+    assert (append.owner, owned.owner, owned.elements) == (b"", encode_owner("ann @home"), append.elements[:1])
+    assert owned.token == append.token
     timed = SessionCalls(Keys("test", 64).session("user-42"), Settings(), clock=lambda: 4_000_000_000_000)
     assert (append.now_ms, parse_append(timed.append([USER]).commands[0]).now_ms) == (None, 4_000_000_000_000)
 
 
+@pytest.mark.parametrize("calls", [CALLS, OWNED], ids=["plain", "owned"])
 @pytest.mark.parametrize(
     ("options", "may_be_there", "fresh"),
     [
@@ -40,13 +46,16 @@ def test_a_parsed_append_has_the_parts_of_its_command() -> None:
         ({"id": "x"}, True, "3"),
     ],
 )
-def test_a_replay_says_whether_it_may_be_there(options: Any, may_be_there: bool, fresh: str) -> None:
-    call = CALLS.append_and_read([USER], options)
+def test_a_replay_says_whether_it_may_be_there(
+    calls: SessionCalls, options: Any, may_be_there: bool, fresh: str
+) -> None:
+    call = calls.append_and_read([USER], options)
     replayed = replay_call(call, may_be_there=may_be_there)
     (command,) = replayed.commands
-    words = str(command[REQUEST_PLACE]).split()
+    place = request_place(command)
+    words = str(command[place]).split()
     assert (words[0], words[1], words[4]) == (fresh, "1", "@")
-    assert command[:REQUEST_PLACE] == call.commands[0][:REQUEST_PLACE]
-    assert command[REQUEST_PLACE + 1 :] == call.commands[0][REQUEST_PLACE + 1 :]
+    assert command[:place] == call.commands[0][:place]
+    assert command[place + 1 :] == call.commands[0][place + 1 :]
     assert replayed.decode(b"v1 1 3 30 0 0@1-ab").last_seq == 3
     assert (replayed.op, replayed.script, replayed.session_id) == ("replay", call.script, "user-42")
