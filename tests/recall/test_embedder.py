@@ -21,6 +21,7 @@ from support.stores import Store
 from redismem import Memory, Settings
 from redismem.blocking import memory as blocking
 from redismem.blocking.embedder import BlockingEmbedder
+from redismem.errors import ProviderUnavailable
 from redismem.recall.embedder import Embedder
 
 FACTS = {3: f"My dog Biscuit {CANARY} sleeps in the kitchen."}
@@ -151,3 +152,20 @@ def test_closing_ends_a_question_that_another_thread_waits_for() -> None:
     asking.join(60)
     assert not asking.is_alive()
     assert [str(error) for error in failures] == ["this memory is closed"]
+
+
+async def test_an_embedder_that_asks_for_a_pause_is_left_alone_for_so_long() -> None:
+    now_s, words = [0.0], Words()
+    embedder = Embedder(words, "words", LONG_S, clock_s=lambda: now_s[0])
+    for wanted_s, pause_s in ((60.0, 60.0), (None, 2.0), (10_000_000.0, 3_600.0), (0.0, 8.0)):
+        words.is_down, words.fault = True, ProviderUnavailable("x", reason="429", retry_after_s=wanted_s)
+        with pytest.raises(ProviderUnavailable):
+            await embedder.question("the hound")
+        words.is_down = False
+        asked_count, begun_s = len(words.asked), now_s[0]
+        for passed_s in (0.0, pause_s / 2, pause_s - 0.1):
+            now_s[0] = begun_s + passed_s
+            assert await embedder.question("the hound") is None
+        assert len(words.asked) == asked_count
+        now_s[0] = begun_s + pause_s
+    assert await embedder.question("the hound") is not None

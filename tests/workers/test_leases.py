@@ -9,10 +9,11 @@ import pytest
 from support.checks import until
 from support.clock import T0, Clock
 from support.stores import Store
-from support.worked import WorkerParts, open_with, ranges, seqs
+from support.worked import WorkerParts, drain_at, open_with, ranges, seqs
 from support.writers import Echo, chat_message, fill
 
 from redismem import Session
+from redismem.protocol.queue.calls import Job
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
@@ -138,3 +139,16 @@ async def test_no_claims_after_stop(worker_parts: WorkerParts) -> None:
     assert await worker.drain() == 0
     assert await worker.attend("a") == "stopping"
     assert echo.seen == []
+
+
+async def test_a_clock_that_was_set_back_delays_no_session_of_a_dead_worker(
+    worker_parts: WorkerParts, clock: Clock
+) -> None:
+    memory, _, worker = worker_parts
+    await drain_at(worker, T0)  # it looks for expired leases, and notes the time
+    clock.now_ms = back_ms = T0 - 3_600_000
+    await fill(memory.session("a"), 11)
+    claimed = await memory.store.run(memory.store.queue_calls("a").claim())
+    assert isinstance(claimed, Job), "by a worker that dies"
+    assert await drain_at(worker, back_ms + 29_000) == 0
+    assert await drain_at(worker, back_ms + 40_000) == 1, "as soon as the lease has expired"

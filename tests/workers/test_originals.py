@@ -15,6 +15,7 @@ from redismem import Settings
 from redismem.blocking import memory as blocking
 from redismem.inspection.check import check_session
 from redismem.messages import compression
+from redismem.originals.blocks import decode_block, encode_block
 from redismem.originals.dictionaries import ZstdDictionary
 from redismem.workers.summaries import Worker
 
@@ -113,6 +114,26 @@ async def test_a_block_that_cannot_be_read_goes_alone(
         assert await raw.pttl(aside) > 0
         assert [record.levelname for record in caplog.records if "a block of originals" in record.message] == ["ERROR"]
         assert not await check_session(memory.store, "a")
+
+
+@pytest.mark.parametrize("kept_count", [1, 4, 9])
+async def test_after_a_lost_end_of_a_block_no_original_has_the_seq_of_another(
+    store: Store, namespace: str, raw: Any, kept_count: int
+) -> None:
+    """A replica that takes over may lack the newest write of a block."""
+    async with open_with(store, namespace) as memory:
+        session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
+        await session.append(*map(chat_message, range(1, 11 + 6)))
+        await worker.drain()
+        first_seq, elements = decode_block(0, await raw.hget(keys.originals, 0))
+        assert (first_seq, len(elements)) == (1, 10)
+        await raw.hset(keys.originals, 0, encode_block(1, elements[:kept_count]))
+        for number in range(17, 17 + 11):
+            await session.append(chat_message(number))
+        await worker.drain()
+        found = {message.seq: message.content for message in await session.messages(include_originals=True)}
+        assert found.items() <= {number: chat_message(number)["content"] for number in range(1, 28)}.items()
+        assert set(range(11, 28)) <= set(found), "the others are there"
 
 
 async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, namespace: str, raw: Any) -> None:

@@ -67,6 +67,22 @@ async def test_a_failing_model_never_ends_in_a_refused_append(
         assert (info.queued, info.attempts) == ("overdue", 0)
 
 
+async def test_a_half_full_window_does_not_wait_for_a_model_that_fails_on_it(
+    store: Store, namespace: str, clock: Clock
+) -> None:
+    """Its failure is no outage, and attempts are left: still the next append must not be refused."""
+    settings = EAGER.model_copy(update={"max_window_count": 40, "max_attempts": 100})
+    strategy = Bearing(ModelFailed("x", reason="openai answered with an empty text"))
+    async with store.memory(namespace, settings) as memory:
+        worker, session = Worker(memory.store, strategy), memory.session("a")
+        for number in range(60):
+            await clock.run_at(T0, session.append(chat_message(number, "poison")))
+            await drain_at(worker, T0)
+        assert strategy.failures_count > 0
+        assert {summary.model for summary in (await session.read()).summaries} == {"extractive"}
+        assert (await session.info()).window_count <= 21
+
+
 async def test_a_large_window_is_made_short_at_once(
     store: Store, namespace: str, provider: ProviderServer, clock: Clock
 ) -> None:
