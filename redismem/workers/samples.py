@@ -52,20 +52,29 @@ class SampledSessions:
             self._size_bytes -= self._bytes_of.popitem(last=False)[1]
 
     async def load(self, store: Store) -> dict[str, list[list[bytes]]]:
-        """Return the newest messages of each session, a list of elements per block. Raises StoreUnavailable."""
-        session_ids = list(self._bytes_of)
+        """Return the newest messages of the newest sessions, up to SAMPLE_BYTES: a list of elements per block.
+
+        Raises StoreUnavailable.
+        """
+        newest_first = list(reversed(self._bytes_of.items()))
         loaded: dict[str, list[list[bytes]]] = {}
-        for at in range(0, len(session_ids), _TOGETHER_COUNT):
-            part = session_ids[at : at + _TOGETHER_COUNT]
-            blocks_of = await asyncio.gather(*(_load_blocks(store, session_id) for session_id in part))
+        size_bytes = 0
+        for at in range(0, len(newest_first), _TOGETHER_COUNT):
+            part = newest_first[at : at + _TOGETHER_COUNT]
+            blocks_of = await asyncio.gather(*(_load_blocks(store, *noted) for noted in part))
             dictionaries = await load_dictionaries(store, (block.stored for blocks in blocks_of for block in blocks))
             decoded = await asyncio.to_thread(_decode, blocks_of, dictionaries)
-            loaded |= {session_id: blocks for session_id, blocks in zip(part, decoded, strict=True) if blocks}
-        return loaded
+            for (session_id, _), blocks in zip(part, decoded, strict=True):
+                size_bytes += sum(len(element) for elements in blocks for element in elements)
+                if size_bytes > SAMPLE_BYTES:
+                    break
+                if blocks:
+                    loaded[session_id] = blocks
+        return dict(reversed(loaded.items()))
 
 
-async def _load_blocks(store: Store, session_id: str) -> list[Block]:
-    """Return the newest blocks of a session, up to _SESSION_BYTES of messages. An unreadable session has none."""
+async def _load_blocks(store: Store, session_id: str, noted_bytes: int) -> list[Block]:
+    """Return the newest block of a session, and older ones up to `noted_bytes`. An unreadable session has none."""
     keys = store.keys.session(session_id)
     try:
         signed = await store.run(pages.read_signatures(keys, [0]))
@@ -76,10 +85,10 @@ async def _load_blocks(store: Store, session_id: str) -> list[Block]:
     except (CorruptSession, UnsupportedFormat):
         return []
     newest: list[Block] = []
-    room_bytes = _SESSION_BYTES
+    size_bytes = 0
     for block in reversed(stored):
-        room_bytes -= unpacked_bytes(block.stored)
-        if room_bytes < 0:
+        size_bytes += unpacked_bytes(block.stored)
+        if size_bytes > (noted_bytes if newest else _SESSION_BYTES):
             break
         newest.append(block)
     return newest[::-1]

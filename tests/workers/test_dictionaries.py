@@ -203,7 +203,7 @@ async def test_two_that_train_at_once_agree_on_one(store: Store, namespace: str,
         trainers = Trainer(memory.store), Trainer(other.store)
         for trainer in trainers:
             for number in range(6):
-                trainer.note(f"other {number}", [b"x" * 2_000])
+                trainer.note(f"other {number}", [b"x" * 5_000])
             assert await trainer.dictionary(clock.now_ms) is None
         assert sorted(await asyncio.gather(*(trainer.train() for trainer in trainers))) == [False, True]
         assert await raw.hkeys(memory.store.keys.dictionaries) == [b"1"]

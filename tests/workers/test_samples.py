@@ -118,6 +118,23 @@ def test_the_number_of_sessions_and_their_bytes_are_bounded() -> None:
     assert noted.is_enough
 
 
+async def test_no_more_is_loaded_than_the_limit_and_the_newest_count(
+    store: Store, namespace: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_told(store, namespace, clock) as (memory, worker):
+        noted = worker._trainer._sessions
+        whole = await noted.load(memory.store)
+        sizes = {name: sum(len(each) for block in blocks for each in block) for name, blocks in whole.items()}
+        assert all(sizes[name] <= noted._bytes_of[name] + 16 * 200 for name in sizes)
+        monkeypatch.setattr(samples, "SAMPLE_BYTES", sum(sizes.values()) - 1)
+        assert await noted.load(memory.store) == {name: whole[name] for name in list(whole)[1:]}
+        for name in sizes:
+            noted._bytes_of[name] = 1
+        assert {name: len(blocks) for name, blocks in (await noted.load(memory.store)).items()} == dict.fromkeys(
+            sizes, 1
+        )
+
+
 async def test_sessions_are_read_again_a_day_later(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with open_told(store, namespace, clock) as (memory, worker):
         await fill_sessions(memory, worker, 7)
