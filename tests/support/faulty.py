@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import fakeredis
@@ -61,6 +62,22 @@ class Faulty(RedisPy):
         if fault == "lost after":
             raise ConnectionLost("TimeoutError")
         return answers
+
+    @contextlib.contextmanager
+    def recorded_pauses(self) -> Iterator[list[float]]:
+        """Record for how many seconds each caller pauses."""
+        pauses_s: list[float] = []
+        pause = self.sleep
+
+        async def record(seconds: float) -> None:
+            pauses_s.append(seconds)
+            await pause(seconds)
+
+        self.sleep = record  # type: ignore[method-assign]
+        try:
+            yield pauses_s
+        finally:
+            self.sleep = pause  # type: ignore[method-assign]
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         del timeout_s

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
-from support.faulty import Faulty, open_memory, wait_until_replayed
+from support.faulty import Faulty, Place, open_memory, wait_until_replayed
 from support.operations import OPERATIONS
 from support.proxy import Proxy
 
 import redismem.blocking
-from redismem import Memory, Settings, StoreUnavailable, TooLarge
+from redismem import Memory, Session, Settings, StoreUnavailable, TooLarge
+
+
+@pytest.fixture
+async def place(namespace: str) -> AsyncIterator[Place]:
+    async with Place(namespace) as place:
+        yield place
 
 
 def texts(context: Any) -> list[str]:
@@ -165,14 +172,33 @@ async def test_a_session_that_was_only_written_to_is_shown(degradable: Memory, f
     assert (texts(context), context.state.params) == ([user(n)["content"] for n in (1, 2, 3)], {"n": 2})
 
 
-async def test_a_removed_session_is_not_shown_again(degradable: Memory, faulty: Faulty) -> None:
-    for name in ("cleared", "pruned"):
-        await degradable.session(name).append_and_read(user(1), user(2))
-    await degradable.session("cleared").clear()
-    await degradable.session("pruned").prune(1)
+REMOVALS: dict[str, Callable[[Session], Awaitable[object]]] = {
+    "clear": lambda session: session.clear(),
+    "prune": lambda session: session.prune(0),
+    "pop": lambda session: session.pop(2),
+    "rewrite": lambda session: session.rewrite(1, [user(3)]),
+    "replace": lambda session: session.replace(1, user(3)),
+}
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+async def test_what_was_removed_is_not_shown_again(degradable: Memory, faulty: Faulty, name: str) -> None:
+    session = degradable.session("a")
+    await session.append_and_read(user(1), user(2))
+    await REMOVALS[name](session)
     faulty.is_away = True
-    for name in ("cleared", "pruned"):
-        assert user(1)["content"] not in texts(await degradable.session(name).read())
+    assert user(1)["content"] not in texts(await session.read())
+    assert user(1)["content"] not in texts(await session.append_and_read(user(4)))
+
+
+async def test_what_another_process_cleared_is_not_shown_again(place: Place) -> None:
+    session = place.memory.session("a")
+    await session.append_and_read(user(1), user(2), user(3))
+    await place.direct_memory.session("a").clear()
+    await place.direct_memory.session("a").append(user(4))
+    assert texts(await session.read()) == [user(4)["content"]]
+    place.faulty.is_away = True
+    assert texts(await session.read()) == [user(4)["content"]]
 
 
 async def test_many_appends_without_a_read_are_all_shown(degradable: Memory, faulty: Faulty) -> None:

@@ -17,6 +17,7 @@ from support.proxy import Proxy
 
 from redismem import FallbackFull, Memory, Settings, StoreUnavailable, TooLarge
 from redismem.blocking import memory as blocking
+from redismem.store.breaker import BreakerState
 from redismem.store.fallback.fallback import Fallback
 
 
@@ -69,6 +70,19 @@ async def test_closing_replays_the_backlog(faulty: Faulty, namespace: str) -> No
     async with open_memory(faulty, namespace) as memory:
         faulty.is_away = True
         await memory.session("a").append(user(1))
+        faulty.is_away = False
+    async with Memory.connect(client=faulty._client, namespace=namespace) as after:
+        assert await contents(after.session("a")) == [user(1)["content"]]
+
+
+async def test_closing_does_not_wait_until_a_probe_is_due(faulty: Faulty, namespace: str) -> None:
+    """Redis has just returned, and the process ends before it would have noticed."""
+    async with open_memory(faulty, namespace) as memory:
+        faulty.is_away = True
+        await memory.session("a").append(user(1))
+        breaker = memory.store.breaker
+        await until(lambda: breaker.state is BreakerState.OPEN)
+        breaker._probe_at = breaker._clock() + 3_600
         faulty.is_away = False
     async with Memory.connect(client=faulty._client, namespace=namespace) as after:
         assert await contents(after.session("a")) == [user(1)["content"]]
@@ -187,6 +201,19 @@ async def test_cached_contexts_are_bounded(faulty: Faulty, namespace: str) -> No
             await memory.session(f"s-{number % 9}").append(user("x" * 1000))
             assert fallback._seen.size_bytes <= 20_000
         assert 0 < len(fallback._seen) < 9
+
+
+async def test_contexts_that_are_dropped_leave_room_for_others(faulty: Faulty, namespace: str) -> None:
+    async with open_memory(faulty, namespace, Settings(**LIMITS, max_cached_bytes=20_000)) as memory:
+        fallback = memory.store.fallback
+        assert isinstance(fallback, Fallback)
+        for _ in range(30):
+            await memory.session("cleared").append_and_read(user("x" * 1_000))
+            await memory.session("cleared").clear()
+        assert (len(fallback._seen), fallback._seen.size_bytes) == (0, 0)
+        await memory.session("kept").append_and_read(user(1))
+        faulty.is_away = True
+        assert texts(await memory.session("kept").read()) == [user(1)["content"]]
 
 
 async def test_a_replay_with_entries_is_logged(
