@@ -33,7 +33,7 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
-from redismem.info import Health, Policy, SessionEntry, SessionInfo, SessionPage
+from redismem.info import Forgotten, Health, Policy, SessionEntry, SessionInfo, SessionPage
 from redismem.memory import Memory
 from redismem.messages.message import UNSET, Message
 from redismem.session.session import Session
@@ -45,6 +45,7 @@ __all__ = [
     "Context",
     "CorruptSession",
     "FallbackFull",
+    "Forgotten",
     "Health",
     "IdReused",
     "InvalidItem",

@@ -44,7 +44,7 @@ class Op(StrEnum):
     of the state make a `state`, `merge()` and the other setters an `update`, `undo()` a `pop`, `unpin()` a `replace`.
     Some methods make several calls: `messages()` makes one `messages` per page and one `pinned`; `tail()` makes a
     `read`, and one `messages` per page of originals; `clear()` first makes a `read_epoch`; `prune()`, `pop()`,
-    `rewrite()` and `replace()` first make a `read_window`.
+    `rewrite()`, `replace()` and `forget()` first make a `read_window`.
 
     A call that is refused before it is sent, such as an append of an invalid message, has no event. An `embed` asks the
     embedder for the vector of a question.
@@ -84,11 +84,12 @@ class Op(StrEnum):
     UPDATE = "update", Traits(Outage.ACCEPTED)
     READ_EPOCH = "read_epoch", Traits(Outage.WAITS, method="clear")
     CLEAR = "clear", Traits(removes=True, method="clear")
-    READ_WINDOW = "read_window", Traits(Outage.WAITS, method="pop, undo, rewrite, replace, unpin or prune")
+    READ_WINDOW = "read_window", Traits(Outage.WAITS, method="pop, undo, rewrite, replace, unpin, prune or forget")
     PRUNE = "prune", Traits(removes=True, may_find_nothing=True, method="prune")
     POP = "pop", Traits(removes=True, method="pop")
     REWRITE = "rewrite", Traits(removes=True, method="rewrite")
     REPLACE = "replace", Traits(removes=True, method="replace")
+    FORGET = "forget", Traits(removes=True, method="forget")
     PINNED = "pinned", Traits(Outage.WAITS, method="messages")
     RECALL = "recall", Traits(method="recall")
     BLOCK = "block"

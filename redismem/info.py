@@ -79,6 +79,18 @@ class SessionPage:
     """The cursor of the next page; None on the last page."""
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The result of `Session.forget()`. It contains no text."""
+
+    seqs: tuple[int, ...]
+    """The seqs of the removed messages, ascending, including those of the same tool calls."""
+    rewritten: tuple[tuple[int, int], ...] = ()
+    """First and last seq of each summary that was written anew, from the originals that are left."""
+    dropped: tuple[tuple[int, int], ...] = ()
+    """First and last seq of each summary that was removed, because no originals of its messages are left."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Health:
     """The health of Redis as this process sees it, without I/O, and the backlog that Redis does not have yet."""

@@ -250,6 +250,7 @@ class Session:
     rewrite = _blocking(session.Session.rewrite)
     replace = _blocking(session.Session.replace)
     unpin = _blocking(session.Session.unpin)
+    forget = _blocking(session.Session.forget)
     exists = _blocking(session.Session.exists)
     touch = _blocking(session.Session.touch)
     set_policy = _blocking(session.Session.set_policy)

@@ -7,7 +7,7 @@ calls. Providers refuse a result without its call, and an item without the reaso
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from redismem.formats.elements import Key
@@ -106,6 +106,21 @@ def cut_before(messages: Sequence[Message], wanted: int, *, splits_responses: bo
     if not splits_responses:
         pairs += _responses(messages, ids)
     return _place_before(pairs, wanted)
+
+
+def add_groups(messages: Sequence[Message], chosen: Collection[int]) -> set[int]:
+    """Return these indices in the list, and those of all messages of their groups."""
+    ids = [call_ids(message) for message in messages]
+    together: dict[int, list[int]] = {}
+    for one, other in (*(pair for pair in _links(ids) if pair[0] >= 0), *_responses(messages, ids)):
+        together.setdefault(one, []).append(other)
+        together.setdefault(other, []).append(one)
+    whole, left = set(chosen), list(chosen)
+    while left:
+        new = [at for at in together.get(left.pop(), ()) if at not in whole]
+        whole.update(new)
+        left += new
+    return whole
 
 
 def _place_before(pairs: Iterable[tuple[int, int]], place: int) -> int:

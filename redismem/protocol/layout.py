@@ -52,7 +52,7 @@ class Field(NamedTuple):
     writers: frozenset[str]
 
 
-_EDITS = "append replace rewrite"
+_EDITS = "append forget replace rewrite"
 
 
 def _field(meaning: str, writers: str) -> Field:
@@ -66,7 +66,7 @@ FIELDS = {
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
         "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; ~ and its policy, if any: w "
         "kept whole, x exempt from the limit, its own time to live; idle or limit, if chosen for eviction",
-        "append commit prune queue_eviction replace restore rewrite set_policy sweep touch",
+        "append commit forget prune queue_eviction replace restore rewrite set_policy sweep touch",
     ),
     NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _EDITS),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _EDITS)),
@@ -89,23 +89,23 @@ FIELDS = {
         "how often the session was dead since the last commit: each retry by the sweep waits longer",
         "claim commit release requeue set_policy",
     ),
-    COMMITTED: _field("fence of the last commit, which identifies a resent one", "commit rewrite"),
-    SUMMARIES_COUNT: _field("number of summaries", "commit rewrite"),
+    COMMITTED: _field("fence of the last commit, which identifies a resent one", "commit forget rewrite"),
+    SUMMARIES_COUNT: _field("number of summaries", "commit forget rewrite"),
     WITH_ORIGINALS: _field("1 while the originals reach up to the window", "commit rewrite"),
     DROPPED_SEQ: _field("last seq when the session left the dead list without a retry", "commit requeue"),
     PRUNED: _field("nonce of the last prune, which identifies a resent one", "prune"),
-    EDITED: _field("nonce of the last pop, rewrite or replacement: earlier reads are stale", "replace rewrite"),
-    PINS: _field("number of pinned messages, and their bytes", "append replace rewrite"),
-    SKETCH: _field("number of summarised messages that hold each word, for the next summary", "commit rewrite"),
+    EDITED: _field("nonce of the last edit: earlier reads are stale", "forget replace rewrite"),
+    PINS: _field("number of pinned messages, and their bytes", "append forget replace rewrite"),
+    SKETCH: _field("number of summarised messages that hold each word, for the next summary", "commit forget rewrite"),
     WAITING: _field("the param the conversation waits for", "append"),
     LAST_INTENT: _field("the last intent, set by the caller", "append"),
     LAST_RESULT: _field("the last result, set by the caller", "append"),
     PLAN: _field("the plan, set by the caller", "append"),
     PARAM: _field("a param; its name follows the colon", "append"),
-    SUMMARY: _field("a summary; its first seq follows the colon", "commit rewrite"),
+    SUMMARY: _field("a summary; its first seq follows the colon", "commit forget rewrite"),
     PINNED: _field(
         "pinned messages that left the window in one commit or prune; their seqs follow the colon",
-        "commit prune replace rewrite",
+        "commit forget prune replace rewrite",
     ),
 }
 """All fields. PARAM, SUMMARY and PINNED are prefixes of field names."""

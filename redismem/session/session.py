@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack
 from redismem.concurrency.offload import run_both
 from redismem.context import Context, Receipt
 from redismem.errors import SessionNotFound, StoreUnavailable
-from redismem.info import Policy, SessionInfo
+from redismem.info import Forgotten, Policy, SessionInfo
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol.ids import session_hash
@@ -23,6 +23,7 @@ from redismem.recall.originals import Originals
 from redismem.recall.recall import Recall, extract_query
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
 from redismem.session.editing import EditableSession
+from redismem.session.forgetting import Forgetting, check_seqs
 from redismem.session.paging import (
     PageReader,
     add_older,
@@ -288,6 +289,34 @@ class Session(EditableSession):
         if not cleared and not missing_ok:
             raise SessionNotFound("cannot clear: there is no such session", self.id)
         return cleared
+
+    async def forget(self, *seqs: int) -> Forgotten:
+        """Remove messages for good, wherever the session has them, and return what was removed.
+
+        Removes them from the window, from pinned messages and from the originals, with their vectors and their words in
+        the search index; and the messages of the same tool calls, so that no call loses its result. A summary that
+        covers one of them is written anew, without a model, from the originals that are left; without originals it is
+        removed, because it may tell of the message. A summary that a worker is writing meanwhile is refused.
+
+        The seqs of the other messages stay. A seq without a message is no error. State, and items that a project
+        extracted, are not searched.
+
+        Args:
+            seqs: The seqs of the messages, at most `max_batch_count`.
+
+        Raises:
+            NotInWindow: A block of originals that may contain one of the messages cannot be read.
+            SessionNotFound: The session does not exist.
+            TooLarge: There are too many seqs.
+            ValueError: A seq is not an integer of 1 or more.
+        """
+        wanted = check_seqs(seqs, self._store.settings.max_batch_count, self.id)
+        forgotten = None
+        while forgotten is None:
+            view = await self._view("forget")
+            forgotten = await Forgetting(self._store, self._calls, self._run, view, wanted).forget()
+        self._recall_cache.forget(self.id)
+        return forgotten
 
     async def exists(self) -> bool:
         """Return True if the session exists."""

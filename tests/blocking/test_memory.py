@@ -125,8 +125,9 @@ def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator
     assert session.replace(1, {"role": "user", "content": "better"}).seq == 1
     assert [session.unpin(3).seq, session.pop()[0].seq, len(session.undo())] == [3, 3, 2]
     session.append({"role": "user"}, {"role": "user"})
-    assert session.rewrite(6, [{"role": "user"}, {"role": "user"}]).last_seq == 9
-    yield from ("replace", "unpin", "pop", "undo", "rewrite")
+    assert session.rewrite(6, [{"role": "user"}] * 3).last_seq == 10
+    assert session.forget(9).seqs == (9,)
+    yield from ("replace", "unpin", "pop", "undo", "rewrite", "forget")
     assert session.recall("pinned") == []
     yield "recall"
     assert session.prune(1) == 1

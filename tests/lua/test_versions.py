@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, SWEEP, create_claimed, create_overdue, run_many
-from support.raw_scripts import NOW_MS, PRUNE, REPLACE, REWRITE, TIMEOUT_MS, Scripts
+from support.raw_scripts import FORGET, NOW_MS, PRUNE, REPLACE, REWRITE, TIMEOUT_MS, Scripts
 
 from redismem.protocol import scripts
 
@@ -17,6 +17,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0, "block_count": 16}),
     "prune": ("prune", PRUNE),
     "rewrite": ("rewrite", REWRITE),
+    "forget": ("forget", FORGET),
     "replace": ("replace", REPLACE),
     "touch": ("touch", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS}),
     "set_policy": ("set_policy", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS, "new_policy": "~w"}),

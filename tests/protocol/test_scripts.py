@@ -20,7 +20,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.dictionaries import named
 from redismem.protocol.owners import encode_owner
-from redismem.protocol.session import edits, rewrite
+from redismem.protocol.session import edits, forget, rewrite
 from redismem.protocol.session.append import AppendOptions, append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block, quarantine_block
@@ -127,6 +127,20 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "uncounted_count": 2,
             "tokens": 120,
             "nonce": hexadecimal,
+        },
+    ),
+    "forget": (
+        lambda: forget.forget(CALLS, VIEW, {5, 6}, {}, {}),
+        {
+            "token": lambda token: len(token) == len(append_token(None)),
+            "epoch": "9-ab",
+            "first_seq": lambda seq: seq == 5,
+            "edited": "v-7",
+            "committed": lambda fence: fence == "-",
+            "nonce": hexadecimal,
+            "pins": lambda pins: pins.startswith("-1,-9,"),
+            "more": "-50 0 -1",
+            "sizes": "2 0 0",
         },
     ),
     "rewrite": (

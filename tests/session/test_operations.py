@@ -156,7 +156,16 @@ def test_an_operation_is_its_word_with_its_traits() -> None:
     assert f"{Op.APPEND} {Op.APPEND!r}" == "append 'append'"
     assert Op("append") is Op.APPEND
     assert {op for op in Op if op.outage is Outage.ACCEPTED} == {"append", "append_and_read", "update"}
-    assert {op for op in Op if op.removes} == {"clear", "prune", "pop", "rewrite", "replace", "quarantine", "evict"}
+    assert {op for op in Op if op.removes} == {
+        "clear",
+        "prune",
+        "pop",
+        "rewrite",
+        "replace",
+        "forget",
+        "quarantine",
+        "evict",
+    }
     assert {op for op in Op if op.is_turn} < {op for op in Op if op.appends}
     methods = {name for op in Op for name in re.findall(r"\w+", op.method)} - {"or"}
     assert methods <= {name for kind in (Session, Memory) for name in dir(kind)}

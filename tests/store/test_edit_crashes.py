@@ -14,7 +14,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory
 from redismem.protocol.call import Call
-from redismem.protocol.session import cuts, edits, pages, rewrite
+from redismem.protocol.session import cuts, edits, forget, pages, rewrite
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, View
 from redismem.recall.originals import Originals
 
@@ -48,10 +48,17 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
         blocks = await memory.store.run(pages.blocks(calls.keys, cuts.blocks_to_read(view, 3, 10)))
         new = rewrite.encode(calls, [user("new")], None)
         return rewrite.rewrite(calls, view, 3, new, cuts.plan_cut(view, 3, blocks, {}))
+    if write == "forget what left the window":
+        numbers = forget.blocks_to_read(view, {1, 2}, {})
+        blocks = await memory.store.run(pages.blocks(calls.keys, numbers))
+        read = {block.number: forget.decode_kept(view, block, {}) for block in blocks}
+        assert read
+        return forget.forget(calls, view, {1, 2, 5}, read, dict.fromkeys(context.summaries))
     made: dict[str, Callable[[], Call[Any] | None]] = {
         "prune": lambda: edits.prune(calls, view, 2),
         "pop": lambda: rewrite.pop(calls, view, context.messages[2:]),
         "rewrite": lambda: rewrite.rewrite(calls, view, 3, rewrite.encode(calls, [SYSTEM, user("new")], None)),
+        "forget": lambda: forget.forget(calls, view, {1, 3, 4}, {}, {}),
         "rewrite with nothing": lambda: rewrite.rewrite(calls, view, 1, rewrite.encode(calls, [], None)),
     }
     if write in made:
@@ -69,8 +76,8 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
 
 @pytest.mark.parametrize(
     "write",
-    ["append pinned", "commit", "prune", "pop", "rewrite", "rewrite with nothing", "replace", "unpin"]
-    + [f"{what} what left the window" for what in ("rewrite", "replace", "unpin")],
+    ["append pinned", "commit", "prune", "pop", "rewrite", "rewrite with nothing", "replace", "unpin", "forget"]
+    + [f"{what} what left the window" for what in ("rewrite", "replace", "unpin", "forget")],
 )
 async def test_a_log_cut_within_an_edit_is_replayed_twice(server: RedisServer, write: str) -> None:
     async with Memory.connect(server.url, settings=SETTINGS) as memory, redis.asyncio.Redis(port=server.port) as raw:

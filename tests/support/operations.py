@@ -120,6 +120,9 @@ OPERATIONS: dict[str, Operation] = {
     "unpin": Operation(
         lambda session: session.unpin(2), 1, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),
+    "forget": Operation(
+        lambda session: session.forget(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
+    ),
     "clear": Operation(lambda session: session.clear(), 2, unknown=False, corrupt=False, outage="refused"),
     "clear that insists": Operation(lambda session: session.clear(missing_ok=False), unknown=SessionNotFound),
 }  # fmt: skip

@@ -87,6 +87,18 @@ REWRITE: dict[str, Any] = {
     "sizes": "1 1 2 3",
     "more": "0 0",
 }
+FORGET: dict[str, Any] = {
+    "token": b"forget..1newepoch",
+    "epoch": "1-ab",
+    "first_seq": 1,
+    "edited": "-",
+    "committed": "-",
+    "nonce": "e1",
+    "pins": "-",
+    "more": "-2 1 0",
+    "sizes": "1 0 0",
+}
+"""Removes one message; then place, element as read and gap."""
 
 
 def counters(

@@ -22,6 +22,8 @@ _MEANT: dict[str, set[bytes]] = {
     },
     "summary_field": {layout.SUMMARY},
     "unpack(folded)": {layout.SUMMARY},
+    "unpack(sets)": {layout.SUMMARIES_COUNT, layout.SUMMARY, layout.PINNED},
+    "unpack(drops)": {layout.COMMITTED, layout.SUMMARY, layout.PINNED},
     "field": {layout.SUMMARY},
     "pinned_field": {layout.PINNED},
     "new_field": {layout.PINNED},

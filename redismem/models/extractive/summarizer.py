@@ -41,7 +41,7 @@ class Extractive:
         if not messages and not before:
             raise ValueError("there is nothing to summarise")
         async with self._turn:
-            work = _compose(before, messages, max(max_tokens, 1) * 4, sketch)
+            work = compose(before, messages, max(max_tokens, 1) * 4, sketch)
             while True:
                 try:
                     next(work)
@@ -130,7 +130,8 @@ def _deduplicate(lines: Sequence[Line]) -> Work[list[Line]]:
     return [line for lines_of_day in days.values() for line in lines_of_day]
 
 
-def _compose(before: str, messages: Sequence[Message], limit_bytes: int, sketch: Sketch | None) -> Work[str]:
+def compose(before: str, messages: Sequence[Message], limit_bytes: int, sketch: Sketch | None = None) -> Work[str]:
+    """Write a summary of messages and of an earlier summary, in at most `limit_bytes`; yields after small steps."""
     lines = (yield from lines_of_summary(before)) + (yield from lines_of(messages))
     if sketch is None:
         sketch = Sketch()

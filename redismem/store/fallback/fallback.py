@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 _LOOK_S = 0.002
 _LONGEST_LOOK_S = 0.1
+_ON_ALL_MESSAGES = frozenset((Op.POP, Op.REWRITE, Op.FORGET))
+"""The edits that must not be made while messages of the session wait for replay."""
 
 
 class Fallback:
@@ -162,7 +164,7 @@ class Fallback:
         if session_id is not None and self._backlog.held:
             if call.op.outage is Outage.WAITS:
                 await self._may_overtake(session_id, breaker)
-            elif call.op is Op.POP and session_id in self._backlog.held:
+            elif call.op in _ON_ALL_MESSAGES and session_id in self._backlog.held:
                 raise self._refusal(call, "the newest message must be replayed first")
         around: AbstractAsyncContextManager[None] = nullcontext()
         if session_id is not None and call.op is Op.CLEAR:

@@ -19,7 +19,7 @@ from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.namespace.calls import Recorded
 from redismem.protocol.server_errors import ConnectionLost, ServerError
-from redismem.protocol.session import edits, rewrite
+from redismem.protocol.session import edits, forget, rewrite
 from redismem.protocol.session import state as state_changes
 from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
@@ -76,6 +76,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         edits.prune(made, view_of(USER, USER), 1),
         rewrite.pop(made, VIEW, VIEW.context.messages),
         edits.replace(made, VIEW, first := VIEW.context.messages[0], edits.replacement(made, first, USER)),
+        forget.forget(made, VIEW, {5}, {}, {}),
         made.touch(),
         made.quarantine("", 5),
     ]

@@ -123,7 +123,10 @@ async def test_a_session_whose_replay_is_refused_waits_and_is_logged(
         with place.faulty.recorded_pauses() as pauses_s:
             assert (await session.append(user(3))).degraded, "it goes behind what is refused"
         assert not any(pauses_s), "a replay that Redis refuses is not waited for"
-        for call, why in ((session.undo(), "the newest message"), (session.append(user(4), expect=1), "`expect`")):
+        for call, why in (
+            *((edit, "the newest message") for edit in (session.undo(), session.rewrite(1, []), session.forget(1))),
+            (session.append(user(4), expect=1), "`expect`"),
+        ):
             with pytest.raises(StoreUnavailable, match=f"Redis answers, but .* not replayed yet; .*{why}") as raised:
                 await call
             assert raised.value.reason == TooLarge.__name__
