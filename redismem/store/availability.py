@@ -151,7 +151,7 @@ class Reach:
             # Before the first contact and without the fallback, the error of the first call already says this.
             level = logging.ERROR if self.is_agreed or self._has_fallback else logging.DEBUG
             text = "%s does not answer: %s; calls do not wait for it until it does"
-            log.log(level, text, redis, breaker.reason, extra=log_fields)
+            log.log(level, text, redis, explain(breaker.reason, breaker.text), extra=log_fields)
         elif state is BreakerState.CLOSED:
             log_fields["duration_ms"] = int(away_s * 1000)
             log.warning("%s answers again after %.1f s", redis, away_s, extra=log_fields)

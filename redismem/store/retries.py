@@ -41,6 +41,9 @@ _MEANINGS = (
     ("CLUSTERDOWN", "", "a part of the cluster is down, and cluster-require-full-coverage is yes"),
     ("HandshakeTimeout", "", "the TLS handshake timed out: if the server has no TLS, its URL begins with redis://"),
     ("CredentialsFailed", "", "the credentials or the password file gave no user and password"),
+    ("EMFILE", "", "this process has no file descriptor left: raise its limit (ulimit -n, LimitNOFILE)"),
+    ("ENFILE", "", "this machine has no file descriptor left"),
+    ("EADDRNOTAVAIL", "", "this machine has no free port left for a connection to it"),
     ("gaierror", "", "the host name cannot be resolved"),
     ("ConnectionRefusedError", "", "nothing listens there"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
 from collections.abc import Awaitable, Sequence
@@ -110,6 +111,13 @@ class MultiNode(Protocol):
             ServerError: The node replied with an error to all commands.
             ConnectionLost: The node did not reply.
         """
+
+
+def reason_of(failure: BaseException) -> str:
+    """Return the reason of a lost connection: the system's word, such as EMFILE, or else the class of the failure."""
+    if type(failure) is OSError and failure.errno is not None:
+        return errno.errorcode.get(failure.errno, "OSError")
+    return type(failure).__name__
 
 
 def keep_alive(connection: socket.socket) -> None:

@@ -17,7 +17,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
-from redismem.transport.base import discard_unsent, keep_alive
+from redismem.transport.base import discard_unsent, keep_alive, reason_of
 from redismem.transport.credentials import Asker
 from redismem.transport.replicas import Content, Wanted, add_replicas, encode_wait
 from redismem.transport.url import Address
@@ -286,7 +286,7 @@ class BlockingLane:
         try:
             connection = self._take_connection(until)
         except _LOST as failure:
-            return ConnectionLost(type(failure).__name__, sent=False)
+            return ConnectionLost(reason_of(failure), sent=False)
         try:
             outcome = read(connection.exchange(content, reply_count, until))
         except BaseException as failure:  # even KeyboardInterrupt, or a late reply goes to the next call
@@ -294,7 +294,7 @@ class BlockingLane:
             if not isinstance(failure, _LOST):
                 raise
             self._close_idle()  # the other idle connections are often broken too
-            return ConnectionLost(type(failure).__name__)
+            return ConnectionLost(reason_of(failure))
         self._idle.append(connection)
         if self._is_closed or self._is_retired:
             self._close_idle()

@@ -15,7 +15,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
-from redismem.transport.base import discard_unsent, keep_alive
+from redismem.transport.base import discard_unsent, keep_alive, reason_of
 from redismem.transport.resp import Outcome
 from redismem.transport.url import Address
 
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self.lose(type(error).__name__ if error else _CLOSED)
+        self.lose(reason_of(error) if error else _CLOSED)
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -337,7 +337,7 @@ async def _connect(
             await connection.greet(opening)
     except BaseException as failure:
         is_silent = isinstance(failure, TimeoutError) and address.tls is not None and not connection.is_open
-        connection.lose(type(failure).__name__)
+        connection.lose(reason_of(failure))
         if is_silent:
             raise ConnectionLost(tls.SILENCE, sent=False) from None
         if address.tls is not None and isinstance(failure, ConnectionLost | OSError):

@@ -21,6 +21,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
+from redismem.transport.base import reason_of
 from redismem.transport.credentials import Asker
 from redismem.transport.lane.connection import RECONNECTING, Connection, PendingCall, connect, end_late
 from redismem.transport.replicas import Confirming, Wanted
@@ -305,7 +306,7 @@ class Lane:
                 if failure.lasts:
                     self._end_line(partial(copy, failure))
             except (OSError, UnicodeError) as failure:
-                self._lost_reason, self._lost_text = type(failure).__name__, ""
+                self._lost_reason, self._lost_text = reason_of(failure), ""
             else:
                 self._pause_s, self._lost_reason, self._lost_text = 0.0, "", ""
                 self._admit()

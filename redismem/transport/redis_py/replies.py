@@ -11,6 +11,7 @@ from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
+from redismem.transport.base import reason_of
 from redismem.transport.redis_py.given_client import is_embedded
 from redismem.transport.replicas import Wanted
 
@@ -49,7 +50,7 @@ def server_error(error: Exception) -> ServerError | ConnectionLost:
             return ServerError("NOPERM", "NOPERM no permissions to run the 'multi' command")
         word = text.partition(" ")[0]
         return ServerError(word if word.isupper() else "ERR", text)  # redis-py drops ERR
-    return ConnectionLost(type(error).__name__)
+    return ConnectionLost(reason_of(error))
 
 
 def reason(error: Exception) -> str:
