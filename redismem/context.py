@@ -14,6 +14,7 @@ from redismem.formats.quoting import quote_as_data
 from redismem.formats.recalled import Recalled, recalled_payload
 from redismem.formats.sendable import repair_messages, replace_unsendable
 from redismem.formats.tool_pairing import provider_view
+from redismem.info import Policy
 from redismem.messages.decoding import StoredMessages, is_gap, scan_payloads
 from redismem.messages.message import Message, Opaque, moment
 from redismem.messages.values import decode_value, encode_value
@@ -144,6 +145,8 @@ class Context:
     degraded: bool = False
     """True if Redis was down: the last context this process saw, with the messages it accepted since. Seqs are
     provisional."""
+    policy: Policy | None = None
+    """The policy of an evicted session, for `on_evict`; None in all other contexts, see `Session.info`."""
     background: str = ""
     """Text about the project of this turn, quoted before the summaries; "" if none was requested."""
     _recalled: Sequence[Message] | Recalled = ()

@@ -16,6 +16,7 @@ from typing import Any
 
 from redismem.context import Context, State, Summary
 from redismem.errors import InvalidSettings
+from redismem.info import Policy
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable, decode_value, pack_unchecked, replace_non_finite
 
@@ -62,6 +63,10 @@ _BESIDE_TYPES: dict[str, tuple[type, ...]] = {
     "id": (str,),
     **dict.fromkeys(("pinned", "opaque", "replaced"), (bool,)),
 }
+_POLICY_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("keep_whole", "exempt"), (bool,)),
+    "idle_timeout_s": (float, int, type(None)),
+}
 _SUMMARY_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "text", "model"), (str,)),
     **dict.fromkeys(("first_seq", "last_seq", "start_ms", "end_ms", "tokens", "created_ms"), (int,)),
@@ -73,10 +78,10 @@ class JsonlArchive:
     """An `on_evict` that appends sessions to a file, one line of JSON each; `read_archive` reads them back.
 
     A line has session_id, epoch, summary_version, window_version, total_messages, first_seq, last_seq, recent_limit,
-    summaries, state, `messages` (the dicts as appended) and, in the same order, `stored`: seq, tokens, stored_ms and
-    `beside` (metadata, timestamp_us, id, pinned; or null) per message. `pinned` and `stored_pinned` are the same for
-    pinned messages. If JSON in UTF-8 cannot represent a string or number exactly (lone surrogates), the line
-    approximates it and adds `exact`: the whole line as msgpack in base64.
+    summaries, state, policy, `messages` (the dicts as appended) and, in the same order, `stored`: seq, tokens,
+    stored_ms and `beside` (metadata, timestamp_us, id, pinned; or null) per message. `pinned` and `stored_pinned` are
+    the same for pinned messages. If JSON in UTF-8 cannot represent a string or number exactly (lone surrogates), the
+    line approximates it and adds `exact`: the whole line as msgpack in base64.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -130,6 +135,7 @@ def _build_document(context: Context) -> dict[str, Any]:
         "pinned": [message.to_openai() for message in context.pinned],
         "stored_pinned": _message_rows(context.pinned),
         "state": {name: getattr(context.state, name) for name in State.__slots__},
+        "policy": None if context.policy is None else asdict(context.policy),
     }
 
 
@@ -183,6 +189,9 @@ def _decode_context(line: Any) -> Context:
     )
     context.window_version = line["window_version"]
     context.pinned = _restore(line["pinned"], line["stored_pinned"], epoch)
+    if (policy := line.get("policy")) is not None:
+        _check(policy, _POLICY_TYPES)
+        context.policy = Policy(**policy)
     return context
 
 

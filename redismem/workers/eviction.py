@@ -12,10 +12,12 @@ from redismem.concurrency.callbacks import run_callback_within
 from redismem.errors import RedismemError
 from redismem.events import Op, facts
 from redismem.info import SessionEntry
+from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import NONE, EvictionReason
+from redismem.protocol.policy import decode_policy
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
 from redismem.protocol.session import edits
@@ -247,6 +249,7 @@ class Eviction:
         if transcript is None:
             return False  # removed or quarantined in the meantime: there is nothing to hand over
         context = transcript.context
+        context.policy = decode_policy(layout.counters(transcript.fields[layout.COUNTERS]).policy)
         if self._store.keeps_originals:
             messages = await session.messages(include_originals=True)
             context.messages = [message for message in messages if not message.pinned]

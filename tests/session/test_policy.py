@@ -85,10 +85,10 @@ async def test_pages_list_exempt_sessions_in_their_order(store: Store, namespace
 async def test_a_session_with_a_shorter_timeout_is_handed_over_in_time(
     store: Store, namespace: str, clock: Clock, policy: Policy
 ) -> None:
-    handed: list[str] = []
+    handed: list[Any] = []
 
     async def on_evict(session_id: str, context: Context) -> None:
-        handed.append(session_id)
+        handed.append((session_id, context.policy))
 
     async with store.memory(namespace, Settings(shards=2)) as memory:
         session = memory.session("short", policy=policy)
@@ -98,7 +98,7 @@ async def test_a_session_with_a_shorter_timeout_is_handed_over_in_time(
         for now_ms in (T0 + 500_000, T0 + 560_000, T0 + 600_000):
             assert await clock.run_at(now_ms, eviction.enforce()) == 0
         assert await clock.run_at(T0 + 600_001, eviction.enforce()) == 1
-        assert handed == ["short"]
+        assert handed == [("short", policy)]
         await clock.run_at(T0 + 700_000, session.append(chat_message(1)))
         for steps in range(1, 5):
             now_ms = T0 + 700_000 + 590_000 * steps

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.json_values import is_identical, texts, values
 from support.json_values import messages as payloads
 
-from redismem import Memory, Message
+from redismem import Memory, Message, Policy
 from redismem.cli.session_view import document
 from redismem.context import Context, State, Summary
 from redismem.errors import InvalidSettings
@@ -172,6 +172,19 @@ async def test_a_value_of_another_type_is_refused_with_its_line(tmp_path: Path) 
             path.write_text(json.dumps(good) + "\n" + json.dumps(line) + "\n")
             with pytest.raises(ValueError, match="line 2 is no line of an archive"):
                 list(read_archive(path))
+
+
+@pytest.mark.parametrize("policy", [None, Policy(), Policy(True, 900, True), Policy(False, 0.5, False)])
+async def test_a_policy_is_read_as_it_was_written(tmp_path: Path, policy: Policy | None) -> None:
+    path = tmp_path / "a.jsonl"
+    context = context_of([({"role": "user"}, None, 3, 9)], State(), [])
+    context.policy = policy
+    (found,) = await write_and_read(path, context)
+    assert (found, found.policy) == (context, policy)
+    for wrong in ({}, {"keep_whole": True}, {"keep_whole": 1, "exempt": True, "idle_timeout_s": None}, {"more": 1}):
+        path.write_text(json.dumps(json.loads(path.read_text().splitlines()[0]) | {"policy": wrong}) + "\n")
+        with pytest.raises(ValueError, match="line 1 is no line of an archive"):
+            list(read_archive(path))
 
 
 async def accept_transcript(session_id: str, context: Context, to: str = "") -> None:

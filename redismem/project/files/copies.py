@@ -1,4 +1,4 @@
-"""Export a session with summaries and restore it, with every message and summary at its original seqs.
+"""Export a session with summaries or a policy and restore it, with every message and summary at its original seqs.
 
 An id that begins with the session's epoch is exported without the epoch, because the restored session gets a new one.
 """
@@ -6,19 +6,21 @@ An id that begins with the session's epoch is exported without the epoch, becaus
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from redismem.concurrency.offload import run_apart
 from redismem.context import Context, Summary
-from redismem.errors import InvalidItem
+from redismem.errors import InvalidItem, InvalidSettings
+from redismem.info import Policy
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.encoding import encode_message
 from redismem.messages.gaps import fill_gaps, last_seqs
 from redismem.messages.message import Message
 from redismem.originals.fields import encode_fields
 from redismem.protocol import layout
+from redismem.protocol.policy import encode_policy
 from redismem.protocol.session import quarantine
 from redismem.protocol.session.restore import Restoration
 from redismem.store.store import Store
@@ -30,17 +32,21 @@ _MOST = 1 << 53
 
 
 class Copy(NamedTuple):
-    """A session with summaries. The window begins at `first_seq`; `last_seq` is the last seq ever assigned."""
+    """A session with summaries or a policy.
+
+    The window begins at `first_seq`; `last_seq` is the last seq ever assigned. `policy` is as in the counters.
+    """
 
     messages: Sequence[Message]
     summaries: Sequence[Summary]
     first_seq: int
     last_seq: int
+    policy: str = ""
 
 
-def describe(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
-    """Return the part of an export entry that says where messages and summaries belong."""
-    return {
+def describe(context: Context, messages: Sequence[Message], policy: Policy) -> dict[str, Any]:
+    """Return the part of an export entry about summaries, policy, and the places of messages."""
+    return ({} if policy == Policy() else {"policy": asdict(policy)}) | {
         "window": {"first_seq": context.first_seq, "last_seq": context.last_seq},
         "summaries": [_describe_summary(summary, context.epoch) for summary in context.summaries],
         "places": [[message.seq, message.stored_ms, message.tokens] for message in messages],
@@ -85,7 +91,14 @@ def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
         if not covered < summary.first_seq <= summary.last_seq < first_seq:
             raise InvalidItem("the summaries of a conversation are not in order")
         covered = summary.last_seq
-    return Copy(placed, summaries, first_seq, last_seq)
+    return Copy(placed, summaries, first_seq, last_seq, _parse_policy(entry.get("policy", {})))
+
+
+def _parse_policy(given: Mapping[str, Any]) -> str:
+    try:
+        return encode_policy(Policy(**given))
+    except InvalidSettings as refused:
+        raise InvalidItem(refused.text) from None
 
 
 def _parse_summary(given: Mapping[str, Any]) -> Summary:
@@ -123,7 +136,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
         originals = await run_apart(store.transport, partial(encode_fields, earlier[0].seq, kept, epoch))
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = StoredMessages(window, 0, epoch, last_seqs(window, copy.last_seq)).messages()
-    restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)
+    restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries, copy.policy)
     await store.run(quarantine.stage(keys, put_ms, window, originals))
     try:
         await store.run(quarantine.restore(keys, put_ms, restoration, store.settings, store.clock))
@@ -135,12 +148,13 @@ def _state(
     copy: Copy, epoch: str, elements: Mapping[int, bytes], earlier: Sequence[Message], with_originals: bool
 ) -> dict[bytes, bytes]:
     """Return the fields of the state for summaries and pinned messages."""
-    found = {}
+    found: dict[bytes, bytes] = {}
     for summary in copy.summaries:
         ids = tuple(_bind_id(each, epoch) for each in summary.message_ids)
         bound = replace(summary, id=_bind_id(summary.id, epoch), message_ids=ids)
         found[layout.SUMMARY + b"%d" % summary.first_seq] = bound.encode()
-    found[layout.SUMMARIES_COUNT] = b"%d" % len(copy.summaries)
+    if copy.summaries:
+        found[layout.SUMMARIES_COUNT] = b"%d" % len(copy.summaries)
     if with_originals:
         found[layout.WITH_ORIGINALS] = b"1"
     if moved := [message.seq for message in earlier if message.pinned]:

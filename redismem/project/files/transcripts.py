@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from redismem.context import Context
 from redismem.errors import Conflict, InvalidItem, InvalidMessage, SessionExists, SessionNotFound, TooLarge
+from redismem.info import Policy
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.project.files import copies
@@ -26,14 +27,14 @@ _BESIDE: dict[str, type] = {"metadata": dict, "timestamp_us": int, "id": str, "p
 
 
 class Transcript(NamedTuple):
-    """The messages of a conversation. If the session has summaries, `copy` contains them and the messages' seqs."""
+    """The messages of a conversation; `copy` has them with their seqs if the session has summaries or a policy."""
 
     messages: Sequence[Message]
     copy: Copy | None = None
 
 
 async def export_transcript(session: Session) -> dict[str, Any]:
-    """Export all messages of a session with their attributes, including kept originals, and its summaries.
+    """Export all messages of a session with their attributes, including kept originals, its summaries and its policy.
 
     Raises Conflict if the session kept changing.
     """
@@ -43,12 +44,13 @@ async def export_transcript(session: Session) -> dict[str, Any]:
             return {"messages": []}
         try:
             messages = await session.messages(include_originals=True)
+            policy = (await session.info()).policy
         except SessionNotFound:
             continue
-        if not context.summaries:
+        if not context.summaries and policy == Policy():
             return {"messages": [_build_entry(each) for each in messages]}
         if _position(await session.read()) == _position(context):
-            return {"messages": [_build_entry(each) for each in messages]} | copies.describe(context, messages)
+            return {"messages": [_build_entry(each) for each in messages]} | copies.describe(context, messages, policy)
     raise Conflict("other writers kept changing a conversation, so it could not be exported")
 
 

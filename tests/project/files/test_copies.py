@@ -15,7 +15,7 @@ from support.redis_server import RedisServer
 from support.stores import Store, with_long_deadlines
 from support.writers import Echo, chat_message
 
-from redismem import InvalidItem, Memory, NotInWindow, Settings
+from redismem import InvalidItem, Memory, NotInWindow, Policy, Settings
 from redismem.inspection.check import check_session
 from redismem.originals.fields import encode_fields
 from redismem.project.files import copies
@@ -112,6 +112,30 @@ async def test_summaries_come_back_as_they_were(store: Store, namespace: str, cl
         assert bool(found[0]) is keeps
 
 
+@pytest.mark.parametrize("count", [0, 3, 21], ids=["empty", "without summaries", "with summaries"])
+async def test_a_policy_comes_back(store: Store, namespace: str, clock: Clock, count: int) -> None:
+    policy = Policy(keep_whole=count < 21, idle_timeout_s=8_000.5, exempt=True)
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        if count == 21:
+            apollo, talk_id = await create_conversation(memory)
+        else:
+            apollo = memory.project("apollo")
+            talk_id = (await apollo.conversations.start("talk")).id
+        session = apollo.conversations.session(talk_id)
+        if count < 21:
+            await session.merge({"a": 1})
+        for number in range(count % 21):
+            await session.append(chat_message(number))
+        assert await session.set_policy(policy)
+        files = await apollo.export_files()
+        other = memory.project("other")
+        await other.import_files(files)
+        copied = other.conversations.session(talk_id)
+        assert (await copied.info()).policy == policy
+        assert await check_session(memory.store, copied.id) == []
+        assert conversations(await other.export_files()) == conversations(files)
+
+
 async def test_a_session_that_is_there_stays_as_it_is(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         apollo, talk_id = await create_conversation(memory)
@@ -198,6 +222,10 @@ WRONG = {
     "an id of nobody": wrong("summaries/0/id", "1-5:1"),
     "an unknown part": wrong("summaries/0/more", 1),
     "no summaries": wrong("summaries", {}),
+    "a policy of numbers": wrong("policy", {"keep_whole": 1}),
+    "a timeout below zero": wrong("policy", {"idle_timeout_s": -1}),
+    "an unknown rule": wrong("policy", {"more": True}),
+    "no policy": wrong("policy", []),
 }
 
 
