@@ -23,6 +23,10 @@ LIST_COUNT = 200
 PROPERTIES_BYTES = 16 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_IN_A_LINE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
+# Characters without a glyph: zero-width ones, marks of direction, and tags. Names that differ only by them look alike.
+_INVISIBLE = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+# Joiners matter in scripts such as Devanagari and Arabic, and in emoji, but not next to Latin, Greek or Cyrillic.
+_IDLE_JOINERS = re.compile("(?<![^\x00-\u058f])[\u200c\u200d]++|(?<![\u200c\u200d])[\u200c\u200d]++(?![^\x00-\u058f])")
 _HALF = re.compile("[\\ud800-\\udfff]")
 _ITEM_ID = re.compile(r"[cdet]-[0-9a-hjkmnp-tv-z]{18}")
 _WHOSE = {"d": "a decision's", "t": "a task's", "e": "an entity's", "c": "a conversation's"}
@@ -46,8 +50,9 @@ def text(value: Any, name: str) -> str:
 
 
 def line(value: Any, name: str) -> str:
-    """A string of 1 to 300 characters on one line, without surrounding spaces."""
-    stripped = unicodedata.normalize("NFC", text(value, name)).strip()
+    """A string of 1 to 300 characters on one line, without invisible characters and surrounding spaces."""
+    visible = _IDLE_JOINERS.sub("", _INVISIBLE.sub("", text(value, name)))
+    stripped = unicodedata.normalize("NFC", visible).strip()
     if not stripped or _NOT_IN_A_LINE.search(stripped):
         raise InvalidItem(f"{name} must be a string on one line, and not empty")
     if len(stripped) > LINE_CHARS:

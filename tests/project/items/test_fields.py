@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from redismem import InvalidItem
+from redismem import Conflict, InvalidItem
+from redismem.project.items.fields import line, tag
 from redismem.project.project import Project
 
 IDS: dict[Any, str] = {
@@ -34,3 +37,39 @@ async def test_what_may_be_of_any_kind_and_is_no_id_is_told_how_one_begins(apoll
     talk = await apollo.conversations.start()
     with pytest.raises(InvalidItem, match="no id of an item, which begins with d-, t-, e-, c-"):
         await apollo.conversations.end(talk.id, "", ["x"])
+
+
+HIDDEN = "\xad\u061c\u200b\u200c\u200d\u200e\u200f\u202e\u2060\u2066\ufeff\U000e0041"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("aé Яω1-"), st.text(HIDDEN, max_size=3)), min_size=1),
+    st.text(HIDDEN, max_size=2),
+)
+def test_property_invisible_characters_make_no_other_name(parts: list[tuple[str, str]], before: str) -> None:
+    plain = "".join(letter for letter, _ in parts)
+    if plain.strip():
+        assert line(before + "".join(map("".join, parts)), "name") == line(plain, "name")
+
+
+@pytest.mark.parametrize("name", ["می‌خواهم", "क्‍ष", "👩‍💻 Ada", "❤️‍🔥", "日本"])
+def test_a_joiner_stays_where_it_is_a_letter(name: str) -> None:
+    assert line(name, "name") == name
+    assert tag(name) == name.casefold()
+
+
+def test_a_name_of_invisible_characters_is_empty() -> None:
+    with pytest.raises(InvalidItem, match="not empty"):
+        line(HIDDEN, "name")
+
+
+async def test_names_that_look_alike_are_one_name(apollo: Project) -> None:
+    made = await apollo.entities.create("Ada Okafor", "person")
+    for name in ("Ada\u200b Okafor", "\ufeffAda Okafor", "Ada Okafor\u200f", "A\u200dda Okafor", "\u202eAda Okafor"):
+        with pytest.raises(Conflict, match="has this name"):
+            await apollo.entities.create(name, "person")
+        found = await apollo.entities.find_by_name(name)
+        assert found is not None
+        assert found.id == made.id
+    renamed = await apollo.tasks.create("\u202eMove\u200b the data")
+    assert renamed.title == "Move the data"
