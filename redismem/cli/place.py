@@ -18,6 +18,11 @@ from redismem.transport.connect import EMBEDDED
 from redismem.transport.connect import connect as connect_transport
 
 _OF_NODES = ("+cluster", "+sentinel")
+_URL_ADVICE = (
+    "; a URL looks like redis://user:password@host:6379/0, rediss://…, unix://…, "
+    "redis+cluster://host:port,host:port, redis+sentinel://host:port,host:port/service/0 or memory://, "
+    "with user and password percent-encoded except for letters and digits"
+)
 HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"
 
 
@@ -67,12 +72,8 @@ def connect(url: str | None, namespace: str, **overrides: Any) -> tuple[Memory, 
     try:
         transport = connect_transport(address, None, settings)
     except InvalidSettings as refused:
-        raise Stop(
-            f"{refused}; a URL looks like redis://user:password@host:6379/0, rediss://…, unix://…, "
-            "redis+cluster://host:port,host:port, redis+sentinel://host:port,host:port/service/0 or memory://, "
-            "with user and password percent-encoded except for letters and digits",
-            2,
-        ) from None
+        advice = _URL_ADVICE if "REDISMEM_" not in str(refused) else ""
+        raise Stop(f"{refused}{advice}", 2) from None
     memory = Memory(Store(transport, namespace, settings))
     embedded = address.lower() == EMBEDDED
     return memory, Place("embedded" if embedded else safe_url(address), embedded)
