@@ -9,6 +9,7 @@ from typing import Any
 
 from redismem.errors import UnsupportedFormat
 from redismem.info import SessionEntry
+from redismem.inspection.depths import shard_depths
 from redismem.inspection.sessions import Info, infos_of, numbers_of
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
@@ -17,6 +18,8 @@ from redismem.store.store import Store
 
 _PAGE_COUNT = 100
 _TOGETHER_COUNT = 64
+_ENTRIES_COUNT = 4_096
+"""The maximum number of entries of one round trip, except that each shard may return a whole page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +53,25 @@ class DeadList:
 async def list_dead(store: Store, limit: int) -> DeadList:
     """Return the `limit` sessions that have been dead longest. Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
-    depths = await store.run(depth_calls.depths(store.keys))
-    members = await store.run(depth_calls.members(store.keys, "dead", limit))
-    entries = sorted(members, key=_sort_key)[:limit]
+    counts = [shard["dead"].count for shard in await shard_depths(store)]
+    entries = await _oldest_dead(store, counts, limit)
     infos = await infos_of(store, entries)
     rows = [
         DeadSession(entry.session_id, session_hash(entry.session_id), entry.active_ms, info)
         for entry, info in zip(entries, infos, strict=True)
     ]
-    return DeadList(sum(shard["dead"].count for shard in depths), rows, now_ms)
+    return DeadList(sum(counts), rows, now_ms)
+
+
+async def _oldest_dead(store: Store, counts: Sequence[int], limit: int) -> list[SessionEntry]:
+    """Return the `limit` sessions that have been dead longest. `counts` has the dead sessions of each shard."""
+    entries: list[SessionEntry] = []
+    shards = [shard for shard, count in zip(store.keys.shards(), counts, strict=True) if count]
+    together_count = max(1, _ENTRIES_COUNT // limit)
+    for at in range(0, len(shards), together_count):
+        members = await store.run(depth_calls.members(shards[at : at + together_count], "dead", limit))
+        entries = sorted((*entries, *members), key=_sort_key)[:limit]
+    return entries
 
 
 def _sort_key(entry: SessionEntry) -> tuple[int, str]:
@@ -111,7 +124,7 @@ async def requeue_all(store: Store, *, again: bool) -> Requeued:
     requeued = Requeued([], [], [])
     seen: set[str] = set()
     while True:
-        page = await store.run(depth_calls.members(store.keys, "dead", _PAGE_COUNT))
+        page = await store.run(depth_calls.members(store.keys.shards(), "dead", _PAGE_COUNT))
         fresh = [entry.session_id for entry in page if entry.session_id not in seen]
         if not fresh:
             return Requeued(sorted(requeued.taken), [], sorted(requeued.foreign))

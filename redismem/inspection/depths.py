@@ -1,18 +1,21 @@
-"""The depths of a namespace's queues, read in one round trip."""
+"""The depths of a namespace's queues, read in round trips small enough not to delay a turn."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from redismem.protocol.call import Call, independent
-from redismem.protocol.keys import Keys
+from redismem.protocol.keys import ShardKeys
 from redismem.protocol.queue import depths as depth_calls
 from redismem.protocol.queue.calls import QUEUES
 from redismem.protocol.queue.depths import Depth
 from redismem.store.store import Store
 
-__all__ = ["QUEUES", "Depth", "Depths", "depths_of", "sessions_count"]
+__all__ = ["QUEUES", "Depth", "Depths", "depths_of", "sessions_count", "shard_depths", "shard_groups"]
+
+_TOGETHER_COUNT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,20 @@ class Depths:
 async def depths_of(store: Store) -> Depths:
     """Read the depths of all queues. Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
-    shards = await store.run(depth_calls.depths(store.keys))
-    return Depths(now_ms, store.session_limit, shards, await store.run(_fences(store.keys)))
+    shards = await shard_depths(store)
+    fences_count = sum([await store.run(_fences(group)) for group in shard_groups(store)])
+    return Depths(now_ms, store.session_limit, shards, fences_count)
+
+
+async def shard_depths(store: Store) -> list[dict[str, Depth]]:
+    """Read the depths of all queues, per shard. Raises StoreUnavailable."""
+    return [shard for group in shard_groups(store) for shard in await store.run(depth_calls.depths(group))]
+
+
+def shard_groups(store: Store) -> list[Sequence[ShardKeys]]:
+    """Return the shards in groups, each for one round trip: decoding thousands of replies at once delays turns."""
+    shards = store.keys.shards()
+    return [shards[at : at + _TOGETHER_COUNT] for at in range(0, len(shards), _TOGETHER_COUNT)]
 
 
 async def sessions_count(store: Store) -> int:
@@ -71,6 +86,6 @@ async def sessions_count(store: Store) -> int:
     return sum(counts)
 
 
-def _fences(keys: Keys) -> Call[int]:
-    commands = tuple(("GET", shard.fences) for shard in keys.shards())
+def _fences(shards: Sequence[ShardKeys]) -> Call[int]:
+    commands = tuple(("GET", shard.fences) for shard in shards)
     return independent(commands, lambda *counts: sum(int(count or 0) for count in counts))

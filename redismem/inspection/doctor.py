@@ -175,7 +175,7 @@ async def _summaries(store: Store) -> Finding:
 async def _load_failing(store: Store) -> list[FailureFacts]:
     """Sample about SAMPLE_COUNT sessions that have been due longest, and return the failures among them."""
     limit = max(1, SAMPLE_COUNT // store.keys.shard_count)
-    members = await store.run(depth_calls.members(store.keys, "overdue", limit))
+    members = await store.run(depth_calls.members(store.keys.shards(), "overdue", limit))
     infos = await infos_of(store, members)
     return [
         FailureFacts(info.failing_since_ms, info.attempts, info.failure)

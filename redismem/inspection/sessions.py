@@ -23,6 +23,7 @@ Info = SessionInfo | str
 """The numbers of a session, or the reason they are missing: `gone`, `unreadable`, `of another layout`."""
 
 _PAGE_COUNT = 500
+_TOGETHER_COUNT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,9 @@ async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> 
 
 
 async def infos_of(store: Store, entries: Sequence[SessionEntry]) -> list[Info]:
-    """Return the numbers of each session, in one round trip. Raises StoreUnavailable."""
-    return await store.run(_infos(store.keys, entries))
+    """Return the numbers of each session. Raises StoreUnavailable."""
+    groups = [entries[at : at + _TOGETHER_COUNT] for at in range(0, len(entries), _TOGETHER_COUNT)]
+    return [info for group in groups for info in await store.run(_infos(store.keys, group))]
 
 
 def _infos(keys: Keys, entries: Sequence[SessionEntry]) -> Call[list[Info]]:

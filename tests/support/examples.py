@@ -76,4 +76,4 @@ async def create_sessions(memory: Memory, clock: Clock, active_ms: list[int]) ->
 
 
 async def queue_members(memory: Memory, queue: str) -> set[str]:
-    return {entry.session_id for entry in await memory.store.run(members(memory.store.keys, queue, 1_000))}
+    return {entry.session_id for entry in await memory.store.run(members(memory.store.keys.shards(), queue, 1_000))}

@@ -112,7 +112,9 @@ async def test_attempts_at_a_broken_model_end_and_can_be_begun_again(
         await worker.drain()
         assert [message.content for message in await session.messages()] == [user(at)["content"] for at in range(12)]
         assert len(provider.asked) == attempts, "the dead are left alone"
-        assert [entry.session_id for entry in await memory.store.run(members(memory.store.keys, "dead", 9))] == ["a"]
+        assert [
+            entry.session_id for entry in await memory.store.run(members(memory.store.keys.shards(), "dead", 9))
+        ] == ["a"]
 
         provider.mode = "ok"
         assert await memory.store.run(QueueCalls(memory.store.keys.session("a"), memory.settings).requeue(again=True))

@@ -213,11 +213,13 @@ async def test_workers_die_and_nothing_is_lost(
 
         async def settled() -> bool:
             await worker.drain()
-            queued = [await memory.store.run(members(memory.store.keys, name, 100)) for name in ("overdue", "leased")]
+            queued = [
+                await memory.store.run(members(memory.store.keys.shards(), name, 100)) for name in ("overdue", "leased")
+            ]
             return queued == [[], []]
 
         await until(settled)
-        assert await memory.store.run(members(memory.store.keys, "dead", 100)) == []
+        assert await memory.store.run(members(memory.store.keys.shards(), "dead", 100)) == []
         for session_id, told in expected.items():
             context = await memory.session(session_id).read()
             check_whole(context, told)

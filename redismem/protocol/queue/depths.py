@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.protocol import layout
 from redismem.protocol.call import Call, independent
-from redismem.protocol.keys import Keys
+from redismem.protocol.keys import Keys, ShardKeys
 from redismem.protocol.namespace.calls import entries
 
 
@@ -21,12 +22,12 @@ class Depth:
     first_ms: int | None
 
 
-def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
-    """Build a call that reads the depths of the active index and of each queue, per shard."""
+def depths(shards: Sequence[ShardKeys]) -> Call[list[dict[str, Depth]]]:
+    """Build a call that reads the depths of the active index and of each queue, of these shards."""
     names = layout.INDEXES
     commands = tuple(
         command
-        for shard in keys.shards()
+        for shard in shards
         for name in names
         for command in (
             ("ZCOUNT", getattr(shard, name), "-inf" if name == "active" else 0, "+inf"),
@@ -46,10 +47,10 @@ def _first_ms(answer: Any) -> int | None:
     return next((entry.active_ms for entry in entries(answer)), None)
 
 
-def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
-    """Build a call that reads the first `limit` entries of a queue in every shard."""
+def members(shards: Sequence[ShardKeys], queue: str, limit: int) -> Call[list[SessionEntry]]:
+    """Build a call that reads the first `limit` entries of a queue in each of these shards."""
     window = (0, "+inf", "WITHSCORES", "LIMIT", 0, limit)
-    commands = tuple(("ZRANGEBYSCORE", getattr(shard, queue), *window) for shard in keys.shards())
+    commands = tuple(("ZRANGEBYSCORE", getattr(shard, queue), *window) for shard in shards)
     return independent(
         commands, lambda *answers: [entry for answer in answers for entry in entries(answer)], Op.MEMBERS
     )
