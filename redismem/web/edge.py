@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import nullcontext
 from functools import lru_cache
 from time import monotonic
 from typing import Any
@@ -16,7 +17,7 @@ from redismem.web.http.deadlines import Deadlines
 from redismem.web.http.json import check_encoding, encode_json
 from redismem.web.http.problems import Problem, may_be_done, to_problem
 from redismem.web.http.protocol import WHOLE
-from redismem.web.http.queries import Documented, is_stream
+from redismem.web.http.queries import Documented, is_search, is_stream
 from redismem.web.http.static import HEADERS as PAGE_HEADERS
 from redismem.web.http.static import is_page, respond_with_page
 from redismem.web.metrics.prometheus import route_of
@@ -39,6 +40,7 @@ HEADERS = [
 ]
 _LINES = b"".join(b"%s: %s\r\n" % header for header in HEADERS)
 _EMPTY: dict[str, Any] = {}
+_AT_ONCE = nullcontext[None]()
 _OPENAPI = "/openapi.json"
 _JSON = (b"content-type", b"application/json")
 _ONCE = frozenset(
@@ -121,7 +123,9 @@ class Edge:
                 await append_messages(service, caller, path, scope["query_string"], headers, body, answer)
             else:
                 check_encoding(body)
-                await self._route(scope, _replay_body(body, receive), answer)
+                is_slow = is_search(method, path, scope["query_string"])
+                async with service.searching(caller) if is_slow else _AT_ONCE:
+                    await self._route(scope, _replay_body(body, receive), answer)
 
     async def _answer_open(
         self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: Answer

@@ -35,6 +35,8 @@ class Limits:
     """The seconds after which a connection without a complete request head is closed."""
     streams_count: int = 1_000
     """The maximum number of open streams, shared by keys and namespaces as `open_streams` says."""
+    searches_count: int = 4
+    """The lists and searches of one namespace that run at once. Further ones wait, within their deadline."""
     stream_write_s: float = 10
     """The seconds after which a stream is cut off if its client reads nothing."""
     rate_per_s: float | None = None
@@ -60,6 +62,7 @@ class Service:
     cut_off: Callable[[Any], object] = bool
     """A function that closes a connection at once and drops its unsent data. The server sets this function."""
     _watches: dict[str, Watch] = field(default_factory=dict)
+    _searches: dict[str, asyncio.Semaphore] = field(default_factory=dict)
     _listings: dict[str, Listing] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,6 +85,12 @@ class Service:
         if caller.namespace not in self._listings:
             self._listings[caller.namespace] = Listing(self.memory(caller))
         return self._listings[caller.namespace]
+
+    def searching(self, caller: Caller) -> asyncio.Semaphore:
+        """Return the semaphore that a list or search of the caller's namespace holds while it runs."""
+        if caller.namespace not in self._searches:
+            self._searches[caller.namespace] = asyncio.Semaphore(self.limits.searches_count)
+        return self._searches[caller.namespace]
 
     def memory(self, caller: Caller) -> Memory:
         """Return the memory of the caller's namespace.

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from support.http_service import RunningService, numbered_message, serve_memory
+from support.checks import until
+from support.http_service import PATIENT, RunningService, numbered_message, run_service, serve_memory
 
 from redismem import Memory, Settings
 from redismem.events import Event
 from redismem.info import SessionEntry
 from redismem.store.sessions import cursor_after
 from redismem.web import listing
+from redismem.web.access import Access, new_key
+from redismem.web.http.queries import is_search
+from redismem.web.service import Limits, Service
 
 
 async def test_conversations_are_found_by_a_part_of_their_id(
@@ -139,3 +144,86 @@ async def test_previews_end_when_the_messages_read_were_large(
         await memory.session(f"s-{number}").append(numbered_message("x" * 1_000))
     rows = (await http.ask("GET", "/v1/sessions", params={"newest": True})).json()["sessions"]
     assert [row["newest"] is not None for row in rows] == [True, True, False, False, False]
+
+
+class Blocked:
+    """Replaces `Listing.page`: pages of one namespace wait until they are released."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.waiting_count = 0
+        self.released = asyncio.Event()
+
+    async def page(self, listed: listing.Listing) -> listing.Page:
+        if listed._memory.store.keys.namespace == self.namespace:
+            self.waiting_count += 1
+            try:
+                await self.released.wait()
+            finally:
+                self.waiting_count -= 1
+        return [], None
+
+
+@pytest.fixture
+def limits() -> Limits:
+    return PATIENT
+
+
+@pytest.fixture
+async def two_tenants(
+    store: Any, namespace: str, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[RunningService, list[dict[str, str]], Blocked]]:
+    """A service of two tenants, a header for each, and the blocked pages of the first."""
+    keys = [new_key(name, f"{namespace}-{name}", ("read",)) for name in ("shop", "bank")]
+    access = Access.of("\n".join(line for _, line in keys))
+    blocked = Blocked(access.namespaces[0])
+
+    async def page(listed: listing.Listing, *_: Any) -> listing.Page:
+        return await blocked.page(listed)
+
+    monkeypatch.setattr(listing.Listing, "page", page)
+    async with contextlib.AsyncExitStack() as stack:
+        memories = {name: await stack.enter_async_context(store.memory(name)) for name in access.namespaces}
+        http = await stack.enter_async_context(run_service(Service(memories, access, limits)))
+        yield http, [{"Authorization": f"Bearer {key}"} for key, _ in keys], blocked
+
+
+async def test_few_lists_of_a_namespace_run_at_once_and_others_do_not_wait(
+    two_tenants: tuple[RunningService, list[dict[str, str]], Blocked],
+) -> None:
+    http, (shop, bank), blocked = two_tenants
+    lists = [asyncio.create_task(http.ask("GET", "/v1/sessions", headers=shop)) for _ in range(10)]
+    await until(lambda: blocked.waiting_count == PATIENT.searches_count)
+    assert (await http.ask("GET", "/v1/sessions", headers=bank)).status_code == 200
+    assert (await http.ask("GET", "/v1/sessions/s/context", headers=shop)).status_code == 200
+    assert blocked.waiting_count == PATIENT.searches_count
+    blocked.released.set()
+    assert {answer.status_code for answer in await asyncio.gather(*lists)} == {200}
+
+
+@pytest.mark.parametrize("limits", [Limits(request_s=0.3, idle_s=60)])
+async def test_a_list_that_waits_has_its_deadline_and_frees_its_place(
+    two_tenants: tuple[RunningService, list[dict[str, str]], Blocked],
+) -> None:
+    http, (shop, _), blocked = two_tenants
+    answers = await asyncio.gather(*(http.ask("GET", "/v1/sessions", headers=shop) for _ in range(9)))
+    assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "too_late")}
+    semaphore = http.service.searching(http.service.access.caller(shop["Authorization"].encode()))
+    assert (blocked.waiting_count, semaphore.locked()) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "expected"),
+    [
+        ("GET", "/v1/sessions", b"", True),
+        ("HEAD", "/v1/sessions", b"contains=x", True),
+        ("GET", "/v1/projects/apollo/tasks", b"at=2026-01-01T00:00:00Z", True),
+        ("GET", "/v1/sessions/s/messages", b"include_originals=true", True),
+        ("GET", "/v1/sessions/s/messages", b"", False),
+        ("GET", "/v1/sessions/s/context", b"", False),
+        ("POST", "/v1/sessions", b"", False),
+        ("POST", "/v1/projects/apollo/tasks/t/status", b"", False),
+    ],
+)
+def test_a_turn_is_no_search(method: str, path: str, query: bytes, expected: bool) -> None:
+    assert is_search(method, path, query) is expected

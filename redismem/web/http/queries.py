@@ -43,6 +43,15 @@ def is_stream(path: str) -> bool:
     return path == "/api/chat" or (path.startswith("/v1/sessions/") and path.endswith("/events"))
 
 
+def is_search(method: str, path: str, query: bytes) -> bool:
+    """True if a request may read far more than it returns, so that only few of a namespace run at once."""
+    if method not in ("GET", "HEAD"):
+        return False
+    if path.startswith("/v1/sessions/"):
+        return b"include_originals" in query
+    return path == "/v1/sessions" or path.startswith("/v1/projects")
+
+
 def check_names(query: bytes, names: tuple[str, ...]) -> dict[str, str]:
     """Return the query as a dict. If a name is repeated, its last value counts.
 
