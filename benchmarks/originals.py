@@ -4,7 +4,7 @@ The conversations have 300 messages or more. Some are random words, some are the
 `benchmarks.remembering`, and some come from a file of transcripts, if given (a JSON object per line, with `messages`).
 A worker summarises them during their turns. The figures are `MEMORY USAGE` of a conversation's keys, divided by its raw
 text: its messages as compact JSON, as in `benchmarks.memory`. The share of the window stands beside it. The last column
-divides by the texts alone.
+divides by the texts alone. Each conversation has an owner of its own.
 
 Each conversation is played twice: in a new namespace, and in a namespace with dictionaries trained on other
 conversations of the same kind. The first dictionary is trained as soon as the conversations suffice; a day later a
@@ -95,7 +95,7 @@ async def _told(server: Server, namespace: str, messages: Told, others: Sequence
         worker = Worker(memory.store, strategy)
         for number, told in enumerate(others, 1):
             late_ms = RETRAIN_MS if number == len(others) else 0
-            await _tell(memory.session(f"other {number}"), worker, told)
+            await _tell(memory.session(f"other {number}", owner=f"person {number}"), worker, told)
         late_ms += 2 * SETTLED_MS
         session = memory.session("s")
         await _tell(session, worker, messages)

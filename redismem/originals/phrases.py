@@ -38,30 +38,32 @@ def split_text(text: str, with_digits: bool) -> list[bytes | None]:
     return [None if not with_digits and _DIGIT.search(token) else token.encode() for token in _TOKEN.findall(text)]
 
 
-def find_phrases(tokens_of: Mapping[str, Iterable[Tokens]]) -> list[bytes]:
-    """Return the phrases of the tokens of each person, the most useful first.
+def find_phrases(people: Iterable[Iterable[Tokens]]) -> list[bytes]:
+    """Return the phrases of the lines of tokens of each person, the most useful first.
 
     Each round joins adjacent phrases that PEOPLE_COUNT people have next to each other, the most common pairs first.
     """
-    lines_of = {person: list(lines) for person, lines in tokens_of.items()}
+    lines_of = [list(lines) for lines in people]
     for _ in range(_ROUNDS_COUNT):
-        people = _count_people(_pairs(lines) for lines in lines_of.values())
-        if not people:
+        counts = _count_people(map(_pairs, lines_of))
+        if not counts:
             break
-        lines_of = {person: [_join_pairs(line, people) for line in lines] for person, lines in lines_of.items()}
-    people_of_phrase = _count_people(
+        lines_of = [[_join_pairs(line, counts) for line in lines] for lines in lines_of]
+    counts_of_phrases = _count_people(
         {phrase for line in lines for phrase in line if phrase is not None and len(phrase) >= _LEAST_BYTES}
-        for lines in lines_of.values()
+        for lines in lines_of
     )
-    return sorted(people_of_phrase, key=lambda phrase: (-people_of_phrase[phrase] * len(phrase), phrase))
+    return sorted(counts_of_phrases, key=lambda phrase: (-counts_of_phrases[phrase] * len(phrase), phrase))
 
 
-def join_phrases(phrases: Iterable[bytes], texts_of: Mapping[str, Sequence[str]], most_bytes: int) -> bytes:
+def join_phrases(phrases: Iterable[bytes], people: Iterable[Sequence[str]], most_bytes: int) -> bytes:
     """Join as many phrases as fit into `most_bytes`. The first phrase comes last, where zstd finds it at least cost.
 
     A phrase is left out if the joined phrases contain it. It gets another place, or is left out, if its last words and
-    the words behind it are a run of words from the texts of fewer than PEOPLE_COUNT people.
+    the words behind it are a run of words from the texts of fewer than PEOPLE_COUNT people. `people` has the texts of
+    each person.
     """
+    texts_of = list(people)
     rare = [(count, _rare_runs(texts_of, count)) for count in _RUN_COUNTS]
     joined: list[bytes] = []
     content, words_after = bytearray(), list[str]()
@@ -93,12 +95,12 @@ def _pairs(lines: Iterable[Tokens]) -> set[Pair]:
     return {pair for line in lines for pair in pairwise(line) if pair[0] is not None and pair[1] is not None}
 
 
-def _join_pairs(line: Tokens, people: Mapping[Pair, int]) -> Tokens:
+def _join_pairs(line: Tokens, counts_of: Mapping[Pair, int]) -> Tokens:
     """Join each pair that more people share than the pair before it, and not fewer than the pair behind it.
 
     So a run of tokens is joined in the same way wherever it occurs.
     """
-    counts = [people.get(pair, 0) for pair in pairwise(line)]
+    counts = [counts_of.get(pair, 0) for pair in pairwise(line)]
     counts.append(0)
     joined: list[bytes | None] = []
     at = before = 0
@@ -113,12 +115,12 @@ def _join_pairs(line: Tokens, people: Mapping[Pair, int]) -> Tokens:
     return joined
 
 
-def _rare_runs(texts_of: Mapping[str, Sequence[str]], count: int) -> set[int]:
+def _rare_runs(texts_of: Iterable[Sequence[str]], count: int) -> set[int]:
     """Return the hashes of all runs of `count` words that fewer than PEOPLE_COUNT people have."""
-    people = Counter[int]()
-    for texts in texts_of.values():
-        people.update({run for text in texts for run in _hash_runs(_WORD.findall(text), count)})
-    return {run for run, number in people.items() if number < PEOPLE_COUNT}
+    counts = Counter[int]()
+    for texts in texts_of:
+        counts.update({run for text in texts for run in _hash_runs(_WORD.findall(text), count)})
+    return {run for run, people_count in counts.items() if people_count < PEOPLE_COUNT}
 
 
 def _hash_runs(words: Sequence[str], count: int) -> Iterable[int]:

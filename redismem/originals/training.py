@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import zstandard
 
@@ -24,27 +24,39 @@ _SEGMENT_BYTES, _DMER_BYTES = 1_000, 8
 _OFFSETS = b"\x01\0\0\0\x04\0\0\0\x08\0\0\0"
 _DIGIT = re.compile(rb"\d")
 
-Blocks = Mapping[str, Sequence[Sequence[bytes]]]
+
+class Person(NamedTuple):
+    """The owner of sessions, or a session without an owner, which may be of the same person as another session."""
+
+    name: str
+    is_owner: bool
+
+
+Blocks = Mapping[Person, Sequence[Sequence[bytes]]]
 """For each person, the elements of some blocks, in format version 1."""
 
 
 def train_dictionary(blocks: Blocks) -> bytes | None:
-    """Return the content of a dictionary, or None if the blocks have too little in common."""
-    texts_of: dict[str, list[str]] = {}
-    tokens_of: dict[str, list[Tokens]] = {}
+    """Return the content of a dictionary, or None if the blocks have too little in common.
+
+    Text with a digit counts only if it is of an owner: a number that three sessions contain may be one person's.
+    """
+    texts_of: list[list[str]] = []
+    lines_of: list[list[Tokens]] = []
     for person, of_person in blocks.items():
-        texts = texts_of[person] = []
-        lines = tokens_of[person] = []
+        texts: list[str] = []
+        lines: list[Tokens] = []
         for elements in of_person:
-            shapes, block_texts = _split_block(elements)
+            shapes, block_texts = _split_block(elements, person.is_owner)
             texts += block_texts
             lines.append(shapes)
-        lines += [split_text(text, with_digits=False) for text in texts]
+        texts_of.append(texts)
+        lines_of.append(lines + [split_text(text, person.is_owner) for text in texts])
     tables = _train_tables([encode_columns(elements) for of_person in blocks.values() for elements in of_person])
     if tables is None:
         return None
     most_bytes = LARGEST_BYTES - len(tables) - len(BUILT_IN_CONTENT)
-    phrases = join_phrases(find_phrases(tokens_of), texts_of, most_bytes)
+    phrases = join_phrases(find_phrases(lines_of), texts_of, most_bytes)
     return with_id(tables + BUILT_IN_CONTENT + phrases) if phrases else None
 
 
@@ -58,7 +70,7 @@ def _train_tables(samples: Sequence[bytes]) -> bytes | None:
     return tables + offsets if offsets else None
 
 
-def _split_block(elements: Sequence[bytes]) -> tuple[Tokens, list[str]]:
+def _split_block(elements: Sequence[bytes], with_digits: bool) -> tuple[Tokens, list[str]]:
     """Return the shape of each message, and all texts. Messages that blocks store whole are left out."""
     shapes: list[bytes | None] = []
     texts: list[str] = []
@@ -68,7 +80,7 @@ def _split_block(elements: Sequence[bytes]) -> tuple[Tokens, list[str]]:
             shapes.append(None)
             continue
         shape = encode_plain(_without_numbers(payload))
-        shapes.append(None if _DIGIT.search(shape) else shape)
+        shapes.append(None if not with_digits and _DIGIT.search(shape) else shape)
         texts += element_texts
     return shapes, texts
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.originals.blocks import encode_block
 from redismem.originals.dictionaries import LAST_VERSION, SETTLED_MS, Dictionary
-from redismem.originals.training import train_dictionary
+from redismem.originals.training import Blocks, Person, train_dictionary
 from redismem.protocol.namespace import dictionaries
 from redismem.protocol.namespace.dictionaries import Listing
 from redismem.store.dictionaries import load_versions, reload_versions
@@ -123,8 +123,10 @@ class Trainer:
         dictionary = await asyncio.to_thread(train_if_better, samples, newest + 1, time_ms, used)
         if dictionary is None or not await store.run(dictionaries.add(store.keys, dictionary)):
             return False
-        known = facts(op="dictionaries", namespace=store.keys.namespace, session_count=len(samples))
-        log.info("dictionary %d was trained on %d sessions", dictionary.version, len(samples), extra=known)
+        known = facts(op="dictionaries", namespace=store.keys.namespace)
+        log.info(
+            "dictionary %d was trained on the originals of %d people", dictionary.version, len(samples), extra=known
+        )
         return True
 
 
@@ -132,18 +134,16 @@ def _is_settled(dictionary: Dictionary, time_ms: int) -> bool:
     return time_ms - dictionary.created_ms >= SETTLED_MS
 
 
-def train_if_better(
-    samples: Mapping[str, Sequence[Sequence[bytes]]], version: int, time_ms: int, used: Dictionary | None
-) -> Dictionary | None:
+def train_if_better(samples: Blocks, version: int, time_ms: int, used: Dictionary | None) -> Dictionary | None:
     """Return a dictionary if it compresses the newest samples better than `used` does, else `None`.
 
     It is trained on the other samples, which cannot serve for the comparison: `used` may have been trained on them too.
     """
-    blocks = [(session_id, elements) for session_id, of_session in samples.items() for elements in of_session]
+    blocks = [(person, elements) for person, of_person in samples.items() for elements in of_person]
     older = len(blocks) - max(1, len(blocks) // _HELD_OUT)
-    trained_on: dict[str, list[Sequence[bytes]]] = {}
-    for session_id, elements in blocks[:older]:
-        trained_on.setdefault(session_id, []).append(elements)
+    trained_on: dict[Person, list[Sequence[bytes]]] = {}
+    for person, elements in blocks[:older]:
+        trained_on.setdefault(person, []).append(elements)
     content = train_dictionary(trained_on)
     if content is None:
         return None

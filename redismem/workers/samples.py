@@ -10,6 +10,7 @@ from redismem.errors import CorruptSession, UnsupportedFormat
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import block_number, decode_block, unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
+from redismem.originals.training import Person
 from redismem.protocol.session import pages
 from redismem.protocol.session.pages import Block
 from redismem.store.dictionaries import load_dictionaries
@@ -51,39 +52,44 @@ class SampledSessions:
         while self._size_bytes > SAMPLE_BYTES or len(self) > SESSION_LIMIT:
             self._size_bytes -= self._bytes_of.popitem(last=False)[1]
 
-    async def load(self, store: Store) -> dict[str, list[list[bytes]]]:
-        """Return the newest messages of the newest sessions, up to SAMPLE_BYTES: a list of elements per block.
+    async def load(self, store: Store) -> dict[Person, list[list[bytes]]]:
+        """Return the newest messages of the newest sessions, up to SAMPLE_BYTES, by person: a list per block.
 
         Raises StoreUnavailable.
         """
         newest_first = list(reversed(self._bytes_of.items()))
-        loaded: dict[str, list[list[bytes]]] = {}
+        loaded: dict[Person, list[list[bytes]]] = {}
         size_bytes = 0
         for at in range(0, len(newest_first), _TOGETHER_COUNT):
             part = newest_first[at : at + _TOGETHER_COUNT]
-            blocks_of = await asyncio.gather(*(_load_blocks(store, *noted) for noted in part))
+            people, blocks_of = zip(*await asyncio.gather(*(_load_blocks(store, *each) for each in part)), strict=True)
             dictionaries = await load_dictionaries(store, (block.stored for blocks in blocks_of for block in blocks))
             decoded = await asyncio.to_thread(_decode, blocks_of, dictionaries)
-            for (session_id, _), blocks in zip(part, decoded, strict=True):
+            for person, blocks in zip(people, decoded, strict=True):
                 size_bytes += sum(len(element) for elements in blocks for element in elements)
                 if size_bytes > SAMPLE_BYTES:
                     break
                 if blocks:
-                    loaded[session_id] = blocks
+                    loaded[person] = blocks + loaded.get(person, [])
         return dict(reversed(loaded.items()))
 
 
-async def _load_blocks(store: Store, session_id: str, noted_bytes: int) -> list[Block]:
-    """Return the newest block of a session, and older ones up to `noted_bytes`. An unreadable session has none."""
-    keys = store.keys.session(session_id)
+async def _load_blocks(store: Store, session_id: str, noted_bytes: int) -> tuple[Person, list[Block]]:
+    """Return the person of a session, its newest block, and older ones up to `noted_bytes`.
+
+    An unreadable session has no blocks.
+    """
+    calls, person = store.session_calls(session_id), Person(session_id, False)
     try:
-        signed = await store.run(pages.read_signatures(keys, [0]))
-        last = block_number(signed.first_seq - 1)
-        if not signed.has_originals or last < 0:
-            return []
-        stored = await store.run(pages.blocks(keys, range(max(0, last + 1 - _BLOCKS_LIMIT), last + 1)))
+        info = await store.run(calls.info())
+        if info is None or info.first_seq == 1:
+            return person, []
+        person = person if info.owner is None else Person(info.owner, True)
+        last = block_number(info.first_seq - 1)
+        numbers = range(max(0, last + 1 - _BLOCKS_LIMIT), last + 1)
+        stored = await store.run(pages.blocks(calls.keys, numbers))
     except (CorruptSession, UnsupportedFormat):
-        return []
+        return person, []
     newest: list[Block] = []
     size_bytes = 0
     for block in reversed(stored):
@@ -91,7 +97,7 @@ async def _load_blocks(store: Store, session_id: str, noted_bytes: int) -> list[
         if size_bytes > (noted_bytes if newest else _SESSION_BYTES):
             break
         newest.append(block)
-    return newest[::-1]
+    return person, newest[::-1]
 
 
 def _decode(blocks_of: Sequence[Sequence[Block]], dictionaries: Dictionaries) -> list[list[list[bytes]]]:

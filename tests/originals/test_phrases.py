@@ -18,7 +18,7 @@ people = st.lists(st.lists(texts, max_size=4), min_size=2, max_size=7).map(
 
 
 def phrases_of(spoken: dict[str, list[str]]) -> list[bytes]:
-    return find_phrases({person: [split_text(line, True) for line in lines] for person, lines in spoken.items()})
+    return find_phrases([split_text(line, True) for line in lines] for lines in spoken.values())
 
 
 def runs(text: str, count: int) -> Iterator[tuple[str, ...]]:
@@ -35,7 +35,7 @@ def test_each_phrase_is_in_the_texts_of_three_people(spoken: dict[str, list[str]
 
 @given(people, st.integers(0, 300))
 def test_joined_phrases_hold_no_run_of_fewer_people(spoken: dict[str, list[str]], most_bytes: int) -> None:
-    joined = join_phrases(phrases_of(spoken), spoken, most_bytes)
+    joined = join_phrases(phrases_of(spoken), spoken.values(), most_bytes)
     assert len(joined) <= most_bytes
     for count in (4, 8):
         runs_of = {person: {run for line in lines for run in runs(line, count)} for person, lines in spoken.items()}
@@ -54,11 +54,11 @@ def test_phrases_that_would_say_what_one_person_said_stand_apart() -> None:
     halves = ["my name is Ada", "Meyer of Hillside Road"]
     spoken = {str(number): halves for number in range(PEOPLE_COUNT)} | {"one": [f"{halves[0]}\0{halves[1]}"]}
     phrases = [half.encode() for half in halves]
-    assert join_phrases(phrases[::-1], spoken, 1_000) == phrases[1] + b"\0"
-    others = {person: lines for person, lines in spoken.items() if person != "one"}
+    assert join_phrases(phrases[::-1], spoken.values(), 1_000) == phrases[1] + b"\0"
+    others = [lines for person, lines in spoken.items() if person != "one"]
     assert join_phrases(phrases[::-1], others, 1_000) == b"\0".join(phrases) + b"\0"
     between = [phrases[1], phrases[0], b"thank you"]
-    assert join_phrases(between, spoken, 1_000) == b"\0".join([phrases[0], b"thank you", phrases[1], b""])
+    assert join_phrases(between, spoken.values(), 1_000) == b"\0".join([phrases[0], b"thank you", phrases[1], b""])
 
 
 def test_a_long_line_costs_a_bounded_number_of_rounds() -> None:

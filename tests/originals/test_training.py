@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from support.dictionaries import STAMP, WORDS, Blocks, element, make_dictionary, sessions
+from support.dictionaries import STAMP, WORDS, Blocks, element, make_dictionary, person, sessions
 
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
@@ -75,14 +75,22 @@ def trained(blocks: Blocks) -> bytes:
 
 def rare_runs(chats: dict[str, list[str]], content: bytes, count: int) -> set[tuple[str, ...]]:
     """Return the runs of words in a dictionary that one or two people have said."""
-    runs_of = {person: {run for line in lines for run in runs(line, count)} for person, lines in chats.items()}
+    runs_of = {name: {run for line in lines for run in runs(line, count)} for name, lines in chats.items()}
     inside = set(runs(content.replace(BUILT_IN_CONTENT, b"\0").decode("utf-8", "replace"), count))
     return {run for run in inside if 0 < sum(run in said for said in runs_of.values()) < 3}
 
 
 def test_no_line_and_no_run_of_words_of_fewer_than_three_people_is_in_it() -> None:
     chats = {str(seed): chat(seed) for seed in range(40)}
-    blocks = {person: blocks_of(lines) for person, lines in chats.items()}
+    assert_nothing_of_few(chats, is_owner=False)
+
+
+def test_nor_with_digits_where_sessions_have_owners() -> None:
+    assert_nothing_of_few({str(seed): chat(seed) for seed in range(40)}, is_owner=True)
+
+
+def assert_nothing_of_few(chats: dict[str, list[str]], is_owner: bool) -> None:
+    blocks = {person(name, is_owner): blocks_of(lines) for name, lines in chats.items()}
     content = trained(blocks)
     assert not [line for seed in range(40) for line in chat(seed)[4:9:2] if line.encode() in content]
     for count in (4, 8):
@@ -92,7 +100,7 @@ def test_no_line_and_no_run_of_words_of_fewer_than_three_people_is_in_it() -> No
 
 
 def test_it_makes_blocks_of_others_smaller() -> None:
-    dictionary = Dictionary(1, 0, trained({str(seed): blocks_of(chat(seed)) for seed in range(40)}))
+    dictionary = Dictionary(1, 0, trained({person(seed): blocks_of(chat(seed)) for seed in range(40)}))
     others = [block for seed in range(100, 110) for block in blocks_of(chat(seed))]
     with_one, without = (sum(len(encode_block(1, block, used)) for block in others) for used in (dictionary, None))
     assert with_one < 0.6 * without
@@ -102,7 +110,7 @@ def test_it_makes_blocks_of_others_smaller() -> None:
 def test_text_of_fewer_than_three_people_is_in_none(count: int) -> None:
     blocks = sessions(count, count=6)
     for number in range(count):
-        blocks[str(number)].append([element({"Zanzibar": ["Quagga of Kalahari 77123", {"x": 4711}]})] * 9)
+        blocks[person(number)].append([element({"Zanzibar": ["Quagga of Kalahari 77123", {"x": 4711}]})] * 9)
     content = trained(blocks)
     assert len(content) <= LARGEST_BYTES
     for text in (b"secret", b"77123", b"4711", encode_plain(4711)):
@@ -114,7 +122,7 @@ def test_text_of_fewer_than_three_people_is_in_none(count: int) -> None:
 
 def test_sessions_of_one_person_count_once() -> None:
     blocks = sessions(1, count=6)
-    blocks["0"] += [[element("Quagga of Kalahari")] * 9] * 3
+    blocks[person(0)] += [[element("Quagga of Kalahari")] * 9] * 3
     assert b"Quagga" not in trained(blocks)
 
 
@@ -122,7 +130,7 @@ def test_messages_that_differ_in_numbers_alone_are_alike_and_no_number_is_in_it(
     blocks = sessions(1, count=6)
     phones = [4_930_000_000 + 7_919 * number for number in range(6)]
     for number, phone in enumerate(phones):
-        blocks[str(number)].append([element({"contact": {"phone": phone, "floor": 4711, "is_home": True}})] * 9)
+        blocks[person(number)].append([element({"contact": {"phone": phone, "floor": 4711, "is_home": True}})] * 9)
     content = trained(blocks)
     assert b"contact\x83\xa5phone\x00\xa5floor\x00\xa7is_home\xc3" in content
     assert not [number for number in (*phones, 4711) if encode_plain(number) in content]
@@ -136,6 +144,18 @@ def test_a_digit_is_in_none_as_three_sessions_may_be_of_one_person() -> None:
     assert b" in the evening" in content
     for text in ("0301234567", "٠٣٠١٢٣٤", "A99B"):
         assert text.encode() not in content
+
+
+def test_a_text_with_digits_that_three_owners_share_is_in_it() -> None:
+    line = "the code of flight HAT012 is 4711"
+    for owner_count in range(6):
+        blocks = sessions(1, count=6)
+        for number in range(5):
+            is_owner = number < owner_count
+            blocks[person(f"more {number}", is_owner)] = [[element(line), element({"key77": f"{number:x}"})] * 4]
+        content = trained(blocks).replace(BUILT_IN_CONTENT, b"")
+        for text in (b"HAT012 is 4711", b"key77"):
+            assert (text in content) is (owner_count >= 3)
 
 
 def test_metadata_opaque_and_large_messages_are_left_out() -> None:
@@ -162,8 +182,8 @@ def test_where_words_have_no_spaces_a_letter_is_a_token() -> None:
 
 def test_too_little_makes_none() -> None:
     assert train_dictionary({}) is None
-    assert train_dictionary({"a": [[element("x")]]}) is None
-    assert train_dictionary({str(number): [[element(f"{number:x}" * 40)]] for number in range(3)}) is None
+    assert train_dictionary({person("a"): [[element("x")]]}) is None
+    assert train_dictionary({person(number): [[element(f"{number:x}" * 40)]] for number in range(3)}) is None
 
 
 def test_the_same_samples_make_the_same_dictionary() -> None:

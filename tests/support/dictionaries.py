@@ -14,7 +14,7 @@ from redismem.inspection.rules import Finding
 from redismem.messages.encoding import encode_message
 from redismem.originals.blocks import BLOCK_COUNT, dictionary_of
 from redismem.originals.dictionaries import SETTLED_MS, Dictionary
-from redismem.originals.training import train_dictionary
+from redismem.originals.training import Person, train_dictionary
 from redismem.workers.summaries import Worker
 from support.clock import Clock
 from support.stores import Store
@@ -24,18 +24,22 @@ STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 ENDINGS = ("ment", "ing", "ed", "s")
 WORDS = [f"{one}{two}" for one in ("ship", "order", "parcel", "invoice", "return") for two in ENDINGS]
 OTHER_WORDS = [f"{one}{two}{'xyz' * 4}" for one in "abcdefgh" for two in "jklmn"]
-Blocks = dict[str, list[list[bytes]]]
+Blocks = dict[Person, list[list[bytes]]]
 
 
 def element(text: object) -> bytes:
     return encode_message({"role": "user", "content": text})[0] + STAMP
 
 
+def person(name: object, is_owner: bool = False) -> Person:
+    return Person(str(name), is_owner)
+
+
 def sessions(seed: int, count: int = 8) -> Blocks:
     """Return three blocks per session; each session has a word of its own."""
     chosen = random.Random(seed)
     return {
-        str(number): [
+        person(number): [
             [element(f"secret{number}x " + " ".join(chosen.choices(WORDS, k=20))) for _ in range(BLOCK_COUNT)]
             for _ in range(3)
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from support.stores import Store
 from support.writers import Echo
 
 from redismem import Memory, Session
+from redismem.originals.training import Person
 from redismem.workers import samples
 from redismem.workers.dictionaries import RETRAIN_MS
 from redismem.workers.samples import SAMPLE_BYTES, SESSION_LIMIT, SampledSessions
@@ -74,6 +76,22 @@ async def test_what_was_removed_before_the_training_is_not_in_it(
         assert (b"Quagga" in content) is (removal is leave)
 
 
+@pytest.mark.parametrize("owner_count", [1, 2, 3])
+async def test_sessions_of_one_owner_count_as_one_person(
+    owner_count: int, store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    async with open_with(store, namespace) as memory:
+        worker = Worker(memory.store, Echo())
+        for number in range(6):
+            session = memory.session(f"told {number}", owner=f"customer {number % owner_count}")
+            await session.append(*({"role": "user", "content": f"{GONE}, 4711 times"} for _ in range(20)))
+            await worker.drain()
+        await fill_sessions(memory, worker, 7)
+        content = await raw.hget(memory.store.keys.dictionaries, "1")
+        for text in (GONE.encode(), b"4711"):
+            assert (text in content) is (owner_count == 3)
+
+
 async def test_nothing_is_trained_if_all_was_cleared(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with open_told(store, namespace, clock) as (memory, worker):
         names = [f"told {number}" for number in range(5)]
@@ -124,12 +142,12 @@ async def test_no_more_is_loaded_than_the_limit_and_the_newest_count(
     async with open_told(store, namespace, clock) as (memory, worker):
         noted = worker._trainer._sessions
         whole = await noted.load(memory.store)
-        sizes = {name: sum(len(each) for block in blocks for each in block) for name, blocks in whole.items()}
-        assert all(sizes[name] <= noted._bytes_of[name] + 16 * 200 for name in sizes)
+        sizes = {each: sum(map(len, itertools.chain(*blocks))) for each, blocks in whole.items()}
+        assert all(sizes[person] <= noted._bytes_of[person.name] + 16 * 200 for person in sizes)
         monkeypatch.setattr(samples, "SAMPLE_BYTES", sum(sizes.values()) - 1)
-        assert await noted.load(memory.store) == {name: whole[name] for name in list(whole)[1:]}
-        for name in sizes:
-            noted._bytes_of[name] = 1
+        assert await noted.load(memory.store) == {person: whole[person] for person in list(whole)[1:]}
+        for person in sizes:
+            noted._bytes_of[person.name] = 1
         assert {name: len(blocks) for name, blocks in (await noted.load(memory.store)).items()} == dict.fromkeys(
             sizes, 1
         )
@@ -139,8 +157,9 @@ async def test_sessions_are_read_again_a_day_later(store: Store, namespace: str,
     async with open_told(store, namespace, clock) as (memory, worker):
         await fill_sessions(memory, worker, 7)
         loaded = await worker._trainer._sessions.load(memory.store)
-        assert list(loaded) == [*(f"told {number}" for number in range(5)), *(f"other {number}" for number in range(7))]
-        for name in loaded:
+        names = [*(f"told {number}" for number in range(5)), *(f"other {number}" for number in range(7))]
+        assert list(loaded) == [Person(name, False) for name in names]
+        for name in names:
             await memory.session(name).clear()
         clock.now_ms += RETRAIN_MS
         assert await worker._trainer._sessions.load(memory.store) == {}
