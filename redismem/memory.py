@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Protocol, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from redismem.concurrency.background import LoopBackground
-from redismem.context import Receipt
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
 from redismem.info import Health, Policy, SessionPage
@@ -38,22 +38,10 @@ if TYPE_CHECKING:
     from redismem.recall.embedder import Embed, Embedder
     from redismem.transport.credentials import Credentials
     from redismem.workers.archive import OnEvict
+    from redismem.workers.keeper import Workers
     from redismem.workers.strategies import Strategy
 
 _REMEMBERED_COUNT = 4_096
-
-
-class Workers(Protocol):
-    """Background workers that start and stop with a memory, such as `redismem.workers.scheduler.Scheduler`."""
-
-    async def start(self) -> None:
-        """Start to work."""
-
-    async def stop(self) -> None:
-        """Stop, after finishing the current work or releasing it."""
-
-    def appended(self, session_id: str, receipt: Receipt) -> None:
-        """Take note of an append; called after each append of this process."""
 
 
 class Memory:
@@ -75,10 +63,9 @@ class Memory:
         self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
         self._projects = lru_cache(maxsize=_REMEMBERED_COUNT)(self._open_project)
         self.workers = workers
-        self._are_workers_started = False
         self._on_append = None if workers is None else workers.appended
         if workers is not None:
-            store.on_agreed = self._start_workers
+            store.on_first_call = workers.start
 
     @classmethod
     def connect(  # noqa: PLR0913 (all but the URL are keywords)
@@ -155,7 +142,8 @@ class Memory:
     async def __aenter__(self) -> Self:
         try:
             await self.store.open()
-            await self._start_workers()
+            if self.workers is not None:
+                await self.workers.start()
         except BaseException:
             await self.aclose()
             raise
@@ -172,21 +160,12 @@ class Memory:
         With the fallback, first replay its backlog, within `deadline_s`. If Redis does not accept an entry in that
         time, the entry is lost and an error is logged.
         """
-        if self.workers is not None:
-            await self.workers.stop()
-        if self.store.embedder is not None:
-            await self.store.embedder.aclose()
-        await self.store.aclose()
-
-    async def _start_workers(self) -> None:
-        if self.workers is None or self._are_workers_started:
-            return
-        self._are_workers_started = True
-        try:
-            await self.workers.start()
-        except BaseException:
-            self._are_workers_started = False
-            raise
+        async with AsyncExitStack() as steps:  # each step happens, even if one before it fails
+            steps.push_async_callback(self.store.aclose)
+            if self.store.embedder is not None:
+                steps.push_async_callback(self.store.embedder.aclose)
+            if self.workers is not None:
+                steps.push_async_callback(self.workers.stop)
 
     def session(self, session_id: str, *, policy: Policy | None = None, owner: str | None = None) -> Session:
         """Return the handle of a session, without I/O.
@@ -340,18 +319,17 @@ def make_workers(
     store: Store, workers: bool | Callable[[Store], Workers], options: Mapping[str, Any]
 ) -> Workers | None:
     """Return the workers for the argument `workers` of `connect`; `None` if it is False. Raise InvalidSettings."""
+    if workers is False:
+        return None
     if workers is True:
         from redismem.workers.scheduler import Scheduler  # only workers need APScheduler
 
-        return Scheduler(store, **options)
-    if workers is False:
-        return None
-    if not callable(workers):
+        workers = partial(Scheduler, **options)
+    elif not callable(workers):
         raise InvalidSettings(
             "workers must be True, False, or a callable that makes them from a store, such as "
             f"partial(Scheduler, stop_s=30); not {type(workers).__name__}"
         )
-    made = workers(store)
-    if made is None:  # a forgotten `return`, without which nothing is summarised or evicted
-        raise InvalidSettings("the callable for workers returned None instead of workers")
-    return made
+    from redismem.workers.keeper import Keeper
+
+    return Keeper(store, partial(workers, store))

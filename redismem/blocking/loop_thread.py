@@ -48,6 +48,11 @@ class LoopThread:
         with self._lock:
             self._started()
 
+    @property
+    def is_running(self) -> bool:
+        """True if this process has the thread, and it runs."""
+        return self._loop is not None and self._loop.thread.is_alive()
+
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine on the loop and wait for it. Raises RuntimeError if `stop` cancels it."""
         with self._lock:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from redismem.recall.embedder import Embed, Embedder
     from redismem.transport.credentials import Credentials
     from redismem.workers.archive import OnEvict
+    from redismem.workers.keeper import Workers
     from redismem.workers.strategies import Strategy
 
 
@@ -66,7 +67,7 @@ class Memory:
         count_tokens: TokenCounter | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
-        workers: bool | Callable[[Store], memory.Workers] = False,
+        workers: bool | Callable[[Store], Workers] = False,
         on_evict: OnEvict | None = None,
         strategy: Strategy | None = None,
         concurrency: int | None = None,
@@ -111,7 +112,7 @@ class Memory:
             worker_store.embedder = memory.make_embedder(embed, settings)
             return memory.Memory(worker_store, workers=memory.make_workers(worker_store, workers, options))
 
-        thread = None if workers is False else WorkerThread(make_worker_memory)
+        thread = None if workers is False else WorkerThread(store, make_worker_memory)
         return cls(memory.Memory(store, count_tokens, thread))
 
     def __repr__(self) -> str:

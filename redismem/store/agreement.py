@@ -32,8 +32,10 @@ class Agreement(Reach, ABC):
     def __init__(self, transport: Transport, namespace: str, settings: Settings) -> None:
         """Start without agreement, without I/O. Raises as `Reach` does."""
         super().__init__(transport, namespace, settings)
-        self.on_agreed: Callable[[], Awaitable[None]] | None = None
+        self.on_first_call: Callable[[], Awaitable[None]] | None = None
         """Awaited after the check of the namespace's record, before the first call about a session."""
+        self.has_begun = False
+        """True once `on_first_call` was awaited. If it is set to False, the next call about a session awaits it."""
         self.session_limit = settings.max_sessions
         """The session limit of the namespace, as far as this process knows."""
         self.keeps_originals = settings.keep_originals
@@ -64,12 +66,16 @@ class Agreement(Reach, ABC):
             log.warning("namespace %s: %s", self.keys.namespace, warning, extra=facts(op="record", setting=setting))
         self.is_agreed = True
         self._look_again_at_s = monotonic() + _LOOK_AGAIN_S
-        if self.on_agreed is not None:
-            try:
-                await self.on_agreed()
-            except BaseException:
-                self.is_agreed = False
-                raise
+        await self.begin()
+
+    async def begin(self, begun_s: float | None = None) -> None:
+        """Do what comes before the first call about a session. Raises as `Store.open` does."""
+        if not self.is_agreed:
+            await self.agree(begun_s)  # which comes back here
+            return
+        if self.on_first_call is not None:
+            await self.on_first_call()
+        self.has_begun = True
 
     async def agree_again(self) -> None:
         """Check the record again, at most once per second, because a session was created.
@@ -87,7 +93,7 @@ class Agreement(Reach, ABC):
         try:
             await self.agree()
         except (WrongShards, UnsupportedFormat):
-            self.is_agreed = False
+            self.is_agreed = self.has_begun = False
             raise
         except (StoreUnavailable, NotAllowed) as failure:
             self._log_failure("the namespace's record could not be checked again", failure)

@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import threading
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
 
 from redismem.concurrency import forks
+from redismem.concurrency.loops import call_on
 
 _LIMIT = 12
 _ALONE = -1
@@ -32,7 +32,7 @@ class _Waiting:
         if self._event is not None:
             self._event.set()
         elif self._future is not None:
-            self._future.set_result(None)
+            call_on(self._future.get_loop(), self._future.set_result, None)
 
     async def wait(self, timeout_s: float) -> None:
         """Wait until the append begins, for at most `timeout_s`."""
@@ -53,7 +53,7 @@ class Gate:
 
     def reset(self) -> None:
         """Start without appends in a forked process: those under way belong to its parent."""
-        self._lock: AbstractContextManager[object] = threading.Lock() if self._blocks else nullcontext()
+        self._lock = threading.Lock()  # several event loops may use the gate, each in its thread
         self._numbers = itertools.count(1)
         self._begun: dict[str | None, list[int] | None] = {}
         """The numbers of the appends under way, oldest first; 0 is one that has ended before an older one.
@@ -74,7 +74,7 @@ class Gate:
     def end(self, session_id: str | None, number: int) -> None:
         """End an append, so that others may begin."""
         if not (self._blocks or self._waiting or self._resent) and self._begun.get(session_id, ()) is None:
-            del self._begun[session_id]
+            self._begun.pop(session_id, None)
             return
         with self._lock:
             begun = self._begun.get(session_id, []) or [_ALONE]

@@ -132,6 +132,7 @@ class Store(Agreement):
             if self.fallback is not None:
                 await self.fallback.aclose()
         finally:
+            self.on_first_call = None
             transport, self.transport = self.transport, CLOSED
             await transport.aclose()
 
@@ -174,8 +175,8 @@ class Store(Agreement):
             timeout_s = self._within_s(begun_s)
         else:
             begun_s = monotonic()
-            if not self.is_agreed and call.session_id is not None:
-                await self.agree(begun_s)
+            if not self.has_begun and call.session_id is not None:
+                await self.begin(begun_s)
                 timeout_s = self._within_s(begun_s)
         number = 0
         if call.resent is not None and not (number := self._gate.begin(call.session_id)):

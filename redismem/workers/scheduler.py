@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from apscheduler.job import Job
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from redismem.concurrency.callbacks import run_callback
+from redismem.concurrency.loops import call_on
 from redismem.context import Receipt
 from redismem.errors import InvalidSettings, RedismemError
 from redismem.events import facts
@@ -88,6 +90,7 @@ class Scheduler:
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tick_count = 0
         self._ticker: AsyncIOScheduler | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
         # Pods with different settings must not lead for each other.
         limits = f"{store.settings.max_sessions}/{store.settings.idle_timeout_ms}"
@@ -97,7 +100,9 @@ class Scheduler:
         self._leadership = Leadership(store, self._works())
 
     async def start(self) -> None:
-        """Start to tick in the running event loop."""
+        """Start to tick in the running event loop. A second call has no effect."""
+        if self._ticker is not None:
+            return
         ticker = AsyncIOScheduler(
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}, timezone=UTC
         )
@@ -112,6 +117,7 @@ class Scheduler:
         job = ticker.add_job(tick, "interval", seconds=tick_s, jitter=tick_s / 10, next_run_time=datetime.now(UTC))
         ticker.start()
         self._ticker = ticker
+        self._loop = asyncio.get_running_loop()
         self._watch = asyncio.create_task(self._keep_ticking(job))
 
     async def _keep_ticking(self, job: Job) -> None:
@@ -188,6 +194,18 @@ class Scheduler:
     async def stop(self) -> None:
         """Stop claiming, wait up to `stop_s` for work in progress, then cancel it and release its sessions."""
         self._stopping = True
+        self.eviction.stop()
+        if self.worker is not None:
+            self.worker.stop()
+        if self.extraction is not None:
+            self.extraction.stop()
+        async with AsyncExitStack() as steps:
+            for close in self._closes:
+                steps.push_async_callback(close)
+            if self._loop is asyncio.get_running_loop():  # otherwise the tasks have ended with their loop
+                await self._end_tasks()
+
+    async def _end_tasks(self) -> None:
         ticker, self._ticker = self._ticker, None
         if self._watch is not None:
             self._watch.cancel()
@@ -195,20 +213,13 @@ class Scheduler:
             ticker.pause()
             await asyncio.sleep(0)  # lets a tick that has started finish
             ticker.shutdown(wait=False)
-        self.eviction.stop()
-        if self.worker is not None:
-            self.worker.stop()
-        if self.extraction is not None:
-            self.extraction.stop()
-        if ticker is not None and not self._store.is_away:
-            self._run(self._release_leadership())
+            if not self._store.is_away:
+                self._run(self._release_leadership())
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=self._stop_s)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        for close in self._closes:
-            await close()
 
     async def _release_leadership(self) -> None:
         try:
@@ -219,13 +230,16 @@ class Scheduler:
             )
 
     def appended(self, session_id: str, receipt: Receipt) -> None:
-        """Start the summary of a session whose window this append made too long, without waiting for a tick."""
-        if self._ticker is None or self.worker is None:
+        """Start the summary of a session whose window this append made too long, without waiting for a tick.
+
+        The append may have run on another event loop than the workers.
+        """
+        if self._ticker is None or self._loop is None or self.worker is None:
             return
         longest = self._settings.overdue_count
         appended_count = receipt.last_seq - receipt.first_seq + 1
         if receipt.window_count > longest >= receipt.window_count - appended_count:
-            self._start(partial(self.worker.attend, session_id))
+            call_on(self._loop, self._start, partial(self.worker.attend, session_id))
 
 
 def validate_concurrency(concurrency: int) -> int:

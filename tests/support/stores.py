@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from redismem import Memory, Settings
+from redismem.workers.keeper import Keeper
 from support.clock import Clock
 
 # Long, as a retry on a busy machine would change counts and append ids.
@@ -42,3 +43,9 @@ class Store:
             ) as memory,
         ):
             yield memory
+
+
+def workers_of(memory: Memory) -> Any:
+    """Return the workers of the memory that run now."""
+    assert isinstance(memory.workers, Keeper)
+    return memory.workers.current

@@ -18,7 +18,7 @@ import pytest
 import redis
 from support.checks import until
 from support.redis_server import RedisServer
-from support.stores import Store
+from support.stores import Store, workers_of
 from support.writers import Echo, chat_message
 
 import redismem
@@ -59,10 +59,10 @@ async def test_workers_begin_with_the_first_call(url: str, namespace: str) -> No
         return len((await session.read()).summaries) == 1
 
     await until(summarised)
-    assert isinstance(memory.workers, Scheduler)
+    assert isinstance(workers_of(memory), Scheduler)
     await memory.aclose()
-    assert memory.workers._ticker is None
-    assert not memory.workers._running
+    assert workers_of(memory)._ticker is None
+    assert not workers_of(memory)._running
 
 
 async def test_many_first_calls_begin_them_once(store: Store, namespace: str) -> None:
@@ -76,10 +76,10 @@ async def test_many_first_calls_begin_them_once(store: Store, namespace: str) ->
     async with store.client() as client:
         memory = redismem.Memory.connect(client=client, namespace=namespace, settings=NEVER, workers=Counting)
         await asyncio.gather(*(memory.session(f"s-{number}").append(chat_message(number)) for number in range(20)))
-        assert isinstance(memory.workers, Counting)
-        assert memory.workers.begun_count == 1
+        assert isinstance(workers_of(memory), Counting)
+        assert workers_of(memory).begun_count == 1
         async with memory:
-            assert memory.workers.begun_count == 1, "entered later, they go on"
+            assert workers_of(memory).begun_count == 1, "entered later, they go on"
 
 
 async def test_workers_that_do_not_begin_are_tried_again_by_the_next_call(store: Store, namespace: str) -> None:
@@ -97,8 +97,8 @@ async def test_workers_that_do_not_begin_are_tried_again_by_the_next_call(store:
         with pytest.raises(OSError, match="not yet"):
             await memory.session("a").append(chat_message(1))
         assert (await memory.session("a").append(chat_message(1))).created
-        assert isinstance(memory.workers, Stubborn)
-        assert memory.workers._ticker is not None
+        assert isinstance(workers_of(memory), Stubborn)
+        assert workers_of(memory)._ticker is not None
         await memory.aclose()
 
 

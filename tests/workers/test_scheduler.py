@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.checks import Panic, until
 from support.clock import Clock
-from support.stores import Store
+from support.stores import Store, workers_of
 from support.writers import Echo, chat_message
 
 from redismem import Session, Settings
@@ -43,15 +43,15 @@ async def test_an_append_that_overflows_is_summarised_without_a_tick(store: Stor
     async with store.memory(namespace, NEVER) as front:
         await front.session("earlier").append(*map(chat_message, range(1, 12)))
         async with store.memory(namespace, NEVER, workers=True) as memory:
-            assert isinstance(memory.workers, Scheduler)
+            assert isinstance(workers_of(memory), Scheduler)
             await until_summarised(front.session("earlier"))  # by the tick at the start; the next one is an hour away
-            await until_idle(memory.workers)
+            await until_idle(workers_of(memory))
             session = memory.session("a")
             for number in range(1, 11):
                 await session.append(chat_message(number))
-            assert not memory.workers._running, "ten are no reason to work"
+            assert not workers_of(memory)._running, "ten are no reason to work"
             await session.append_and_read(chat_message(11))
-            assert memory.workers._running, "the append itself began it"
+            assert workers_of(memory)._running, "the append itself began it"
             await until_summarised(session)
             context = await session.read()
             assert [message.seq for message in context.messages] == list(range(6, 12))
@@ -60,13 +60,13 @@ async def test_an_append_that_overflows_is_summarised_without_a_tick(store: Stor
 async def test_an_append_given_again_wakes_nobody(store: Store, namespace: str) -> None:
     echo = Echo()
     async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo)) as memory:
-        assert isinstance(memory.workers, Scheduler)
+        assert isinstance(workers_of(memory), Scheduler)
         session = memory.session("a")
         await session.append(*map(chat_message, range(1, 12)), id="once")
         await until_summarised(session)
-        await until_idle(memory.workers)
+        await until_idle(workers_of(memory))
         assert (await session.append(*map(chat_message, range(1, 12)), id="once")).duplicate
-        assert not memory.workers._running
+        assert not workers_of(memory)._running
         assert len(echo.seen) == 1
 
 
@@ -192,11 +192,11 @@ async def test_only_what_the_scheduler_opened_is_closed(store: Store, namespace:
         return Scheduler(store)
 
     async with store.memory(namespace, NEVER, workers=as_the_settings_say) as memory:
-        assert isinstance(memory.workers, Scheduler)
-        assert len(memory.workers._closes) == 1
+        assert isinstance(workers_of(memory), Scheduler)
+        assert len(workers_of(memory)._closes) == 1
     async with store.memory(namespace, Settings(shards=2, strategy="none"), workers=True) as memory:
-        assert isinstance(memory.workers, Scheduler)
-        assert memory.workers.worker is None
+        assert isinstance(workers_of(memory), Scheduler)
+        assert workers_of(memory).worker is None
 
 
 async def test_a_scheduler_with_only_an_on_evict_writes_summaries_as_the_settings_say(
@@ -230,9 +230,9 @@ async def test_connect_passes_on_evict_strategy_and_concurrency_to_its_workers(s
             return handed_over == ["a"]
 
         await until(evicted)
-        assert isinstance(memory.workers, Scheduler)
-        assert memory.workers.worker is not None
-        assert memory.workers.worker.concurrency == 3
+        assert isinstance(workers_of(memory), Scheduler)
+        assert workers_of(memory).worker is not None
+        assert workers_of(memory).worker.concurrency == 3
 
 
 async def test_a_scheduler_without_a_strategy_still_evicts(store: Store, namespace: str) -> None:
@@ -256,8 +256,8 @@ async def test_a_session_with_a_timeout_of_two_polls_is_handed_over(store: Store
 
     settings = Settings(shards=2, tick_s=0.05, idle_timeout_s=1)
     async with store.memory(namespace, settings, workers=partial(Scheduler, on_evict=on_evict)) as memory:
-        assert isinstance(memory.workers, Scheduler)
-        await until_idle(memory.workers)
+        assert isinstance(workers_of(memory), Scheduler)
+        await until_idle(workers_of(memory))
         await memory.session("a").append(chat_message(1))
 
         async def handed_over() -> bool:

@@ -267,6 +267,14 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def abandon(self) -> None:
+        """Close the socket itself, because the event loop is closed and cannot."""
+        self.lost_reason = self.lost_reason or _CLOSED
+        forks.drop(self._held)
+        raw = None if self._transport is None else self._transport.get_extra_info("socket")
+        if (wrapped := getattr(raw, "_sock", None)) is not None:  # uvloop has none: it closes its sockets itself
+            wrapped.close()
+
     def _discard_unsent(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             raw = self._transport.get_extra_info("socket")

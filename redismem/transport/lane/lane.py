@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import threading
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,6 +18,8 @@ from copy import copy
 from functools import partial
 from typing import Any
 
+from redismem.concurrency import forks
+from redismem.concurrency.loops import at_loop_end
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
@@ -39,7 +42,10 @@ _BUSY_S = 0.1
 
 
 class Lane:
-    """A transport to one node. Connects on demand, and is bound to the event loop that uses it.
+    """A transport to one node. Connects on demand, with a connection for each event loop that uses it.
+
+    The lane itself serves the first loop. Each further loop that runs at the same time gets a twin. When a loop shuts
+    down, its connection is closed, and the next new loop takes its place.
 
     At most `max_calls_count` calls with `max_bytes` bytes are sent and pending. Thousands more wait in line, each until
     its own deadline. Further calls are refused at once, because they would only delay the others. If no reply comes for
@@ -58,11 +64,20 @@ class Lane:
         self._stall_s = stall_s
         self._max_calls_count = max_calls_count
         self._max_bytes = max_bytes
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+        self._forget_end: Callable[[], None] = lambda: None
+        self.reset()
+        forks.reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Begin without connections in a forked process. The old ones belong to the event loops of the parent."""
+        self._forget_end()
+        self._lock = threading.Lock()
+        self._twins: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._start_over()
 
     def _start_over(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._confirming: Confirming | None = None
         self._connection: Connection | None = None
         self._connector: asyncio.Task[None] | None = None
@@ -97,8 +112,8 @@ class Lane:
     ) -> Awaitable[list[Any]]:
         """Return the replies of `run`, then the number of replicas that have the write, over a second connection."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop or self._is_closed:
-            self._enter(loop)
+        if (loop is not self._loop or self._is_closed) and (lane := self._enter(loop)) is not self:
+            return lane.run_confirmed(commands, timeout_s, script, wanted, asking)
         if self._confirming is None:
             self._confirming = Confirming(self._new_lane(self._stall_s + wanted.wait_s))
         return self._confirming.run(commands, timeout_s, script, wanted, asking)
@@ -123,8 +138,10 @@ class Lane:
     @property
     def calls_count(self) -> int:
         """The number of calls without a reply so far: pending, in line, or to be confirmed."""
-        to_confirm_count = 0 if self._confirming is None else self._confirming.calls_count
-        return len(self._line) + to_confirm_count + (0 if self._connection is None else len(self._connection.sent))
+        counts = [twin.calls_count for twin in tuple(self._twins.values())]
+        if self._confirming is not None:
+            counts.append(self._confirming.calls_count)
+        return len(self._line) + (0 if self._connection is None else len(self._connection.sent)) + sum(counts)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -132,6 +149,8 @@ class Lane:
     async def aclose(self) -> None:
         """End all pending calls. Nothing can be called afterwards."""
         self._is_closed = True
+        for twin in tuple(self._twins.values()):
+            await twin.aclose()
         confirming, connection, connector = self._confirming, self._connection, self._connector
         is_here = self._loop is asyncio.get_running_loop()
         (self._end if is_here else self._end_from_outside)()
@@ -144,13 +163,14 @@ class Lane:
 
     def drop(self) -> None:
         """Close open connections with a warning, if `aclose` was never called."""
-        if self._confirming is not None:
-            self._confirming.line.drop()
-        is_open = self._connection is not None and not self._is_closed
-        if is_open and self._loop is not None and not self._loop.is_closed():
+        for lane in (*self._twins.values(), *((self._confirming.line,) if self._confirming is not None else ())):
+            lane.drop()
+        if self._is_closed:
+            return
+        if self._connection is not None:
             warnings.warn("a memory was not closed: use `async with`, or `aclose()`", ResourceWarning, stacklevel=2)
-            self._is_closed = True
-            self._end_from_outside()
+        self._is_closed = True
+        self._end_from_outside()
 
     def _end_from_outside(self) -> None:
         """End all calls from outside the event loop.
@@ -161,17 +181,29 @@ class Lane:
             try:
                 self._loop.call_soon_threadsafe(self._end)
             except RuntimeError:  # a closed loop has no waiting calls
-                self._loop = None
-                self._start_over()
+                self._abandon()
+
+    def _abandon(self) -> None:
+        """Close the connection of an event loop that was closed without a shutdown."""
+        connection, confirming = self._connection, self._confirming
+        self._forget_end()
+        self._start_over()
+        if connection is not None:
+            connection.abandon()
+        if confirming is not None:
+            confirming.line.drop()
 
     def _end(self) -> None:
-        """End all calls, and begin to close the connection."""
-        connection, connector, alarm = self._connection, self._connector, self._alarm
-        self._end_line(partial(ConnectionLost, "closed", sent=False))
-        if self._confirming is not None:
-            self._confirming.close()
-        self._loop = None
-        self._start_over()
+        """End all calls, and begin to close the connection. Another event loop may use the lane from then on."""
+        with self._lock:
+            connection, connector, alarm = self._connection, self._connector, self._alarm
+            confirming, line = self._confirming, self._line
+            self._forget_end()
+            self._start_over()
+        for call in line:
+            call.end(ConnectionLost("closed", sent=False))
+        if confirming is not None:
+            confirming.close()
         if alarm is not None:
             alarm.cancel()
         if connector is not None:
@@ -184,8 +216,8 @@ class Lane:
     ) -> asyncio.Future[list[Any]]:
         """Send the call, or put it in line. The future is done after `timeout_s` at the latest."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._enter(loop)
+        if loop is not self._loop and (lane := self._enter(loop)) is not self:
+            return lane._start(content, reply_count, is_transaction, script, timeout_s)
         now = loop.time()
         call = PendingCall(content, reply_count, is_transaction, loop.create_future(), now, now + timeout_s, script)
         connection = self._connection
@@ -202,13 +234,22 @@ class Lane:
             self._set_alarm(wake_at)
         return call.future
 
-    def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._is_closed:
-            raise RuntimeError("this memory is closed")
-        if self._loop is not None and not self._loop.is_closed():
-            raise RuntimeError("this memory is in use on another event loop: create one memory per loop")
-        self._start_over()
-        self._loop = loop
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> Lane:
+        """Return the lane for calls from this event loop: this lane if no other loop uses it, or else a twin."""
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("this memory is closed")
+            if loop in self._twins:
+                return self._twins[loop]
+            for ended in [each for each in self._twins if each.is_closed()]:
+                self._twins.pop(ended)._end_from_outside()
+            if self._loop is not None and self._loop.is_closed():
+                self._abandon()
+            lane = self
+            if self._loop is not None:
+                lane = self._twins[loop] = self._new_lane(self._stall_s)
+            lane._loop, lane._forget_end = loop, at_loop_end(lane._end)
+            return lane
 
     def _has_room(self, connection: Connection, call: PendingCall) -> bool:
         if connection.is_paused:

@@ -6,8 +6,9 @@ asked at once, and the reply of the one that knows the latest failover is used. 
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 from redis._parsers.helpers import parse_sentinel_master
 
 from redismem.concurrency.run_sync import run_without_loop
-from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import BEHIND_SENTINELS
@@ -78,12 +78,12 @@ class Sentinels:
         self._check_at = min(self._check_at, monotonic() + _CHECK_SOON_S)
 
     def is_check_due(self) -> bool:
-        """True if the caller must check the primary now, because the last check is too old."""
-        now = monotonic()
-        if now < self._check_at:
-            return False
-        self._check_at = now + random.uniform(_CHECK_EVERY_S / 2, _CHECK_EVERY_S)
-        return True
+        """True if the primary must be checked now, because the last check is too old."""
+        return monotonic() >= self._check_at
+
+    def begin_check(self) -> None:
+        """Note that a check begins, so that the next one is due later."""
+        self._check_at = monotonic() + random.uniform(_CHECK_EVERY_S / 2, _CHECK_EVERY_S)
 
     async def aclose(self) -> None:
         """Close the connections to the sentinels."""
@@ -107,15 +107,13 @@ class SentinelLane(Lane):
         self._sentinels = Sentinels(places, self._side)
         self.place = BEHIND_SENTINELS + places.place
 
-    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
-        if self._sentinels.is_check_due():
+    def _start(
+        self, content: bytes, reply_count: int, is_transaction: bool, script: Script | None, timeout_s: float
+    ) -> asyncio.Future[list[Any]]:
+        if self._sentinels.is_check_due() and asyncio.get_running_loop() is self._loop:  # otherwise a twin checks
+            self._sentinels.begin_check()
             self._side.run_in_background(self._check_primary)
-        return super().run(commands, timeout_s, script)
-
-    def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
-        if self._sentinels.is_check_due():
-            self._side.run_in_background(self._check_primary)
-        return super().send(content, reply_count, timeout_s)
+        return super()._start(content, reply_count, is_transaction, script, timeout_s)
 
     def _new_lane(self, stall_s: float) -> Lane:
         return SentinelLane(self._places, stall_s=stall_s)
@@ -158,6 +156,7 @@ class BlockingSentinelLane(BlockingLane):
 
     def _call(self, content: bytes, reply_count: int, read: Callable[[list[Any]], Outcome], until: float) -> Outcome:
         if self._sentinels.is_check_due():
+            self._sentinels.begin_check()
             self._side.run_in_background(self._check_primary)
         return super()._call(content, reply_count, read, until)
 

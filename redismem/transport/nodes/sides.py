@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
+from redismem.concurrency import forks
 from redismem.concurrency.run_sync import run_without_loop
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
@@ -64,15 +65,20 @@ class Side(Protocol):
 
 
 class LoopSide:
-    """The side of asyncio: tasks of the running event loop."""
+    """The side of asyncio: tasks of the running event loop. If several loops run at once, each has its own tasks."""
 
     blocks = False
 
     def __init__(self, stall_s: float) -> None:
         self._stall_s = stall_s
-        self._task: asyncio.Task[None] | None = None
-        self._shared: asyncio.Task[None] | None = None
+        self._background: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        self._shared: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        forks.reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Forget the tasks of the parent in a forked process."""
+        self._background, self._shared, self._closing = {}, {}, set()
 
     def lane(self, address: Address) -> Transport:
         """Return a transport to one node, not connected yet."""
@@ -129,13 +135,13 @@ class LoopSide:
 
     async def run_shared(self, work: Work[None], timeout_s: float) -> None:
         """Run the work once for all concurrent callers. The work first checks if it is still needed."""
-        task = self._shared
+        loop = asyncio.get_running_loop()
+        task = self._shared.get(loop)
         limit_s: float | None = timeout_s
-        if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
-            task = self._shared = asyncio.get_running_loop().create_task(work())
-            task.add_done_callback(
-                lambda ended: ended.cancelled() or ended.exception()
-            )  # otherwise asyncio logs an error that is never retrieved
+        if task is None or task.done():
+            task = _start_in(self._shared, loop, work)
+            # otherwise asyncio logs an error that is never retrieved
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             limit_s = None  # the work has its own timeout, and its error says more
         try:
             async with asyncio.timeout(limit_s):
@@ -151,8 +157,9 @@ class LoopSide:
     def run_in_background(self, work: Work[None]) -> None:
         """Run the work in the background, unless some work runs there already."""
         loop = asyncio.get_running_loop()
-        if self._task is None or self._task.done() or self._task.get_loop() is not loop:
-            self._task = loop.create_task(work())
+        task = self._background.get(loop)
+        if task is None or task.done():
+            _start_in(self._background, loop, work)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -160,8 +167,7 @@ class LoopSide:
     async def end(self) -> None:
         """Cancel the work in the background."""
         here = asyncio.get_running_loop()
-        tasks = [task for task in (self._task, self._shared) if task is not None]
-        self._task = self._shared = None
+        tasks = [*self._background.values(), *self._shared.values()]
         for task in tasks:
             if task.get_loop() is here:
                 task.cancel()
@@ -171,6 +177,22 @@ class LoopSide:
         ending = [task for task in (*tasks, *self._closing) if task.get_loop() is here]
         if ending:
             await asyncio.wait(ending)
+
+
+def _start_in(
+    tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[None]], loop: asyncio.AbstractEventLoop, work: Work[None]
+) -> asyncio.Task[None]:
+    """Start the loop's task of this kind. When it is done, it leaves the dict."""
+    for ended in [each for each in tuple(tasks) if each.is_closed()]:
+        tasks.pop(ended, None)
+    task = tasks[loop] = loop.create_task(work())
+
+    def leave(done: asyncio.Task[None]) -> None:
+        if tasks.get(loop) is done:
+            del tasks[loop]
+
+    task.add_done_callback(leave)
+    return task
 
 
 class ThreadSide:
