@@ -106,7 +106,13 @@ async def rewrite(session: Session) -> None:
     await session.rewrite(6, [user("another end")])
 
 
-WAYS: list[Callable[[Session], Awaitable[None]]] = [clear, clear_and_begin_anew, pop, prune, replace, rewrite]
+async def forget(session: Session) -> None:
+    """Forget a message that a summary covers, and one of the window."""
+    messages = await session.messages(include_originals=True)
+    await session.forget(messages[2].seq, messages[-2].seq)
+
+
+WAYS: list[Callable[[Session], Awaitable[None]]] = [clear, clear_and_begin_anew, pop, prune, replace, rewrite, forget]
 
 
 class Town:
