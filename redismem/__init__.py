@@ -12,6 +12,7 @@ from redismem.errors import (
     Conflict,
     CorruptSession,
     FallbackFull,
+    ForgetIncomplete,
     IdReused,
     InvalidItem,
     InvalidMessage,
@@ -33,7 +34,7 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
-from redismem.info import Forgotten, Health, Policy, SessionEntry, SessionInfo, SessionPage
+from redismem.info import Forgotten, ForgottenSessions, Health, Policy, SessionEntry, SessionInfo, SessionPage
 from redismem.memory import Memory
 from redismem.messages.message import UNSET, Message
 from redismem.session.session import Session
@@ -45,7 +46,9 @@ __all__ = [
     "Context",
     "CorruptSession",
     "FallbackFull",
+    "ForgetIncomplete",
     "Forgotten",
+    "ForgottenSessions",
     "Health",
     "IdReused",
     "InvalidItem",

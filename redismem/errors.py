@@ -4,7 +4,7 @@ RedismemError
 ├── InvalidMessage      a message, batch or append id that cannot be stored as it is    (also a ValueError)
 │   └── IdReused         an append id that was used before, for other messages
 ├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
-├── InvalidSessionId    a session id or namespace that is not valid                     (also a ValueError)
+├── InvalidSessionId    a session id, owner or namespace that is not valid              (also a ValueError)
 ├── InvalidItem         a field or name of a project's item that cannot be stored       (also a ValueError)
 ├── InvalidTransition   an item's status does not lead to the requested status          (also a ValueError)
 ├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
@@ -21,6 +21,7 @@ RedismemError
 ├── StoreUnavailable    Redis did not answer before the deadline; an append with an id is safe to retry
 │   └── FallbackFull     Redis is away, and this process has reached the limit of its backlog
 ├── Unconfirmed         an append was made, but too few replicas had it in time; with its id it is safe to retry
+├── ForgetIncomplete    not all sessions of a person are removed yet; it is safe to forget them again
 ├── NotAllowed          the ACL of the Redis user, the server or a proxy does not allow a command or a key
 ├── ModelFailed         a model returned no usable text; the messages stay as they are
 │   └── ProviderUnavailable  the provider answers no request now: it is paused, and no attempt is counted
@@ -31,6 +32,8 @@ session, the limit and a value's size, never the value.
 """
 
 from __future__ import annotations
+
+from redismem.info import ForgottenSessions
 
 
 class RedismemError(Exception):
@@ -68,7 +71,7 @@ class InvalidState(RedismemError, ValueError):
 
 
 class InvalidSessionId(RedismemError, ValueError):
-    """The session id or namespace is empty, too long, or contains a forbidden character."""
+    """The session id, owner, prefix or namespace is empty, too long, or contains a forbidden character."""
 
 
 class InvalidItem(RedismemError, ValueError):
@@ -176,6 +179,17 @@ class Unconfirmed(RedismemError):
         super().__init__(text, session_id)
         self.replicas = replicas
         self.wanted = wanted
+
+
+class ForgetIncomplete(RedismemError):
+    """Not all sessions of an owner or prefix are removed: Redis failed, or other processes kept writing them.
+
+    `forgotten` counts what was removed; it stays removed. The same call again removes the rest.
+    """
+
+    def __init__(self, text: str, session_id: str | None = None, forgotten: ForgottenSessions | None = None) -> None:
+        super().__init__(text, session_id)
+        self.forgotten = ForgottenSessions() if forgotten is None else forgotten
 
 
 class NotAllowed(RedismemError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 from redismem.concurrency.background import LoopBackground
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
-from redismem.info import Health, Policy, SessionPage
+from redismem.info import ForgottenSessions, Health, Policy, SessionPage
 from redismem.messages.message import TokenCounter
 from redismem.protocol import ids
 from redismem.protocol.clock import Clock
@@ -34,6 +34,7 @@ from redismem.transport.base import place_of
 from redismem.transport.connect import connect
 
 if TYPE_CHECKING:
+    from redismem.erasure import OnProgress
     from redismem.project.project import Project
     from redismem.recall.embedder import Embed, Embedder
     from redismem.transport.credentials import Credentials
@@ -242,6 +243,29 @@ class Memory:
         """
         since_ms = await self._alive_since_ms()
         return await read_sessions(self.store, limit, cursor, since_ms)
+
+    async def forget(
+        self, *, owner: str | None = None, prefix: str | None = None, on_progress: OnProgress | None = None
+    ) -> ForgottenSessions:
+        """Remove all sessions of an owner, or all whose id begins with `prefix`, and prove that none is left.
+
+        Removes messages, summaries, state, originals, vectors, queue entries and copies in quarantine, and what this
+        process has cached or not replayed yet. Then a scan of all keys must find no trace. If it finds one, such as a
+        session begun meanwhile, that is removed too. It takes time in proportion to all keys of the Redis.
+
+        Args:
+            owner: The owner that the sessions were begun with.
+            prefix: The beginning of the session ids. End it with your separator: `user-4` also names `user-42`.
+            on_progress: A plain function that receives what was removed so far. It must return quickly.
+
+        Raises:
+            InvalidSessionId: Neither or both are given, or one is empty or invalid. Nothing was removed.
+            ForgetIncomplete: Redis failed meanwhile, or other processes kept writing such sessions. Its `forgotten` is
+                what was removed; the same call again removes the rest.
+        """
+        from redismem import erasure  # no turn needs it
+
+        return await erasure.forget(self.store, erasure.Wanted(owner, prefix), self.recall_cache, on_progress)
 
     def health(self) -> Health:
         """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.

@@ -164,6 +164,7 @@ class Memory:
     ping = _blocking(memory.Memory.ping)
     count = _blocking(memory.Memory.count)
     sessions = _blocking(memory.Memory.sessions)
+    forget = _blocking(memory.Memory.forget)
     take = _blocking(memory.Memory.take)
 
 

@@ -279,6 +279,12 @@ class RecallCache:
             removed = self._sessions.pop(session_id, None)
             self.size_bytes -= 0 if removed is None else removed.counted_bytes
 
+    def clear(self) -> None:
+        """Remove all sessions from the cache."""
+        with self._lock:
+            self._sessions.clear()
+            self.size_bytes = 0
+
 
 NO_CACHE = RecallCache(0, 0)
 """A cache that stores nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -56,6 +56,12 @@ class Layer(Protocol):
 
     def begin_without_redis(self) -> None:
         """Log that this process begins while Redis is down."""
+
+    def forget(self, is_wanted: Callable[[str, bytes | None], bool]) -> list[str]:
+        """Drop the cached contexts of the wanted sessions, and return those with a backlog.
+
+        `is_wanted` gets the id of a session, and the field `owner` of its state as far as this process knows it.
+        """
 
     async def aclose(self) -> None:
         """Replay the backlog, within the deadline, and log what is lost."""

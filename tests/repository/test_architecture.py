@@ -29,7 +29,7 @@ FLOORS = (
     "recall",
     "session",
     "project",
-    "workers inspection",
+    "workers inspection erasure",
     "memory",
     "__init__ blocking web adapters",
     "cli",

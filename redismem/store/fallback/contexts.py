@@ -115,6 +115,11 @@ class SeenContexts:
             seen = self._seen.pop(session_id, None)
             self.size_bytes -= 0 if seen is None else seen.size_bytes
 
+    def owners(self) -> dict[str, bytes | None]:
+        """Return the field `owner` of each session with a cached context; `None` if it has no owner."""
+        with self._lock:
+            return {session_id: _owner_of(seen) for session_id, seen in self._seen.items()}
+
     def view(self, session_id: str) -> View:
         """Return a new view of the session, which the caller may change.
 
@@ -144,3 +149,9 @@ class SeenContexts:
         if layout.COUNTERS in view.fields and view.seqs_count <= seen.last_seq != view.last_seq:
             view.move_on(seen.last_seq)
         return view
+
+
+def _owner_of(seen: _Seen) -> bytes | None:
+    stored = replies.fields(seen.stored).get(layout.OWNER)
+    later = (parse_append(command).owner for command, _ in seen.later)
+    return stored or next(filter(None, later), None)

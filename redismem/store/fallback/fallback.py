@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -97,6 +98,15 @@ class Fallback:
             backlog_bytes=backlog.size_bytes,
             refused_session_count=backlog.refused_count,
         )
+
+    def forget(self, is_wanted: Callable[[str, bytes | None], bool]) -> list[str]:
+        """Drop the cached contexts of the wanted sessions, and return those with a backlog."""
+        with self._lock:
+            for session_id, owner in self._seen.owners().items():
+                if is_wanted(session_id, owner):
+                    self._seen.forget(session_id)
+            held = [(each.session_id, each.view.fields.get(layout.OWNER)) for each in self._backlog]
+        return [session_id for session_id, owner in held if is_wanted(session_id, owner)]
 
     async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """Send a call to Redis; while Redis is down, serve it from this process.

@@ -1,0 +1,178 @@
+"""Forget a person: remove all sessions of an owner, or all whose ids begin alike, and prove that none is left.
+
+Each round finds sessions by the indexes, then scans all keys, and removes what it finds. A round that finds nothing is
+the proof. Nothing records the progress: a repeated call finds what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import replace
+
+from redismem.errors import ForgetIncomplete, RedismemError
+from redismem.events import facts
+from redismem.info import ForgottenSessions
+from redismem.protocol.keys import is_session_id
+from redismem.protocol.namespace import traces
+from redismem.protocol.namespace.traces import Trace, Wanted
+from redismem.protocol.session import quarantine
+from redismem.recall.cache import NO_CACHE, RecallCache
+from redismem.store.store import Store
+
+__all__ = ["OnProgress", "Wanted", "count_sessions", "forget"]
+
+log = logging.getLogger("redismem")
+
+_PAGE_COUNT = 500
+_ROUNDS_LIMIT = 4
+
+OnProgress = Callable[[ForgottenSessions], None]
+"""A plain function that receives what was removed so far, after each page of sessions or keys."""
+
+
+async def forget(
+    store: Store, wanted: Wanted, recall_cache: RecallCache = NO_CACHE, on_progress: OnProgress | None = None
+) -> ForgottenSessions:
+    """Remove these sessions with everything that this process and Redis store of them, and return the proof.
+
+    Raises:
+        ForgetIncomplete: Redis failed meanwhile, or other processes kept writing such sessions.
+    """
+    erasure = _Erasure(store, wanted, recall_cache, on_progress or (lambda _: None))
+    try:
+        return await erasure.run()
+    except RedismemError as failure:
+        if isinstance(failure, ForgetIncomplete):
+            raise
+        raise ForgetIncomplete(f"stopped: {failure.text}", forgotten=erasure.done) from failure
+    finally:
+        recall_cache.clear()
+
+
+async def count_sessions(store: Store, wanted: Wanted) -> int:
+    """Return the number of sessions that the indexes name, expired ones included. Raises StoreUnavailable."""
+    return len({session_id async for session_id in _indexed(store, wanted, set())})
+
+
+class _Erasure:
+    """One run: `done` is what it has removed so far."""
+
+    def __init__(self, store: Store, wanted: Wanted, recall_cache: RecallCache, on_progress: OnProgress) -> None:
+        self.done = ForgottenSessions()
+        self._store = store
+        self._wanted = wanted
+        self._recall_cache = recall_cache
+        self._on_progress = on_progress
+        self._unattributed: set[Trace] = set()
+
+    async def run(self) -> ForgottenSessions:
+        """Remove until a round finds nothing."""
+        await self._remove_local()
+        for _ in range(_ROUNDS_LIMIT):
+            self._unattributed.clear()
+            if not await self._remove_indexed() + await self._remove_scanned():
+                proven_ms = await self._store.server_time_ms()
+                count = self.done.session_count
+                log.info(
+                    "forgot %d sessions of one owner or prefix", count, extra=facts(op="clear", session_count=count)
+                )
+                return replace(self.done, proven_ms=proven_ms, unattributed_count=len(self._unattributed))
+        raise ForgetIncomplete("other processes kept writing such sessions: stop them first", forgotten=self.done)
+
+    async def _remove_local(self) -> None:
+        """Drop cached contexts of this process, and clear sessions whose backlog is not replayed yet."""
+        fallback, wanted = self._store.fallback, self._wanted
+        if fallback is not None:
+            held = fallback.forget(lambda name, owner: wanted.is_prefix_of(name) or wanted.is_owner(owner))
+            for session_id in held:
+                await self._remove_session(session_id)
+
+    async def _remove_indexed(self) -> int:
+        """Remove the sessions that the indexes name, and return their number, expired ones included."""
+        count, looked_at = 0, set[str]()
+        async for session_id in _indexed(self._store, self._wanted, looked_at):
+            count += is_session_id(session_id) and await self._remove_session(session_id)
+            self._on_progress(self.done)
+        return count
+
+    async def _remove_scanned(self) -> int:
+        """Remove what a scan of all keys finds, and return the number of traces."""
+        keys, count, cursor, is_first = self._store.keys, 0, 0, True
+        while cursor or is_first:
+            page = await self._store.run(traces.scan(self._wanted, keys, cursor, _PAGE_COUNT))
+            cursor, is_first = page.cursor, False
+            found: Collection[Trace] = traces.traces_of(keys, page.keys)
+            if self._wanted.owner is not None and found:
+                found = await self._attribute(found)
+            for trace in found:
+                count += await self._remove_trace(trace)
+            self._on_progress(self.done)
+        return count
+
+    async def _attribute(self, found: Collection[Trace]) -> list[Trace]:
+        """Return the traces that belong to the owner, and note those whose owner cannot be read."""
+        store = self._store
+        pairs = [
+            (trace, key) for trace in found for key in traces.owner_keys(store.keys.session(trace.session_id), trace)
+        ]
+        types = await store.run(traces.key_types([key for _, key in pairs]))
+        hashes = [pair for pair, kind in zip(pairs, types, strict=True) if kind == b"hash"]
+        fields = await store.run(traces.owner_fields([key for _, key in hashes])) if hashes else []
+        owners = {trace: field for (trace, _), field in zip(hashes, fields, strict=True) if field is not None}
+        with_state = {trace for trace, key in hashes if not key.endswith(b":originals")}
+        gone = {
+            trace for (trace, _), kind in zip(pairs, types, strict=True) if kind == b"none" and trace.put_ms is None
+        }
+        self._unattributed |= set(found) - owners.keys() - with_state - gone
+        return [trace for trace, field in owners.items() if self._wanted.is_owner(field)]
+
+    async def _remove_trace(self, trace: Trace) -> bool:
+        if trace.put_ms is None:
+            return await self._remove_session(trace.session_id)
+        keys = self._store.keys.session(trace.session_id)
+        if await self._store.run(quarantine.drop(keys, trace.put_ms)):
+            self.done = replace(self.done, quarantined_count=self.done.quarantined_count + 1)
+        return True
+
+    async def _remove_session(self, session_id: str) -> bool:
+        """Remove a session, or what is left of one. False if it belongs to another owner."""
+        store, wanted = self._store, self._wanted
+        call = traces.owner_and_epoch(store.keys.session(session_id))
+        owner, epoch = await store.run(call, quarantine=True)
+        if wanted.owner is not None and (owner or epoch) and not wanted.is_owner(owner):
+            return False
+        self._recall_cache.forget(session_id)
+        await store.run(store.session_calls(session_id).clear(epoch), quarantine=True)
+        if epoch:
+            self.done = replace(self.done, session_count=self.done.session_count + 1)
+        return True
+
+
+async def _indexed(store: Store, wanted: Wanted, looked_at: set[str]) -> AsyncIterator[str]:
+    """Yield each session that the indexes name once. The caller may remove it meanwhile."""
+    async for page in _owned_pages(store, wanted, looked_at) if wanted.prefix is None else _named_pages(store, wanted):
+        for session_id in page:
+            if session_id not in looked_at:
+                looked_at.add(session_id)
+                yield session_id
+
+
+async def _owned_pages(store: Store, wanted: Wanted, looked_at: set[str]) -> AsyncIterator[list[str]]:
+    assert wanted.owner is not None
+    while True:
+        call = traces.owned_sessions(store.keys, wanted.owner, _PAGE_COUNT + len(looked_at))
+        page = [session_id for session_id in await store.run(call) if session_id not in looked_at]
+        if not page:
+            return
+        yield page
+
+
+async def _named_pages(store: Store, wanted: Wanted) -> AsyncIterator[list[str]]:
+    assert wanted.prefix is not None
+    for index in (index for shard in store.keys.shards() for index in (shard.active, shard.owners)):
+        cursor, is_first = 0, True
+        while cursor or is_first:
+            cursor, page = await store.run(traces.named_sessions(index, wanted.prefix, cursor, _PAGE_COUNT))
+            is_first = False
+            yield page

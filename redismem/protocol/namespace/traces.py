@@ -1,0 +1,141 @@
+"""Find what a namespace stores of one person: sessions by owner or by the beginning of their ids. No I/O.
+
+A trace is a session, or a copy of one in quarantine. The indexes name most sessions at once; a scan of all keys also
+finds copies in quarantine and keys without a state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from redismem.errors import InvalidSessionId
+from redismem.events import Op
+from redismem.protocol import layout
+from redismem.protocol.call import Call, independent
+from redismem.protocol.keys import Keys, SessionKeys, is_session_id, plain
+from redismem.protocol.namespace.calls import entries, name_of
+from redismem.protocol.owners import encode_owner, owner_score
+from redismem.protocol.session.quarantine import Page, quarantine_keys
+
+_KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:(messages|state|originals|vectors|quarantine):(.+)", re.DOTALL)
+_COPY = re.compile(r"(.+):(\d{1,19}):(?:messages|state|originals)", re.DOTALL)
+_SPECIAL = re.compile(r"([\\*?\[\]^])")
+
+
+class Trace(NamedTuple):
+    """A session, or a copy of one that is in quarantine since `put_ms`."""
+
+    session_id: str
+    put_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The sessions to find: those of an owner, or those whose id begins with `prefix`. Exactly one of both is set."""
+
+    owner: str | None = None
+    prefix: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check both.
+
+        Raises:
+            InvalidSessionId: not exactly one is set, or it is no valid owner, or no beginning of a session id.
+        """
+        if (self.owner is None) == (self.prefix is None):
+            raise InvalidSessionId("name either an owner or a prefix of session ids")
+        if self.owner is not None:
+            encode_owner(self.owner)
+        elif not isinstance(self.prefix, str) or not is_session_id(self.prefix.rstrip(" ")):
+            raise InvalidSessionId("a prefix is the beginning of a session id, at least one character")
+
+    def is_prefix_of(self, session_id: str) -> bool:
+        """True if the session's id begins with the prefix; False without a prefix."""
+        return self.prefix is not None and session_id.startswith(self.prefix)
+
+    def is_owner(self, field: bytes | None) -> bool:
+        """True if this is the field `owner` of the owner's sessions."""
+        return self.owner is not None and field == encode_owner(plain(self.owner))
+
+    def pattern(self, keys: Keys) -> bytes:
+        """Return the MATCH pattern of the keys that a scan must look at."""
+        if self.prefix is None:
+            return f"rm:{{{keys.namespace}:[0-9]*}}:[sq]*".encode()  # state and quarantine name the owner
+        return f"rm:{{{keys.namespace}:[0-9]*}}:*:{_escape(self.prefix)}*".encode()
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", plain(text))
+
+
+def owned_sessions(keys: Keys, owner: str, limit: int) -> Call[list[str]]:
+    """Build a call that reads sessions from the index of owners, at most `limit` per shard.
+
+    Some may have another owner with an equal hash.
+    """
+    score = owner_score(owner)
+    commands = tuple(("ZRANGEBYSCORE", shard.owners, score, score, "LIMIT", 0, limit) for shard in keys.shards())
+    return independent(commands, lambda *answers: [name_of(each) for answer in answers for each in answer], Op.SESSIONS)
+
+
+def named_sessions(index: bytes, prefix: str, cursor: int, count: int) -> Call[tuple[int, list[str]]]:
+    """Build one scan step over an index: the next cursor (0 ends the scan), and the sessions with this prefix."""
+    command = ("ZSCAN", index, cursor, "MATCH", f"{_escape(prefix)}*".encode(), "COUNT", count)
+
+    def decode(reply: Any) -> tuple[int, list[str]]:
+        return int(reply[0]), [entry.session_id for entry in entries(reply[1])]
+
+    return Call(None, (command,), decode, op=Op.SESSIONS)
+
+
+def scan(wanted: Wanted, keys: Keys, cursor: int, count: int) -> Call[Page]:
+    """Build one scan step over about `count` keys of the node."""
+    command = ("SCAN", cursor, "MATCH", wanted.pattern(keys), "COUNT", count)
+    return Call(None, (command,), lambda reply: Page(int(reply[0]), reply[1]), op=Op.SCAN)
+
+
+def traces_of(keys: Keys, scanned: Sequence[bytes]) -> set[Trace]:
+    """Return the sessions and copies of this namespace that these keys belong to. Other keys are ignored."""
+    return {trace for key in scanned for trace in _trace_of(keys, key)}
+
+
+def _trace_of(keys: Keys, key: bytes) -> Iterator[Trace]:
+    match = _KEY.fullmatch(key)
+    if match is None:
+        return
+    kind, name = match[1].decode(), name_of(match[2])
+    copy = _COPY.fullmatch(name) if kind == "quarantine" else None
+    trace = Trace(name) if copy is None else Trace(copy[1], int(copy[2]))
+    if is_session_id(trace.session_id):
+        own = getattr(keys.session(trace.session_id), kind)
+        if key == own or (copy is not None and key.startswith(own + b":")):
+            yield trace
+
+
+def owner_keys(keys: SessionKeys, trace: Trace) -> tuple[bytes, ...]:
+    """Return the keys that may have the field `owner`."""
+    return (keys.state,) if trace.put_ms is None else quarantine_keys(keys, trace.put_ms)[1:]
+
+
+def key_types(names: Sequence[bytes]) -> Call[list[bytes]]:
+    """Build a call that reads the type of each key."""
+    return independent(tuple(("TYPE", name) for name in names), lambda *types: list(types))
+
+
+def owner_fields(hashes: Sequence[bytes]) -> Call[list[bytes | None]]:
+    """Build a call that reads the field `owner` of each of these hashes."""
+    return independent(tuple(("HGET", name, layout.OWNER) for name in hashes), lambda *fields: list(fields))
+
+
+def owner_and_epoch(keys: SessionKeys) -> Call[tuple[bytes | None, str]]:
+    """Build a call that reads the owner and the epoch of a session; the epoch is "" if there is no session."""
+
+    def decode(reply: Any) -> tuple[bytes | None, str]:
+        owner, epoch = reply
+        return owner, (epoch or b"").decode("utf-8", "replace")
+
+    command = ("HMGET", keys.state, layout.OWNER, layout.EPOCH)
+    return Call(keys.session_id, (command,), decode, op=Op.READ_EPOCH)
