@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support.callers import open_caller
 from support.checks import CANARY, catch_unavailable, silent_logs, user  # noqa: F401 (an autouse fixture)
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, free_port
 
 import redismem.blocking
 from redismem import InvalidSettings, Memory, Settings
@@ -201,6 +201,16 @@ async def test_a_function_that_does_not_return_delays_no_other_work(
     assert error.reason == module.FAILED
     assert "credentials() did not return in time" in str(error)
     released.set()
+    await memory.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_that_is_down_costs_no_question(kind: str, namespace: str) -> None:
+    """A token service would count, and limit, the attempts of every pod in an outage."""
+    vault = Vault((None, OLD))
+    memory = await _unopened(kind, f"redis://127.0.0.1:{free_port()}", namespace, HASTY, vault)
+    assert (await catch_unavailable(memory.ping())).reason == "ConnectionRefusedError"
+    assert vault.count == 0
     await memory.close()
 
 

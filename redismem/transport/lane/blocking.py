@@ -29,12 +29,12 @@ _LOST = (OSError, EOFError, UnicodeError, resp.OutOfStep, hiredis.HiredisError)
 class Socket:
     """A connection that the server has accepted. Must be closed after any error of `exchange`."""
 
-    def __init__(self, address: Address, opening: tuple[Command, ...], until: float) -> None:
+    def __init__(self, address: Address, until: float) -> None:
         """Connect, and send the greeting.
 
         Raises:
             ServerError: The server refused the connection.
-            ConnectionLost: TLS failed.
+            ConnectionLost: TLS failed, or there is no login.
             OSError: The connection failed.
         """
         self.pid = os.getpid()
@@ -44,21 +44,33 @@ class Socket:
         try:
             self._socket = _dial(address, until)
             self._held = forks.hold(self._socket.fileno())
-            self._open(opening, until)
+            self._open(address, until)
         except _LOST as failure:
             lasting = tls.find_lasting_failure(address, failure, until - time.monotonic())
             if lasting is None:
                 raise
             raise lasting from None
 
-    def _open(self, opening: tuple[Command, ...], until: float) -> None:
+    def _open(self, address: Address, until: float) -> None:
+        """Greet the server, and once more with a new login if the server does not accept the current one."""
         try:
-            if opening:
-                replies = self.exchange(resp.encode_independent(opening), len(opening), until)
-                resp.check_greeting(resp.check_replies(replies), opening)
+            if (asker := address.asker) is None:
+                self._greet(address.opening(), until)
+                return
+            try:
+                self._greet(address.opening(asker.login_blocking(until)), until)
+            except ServerError as refused:
+                if refused.word != "WRONGPASS":
+                    raise
+                self._greet(address.opening(asker.login_blocking(until)), until)
         except BaseException:
             self.close()
             raise
+
+    def _greet(self, opening: tuple[Command, ...], until: float) -> None:
+        if opening:
+            replies = self.exchange(resp.encode_independent(opening), len(opening), until)
+            resp.check_greeting(resp.check_replies(replies), opening)
 
     def exchange(self, content: bytes, reply_count: int, until: float) -> list[Any]:
         """Send a call, and return its replies.
@@ -99,19 +111,6 @@ class Socket:
         """Close the socket while a call is pending."""
         discard_unsent(self._socket)
         self.close()
-
-
-def _connect(address: Address, until: float) -> Socket:
-    """Return a connection. Asks once more for a login that the server does not accept. Raises as `Socket` does."""
-    if (asker := address.asker) is None:
-        return Socket(address, address.opening(), until)
-    try:
-        return Socket(address, address.opening(asker.login_blocking(until)), until)
-    except ServerError as refused:
-        if refused.word != "WRONGPASS":
-            raise
-    # The login changed between the question and the greeting.
-    return Socket(address, address.opening(asker.login_blocking(until)), until)
 
 
 def _replies_or_raise(outcome: resp.Outcome) -> list[Any]:
@@ -310,7 +309,7 @@ class BlockingLane:
             if connection.pid == os.getpid() and connection.place == self.place:
                 return connection
             connection.close()  # in a forked process, this closes only the copies of this process
-        return _connect(self._find_address(until), until)
+        return Socket(self._find_address(until), until)
 
     def _find_address(self, until: float) -> Address:
         """Return the address to connect to. Raises ServerError, ConnectionLost."""

@@ -16,6 +16,7 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent, keep_alive, reason_of
+from redismem.transport.credentials import is_of_login
 from redismem.transport.resp import Outcome
 from redismem.transport.url import Address
 
@@ -297,7 +298,7 @@ class Connection(asyncio.Protocol):
             ServerError: The server refused the connection.
             ConnectionLost: No reply came.
         """
-        if opening:
+        if opening and not self.lost_reason:
             content, count = resp.encode_independent(opening), len(opening)
             call = PendingCall(content, count, False, self._loop.create_future(), 0.0, math.inf)
             self.send(call, self._loop.time())
@@ -316,41 +317,46 @@ async def connect(
         ConnectionLost: No reply came, TLS failed for a lasting reason, or there is no login.
         OSError: The connection failed.
     """
-    if (asker := address.asker) is None:
-        return await _connect(address, address.opening(), timeout_s, on_room, on_lost)
-    try:
-        return await _connect(address, address.opening(await asker.login()), timeout_s, on_room, on_lost)
-    except ServerError as refused:
-        if refused.word != "WRONGPASS":
-            raise
-    # The login changed between the question and the greeting.
-    return await _connect(address, address.opening(await asker.login()), timeout_s, on_room, on_lost)
-
-
-async def _connect(
-    address: Address,
-    opening: tuple[Command, ...],
-    timeout_s: float,
-    on_room: Callable[[], None],
-    on_lost: Callable[[Connection], None],
-) -> Connection:
     loop = asyncio.get_running_loop()
     connection = Connection(loop, on_room, on_lost)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as limit:
             if address.path is not None:
                 await loop.create_unix_connection(lambda: connection, address.path)
             else:
                 await loop.create_connection(lambda: connection, address.host, address.port, ssl=address.tls)
-            await connection.greet(opening)
+            await _greet(connection, address, limit)
     except BaseException as failure:
         is_silent = isinstance(failure, TimeoutError) and address.tls is not None and not connection.is_open
         connection.lose(reason_of(failure))
         if is_silent:
             raise ConnectionLost(tls.SILENCE, sent=False) from None
-        if address.tls is not None and isinstance(failure, ConnectionLost | OSError):
+        is_of_tls = isinstance(failure, ConnectionLost | OSError) and not is_of_login(failure)
+        if address.tls is not None and is_of_tls:
             lasting = await asyncio.to_thread(tls.find_lasting_failure, address, failure, timeout_s)
             if lasting is not None:
                 raise lasting from None
         raise
     return connection
+
+
+async def _greet(connection: Connection, address: Address, limit: asyncio.Timeout) -> None:
+    """Send the greeting with the current login, and once more with a new one if the server does not accept it.
+
+    The question for a login has a time limit of its own. A server that is down is not connected, and costs no question.
+    """
+    if (asker := address.asker) is None:
+        await connection.greet(address.opening())
+        return
+    clock = asyncio.get_running_loop().time
+    for may_repeat in (True, False):
+        left_s = (limit.when() or 0.0) - clock()
+        limit.reschedule(None)
+        login = await asker.login()
+        limit.reschedule(clock() + left_s)
+        try:
+            await connection.greet(address.opening(login))
+            return
+        except ServerError as refused:
+            if refused.word != "WRONGPASS" or not may_repeat:
+                raise
