@@ -52,7 +52,8 @@ Override = Annotated[
     Parameter(
         negative=(),
         show_default=False,
-        help="Record this environment's session limit, idle timeout and keep_originals, even if they remove more.",
+        help="Record this environment's session limit, idle timeout, keep_originals and embedder, even if they remove "
+        "more or the recorded embedder's vectors.",
     ),
 ]
 Once = Annotated[bool, Parameter(negative=(), show_default=False, help="Process what is due now, then exit.")]
@@ -108,9 +109,9 @@ async def worker(
         async with open_memory(url, namespace, **overrides) as (memory, place):
             if place.embedded:
                 raise Stop(f"a worker needs a store shared with the pods: {HOW_TO_NAME_REDIS}", 2)
+            embedder = memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
             if override:
-                await memory.store.override_record()
-            memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
+                await memory.store.override_record(None if embedder is None else embedder.name)
             on_evict = _open_archive(on_evict_file)
             if once:
                 return await _run_once(memory, on_evict, concurrency, stop_s, stopping, as_json=as_json)

@@ -112,9 +112,14 @@ class Agreement(Reach, ABC):
         self.session_limit = session_limit(self.settings, self._recorded)
         self.keeps_originals = keeps_originals(self.settings, self._recorded)
 
-    async def override_record(self) -> None:
-        """Record the settings of this process in place of the recorded ones. Raises as `Store.open` does."""
+    async def override_record(self, embedder: str | None = None) -> None:
+        """Record the settings and the embedder of this process in place of the recorded ones.
+
+        Without an embedder, the recorded one is removed. Raises as `Store.open` does.
+        """
         settings = self.settings
+        embedding = None if embedder is None else namespace_calls.Embedding(embedder, settings.embed_dimensions or 0)
+        await self.run(namespace_calls.record_embedding(self.keys, embedding, overrides=True))
         self._use(await self.run(namespace_calls.record(self.keys, settings.max_sessions, settings, overrides=True)))
         log.warning("namespace %s: the settings of this process are recorded now", self.keys.namespace)
 

@@ -7,6 +7,7 @@ blocks. The vectors of a long session move into its vector set, if the server su
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from time import monotonic
 
@@ -28,6 +29,8 @@ from redismem.originals.vectors import (
 )
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.namespace.calls import Embedding
 from redismem.protocol.session import pages
 from redismem.protocol.session import vectors as vector_calls
 from redismem.protocol.session.pages import Block
@@ -36,6 +39,8 @@ from redismem.recall.nearest import floats
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure
+
+log = logging.getLogger("redismem.worker")
 
 _SESSIONS_LIMIT = 10_000
 """The number of sessions that may wait. Further sessions are embedded after their next commit."""
@@ -60,6 +65,8 @@ class VectorWriter:
         self._waiting: dict[str, None] = {}
         self._is_running = self._stopping = False
         self._sets_retry_s = -math.inf
+        self._recorded_dimensions, self._is_refused = 0, False
+        self._refused_for: Embedding | None = None
 
     def stop(self) -> None:
         """Start no further session. Waiting sessions are embedded after their next commit."""
@@ -97,8 +104,34 @@ class VectorWriter:
                 facts(op="embedding", session=session),
             )
 
+    async def _is_recorded(self, embedder: Embeds, dimensions: int) -> bool:
+        """True if the namespace records this embedder, or none so far. 0 `dimensions` means that they are unknown.
+
+        Two embedders of one namespace would replace each other's vectors for ever, and pay for each.
+        """
+        store, ours = self._store, Embedding(embedder.name.encode("utf-8", "replace").decode(), dimensions)
+        recorded = await store.run(namespace_calls.read_embedding(store.keys))
+        if dimensions and recorded in (None, ours._replace(dimensions=0)):
+            write = namespace_calls.record_embedding(store.keys, ours, overrides=recorded is not None)
+            recorded = await store.run(write)
+        if recorded is None or recorded == ours or (recorded.name == ours.name and 0 in (recorded[1], dimensions)):
+            self._recorded_dimensions, self._is_refused = dimensions, False
+            return True
+        self._is_refused = True
+        if self._refused_for != recorded:
+            self._refused_for = recorded
+            log.warning(
+                "namespace %s: its vectors are by %s, so this worker embeds nothing with %s; to change the embedder, "
+                "run: redismem worker --override",
+                *(store.keys.namespace, _describe(recorded), _describe(ours)),
+                extra=facts(op="embedding", namespace=store.keys.namespace, setting="REDISMEM_EMBED"),
+            )
+        return False
+
     async def _embed_session(self, embedder: Embeds, session_id: str) -> int:
         """Embed the messages of the session's newest blocks, and return how many blocks gained vectors."""
+        if not await self._is_recorded(embedder, embedder.dimensions):
+            return 0
         store, keys = self._store, self._store.keys.session(session_id)
         signed = await store.run(pages.read_signatures(keys, [0]))
         last = block_number(signed.first_seq - 1)
@@ -112,7 +145,7 @@ class VectorWriter:
         for number in reversed(numbers):
             size, stored_bytes = embedder.dimensions, lengths[number] or in_set.get(number, 0)
             is_whole = stored_bytes == field_bytes(size) if size else stored_bytes > 0
-            if scanned_count == _BLOCKS_LIMIT or (is_whole and number != last):
+            if self._is_refused or scanned_count == _BLOCKS_LIMIT or (is_whole and number != last):
                 continue  # the last block grows, so the length of its vectors proves nothing
             scanned_count += 1
             beside = await store.run(vector_calls.read_block(keys, number))
@@ -168,8 +201,14 @@ class VectorWriter:
             rows |= dict(zip(missing, new, strict=True))
         if not dimensions:
             return False
+        if dimensions != self._recorded_dimensions and not await self._is_recorded(embedder, dimensions):
+            return False
         encoded = encode_vectors(embedder.mark, dimensions, rows, place, stop)
         return await self._store.run(vector_calls.set_vectors(keys, block, encoded))
+
+
+def _describe(embedding: Embedding) -> str:
+    return f"{embedding.name} of {embedding.dimensions} dimensions" if embedding.dimensions else embedding.name
 
 
 def _read_texts(block: Block, dictionaries: Dictionaries, epoch: str) -> tuple[int, list[str]]:

@@ -122,6 +122,7 @@ async def test_vectors_of_another_model_or_size_are_not_mixed(store: Store, name
         assert await first(memory.session("a")) == []
     larger = Words(300, name="one")
     async with open_with(store, namespace, larger) as memory:
+        await memory.store.override_record("one")
         session = memory.session("a")
         assert await first(session) == []
         assert await first(session, "Biscuit") == [2, 3, 4]
@@ -134,6 +135,41 @@ async def test_vectors_of_another_model_or_size_are_not_mixed(store: Store, name
         assert await check_session(memory.store, "a") == []
         sizes = {len(value) for field, value in (await raw.hgetall(keys.originals)).items() if field[:1] == b"v"}
         assert min(size for size in sizes) > 300
+
+
+@pytest.mark.parametrize("theirs", [{"dimensions": 300}, {"name": "another"}], ids=["dimensions", "model"])
+async def test_two_embedders_do_not_undo_each_others_vectors(
+    store: Store, namespace: str, raw: Any, caplog: pytest.LogCaptureFixture, theirs: dict[str, Any]
+) -> None:
+    ours, other_words = Words(), Words(**theirs)
+    async with open_with(store, namespace, ours) as memory, open_with(store, namespace, other_words) as other:
+        session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
+        workers = [Worker(each.store, Echo()) for each in (memory, other)]
+
+        async def drain(number: int) -> None:
+            await fill(session, 11)
+            await workers[number].drain()
+
+        async def full_blocks() -> dict[bytes, bytes]:
+            fields = (await raw.hgetall(keys.originals)).items()
+            return {name: vectors for name, vectors in fields if name in (b"v0", b"v1", b"v2")}
+
+        before = await full_blocks()
+        for turn in range(6):
+            await drain(turn % 2)
+        assert await full_blocks() == before != {}
+        # Until a worker knows the dimensions of its vectors, it has to ask: for one block.
+        assert len(other_words.asked) <= (2 if "dimensions" in theirs else 0)
+        assert await first(session) == [2, 3, 4]
+        (warning,) = [text for text in caplog.messages if "embeds nothing with" in text]
+        assert f"by words of 256 dimensions, so this worker embeds nothing with {other_words.name}" in warning
+        # An operator changes the embedder.
+        await other.store.override_record(other_words.name)
+        counts = len(ours.asked), len(other_words.asked)
+        for number in (1, 0, 1, 0):
+            await drain(number)
+        assert (len(ours.asked), len(other_words.asked) > counts[1]) == (counts[0], True)
+        assert "so this worker embeds nothing with words of 256 dimensions" in caplog.text
 
 
 async def test_foreign_vectors_cost_only_themselves(store: Store, namespace: str, raw: Any) -> None:

@@ -199,6 +199,7 @@ async def test_another_models_are_never_compared(server: RedisServer, namespace:
         assert await is_asked(memory, session), "what has another mark is passed over"
     words = Words(name="another")
     async with open_memory(server, namespace, words) as memory:
+        await memory.store.override_record("another")
         session = memory.session("a")
         assert await first(session) == []
         assert words.asked == [], "there is nothing to compare it with"

@@ -10,11 +10,12 @@ from redismem.errors import UnsupportedFormat, WrongShards
 from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.protocol import layout, scripts
-from redismem.protocol.call import Call, evalsha, independent
+from redismem.protocol.call import Call, Command, evalsha, independent
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, ShardKeys
 from redismem.settings.settings import Settings
 
+_EMBEDDING = re.compile(rb"([0-9]{1,9}) (.+)", re.DOTALL)
 _RECORDED = ("layout", "shards", "max_sessions", "idle_timeout_ms", "keep_originals")
 
 
@@ -101,6 +102,37 @@ def record(keys: Keys, max_sessions: int, settings: Settings, *, overrides: bool
         *read.commands,
     )
     return Call(None, commands, lambda *answers: read.decode(answers[-1]), op=Op.RECORD)
+
+
+class Embedding(NamedTuple):
+    """The embedder of a namespace, whose vectors workers store. 0 dimensions means that they are not known yet."""
+
+    name: str
+    dimensions: int
+
+
+def read_embedding(keys: Keys) -> Call[Embedding | None]:
+    """Build a call that reads the recorded embedder; None means that none is recorded."""
+
+    def decode(field: bytes | None) -> Embedding | None:
+        match = _EMBEDDING.fullmatch(field or b"")
+        return None if match is None else Embedding(match[2].decode("utf-8", "replace"), int(match[1]))
+
+    return Call(None, (("HGET", keys.record, "embedder"),), decode, op=Op.RECORDED)
+
+
+def record_embedding(keys: Keys, embedding: Embedding | None, *, overrides: bool = False) -> Call[Embedding | None]:
+    """Build a call that records the embedder, unless one is recorded; with `overrides`, always.
+
+    None removes the recorded one, so that the next worker records its own. The call returns the result of
+    `read_embedding` after the write.
+    """
+    read = read_embedding(keys)
+    write: Command = ("HDEL", keys.record, "embedder")
+    if embedding is not None:
+        value = b"%d %s" % (embedding.dimensions, embedding.name.encode("utf-8", "replace"))
+        write = ("HSET" if overrides else "HSETNX", keys.record, "embedder", value)
+    return Call(None, (write, *read.commands), lambda *answers: read.decode(answers[-1]), op=Op.RECORD)
 
 
 def read_shard_count(keys: Keys) -> Call[int | None]:
