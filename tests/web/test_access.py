@@ -22,6 +22,9 @@ from redismem.web.service import Limits, Service
 BODY: dict[str, Any] = {
     "/v1/sessions/{session_id}/messages": numbered_message(1),
     "/v1/sessions/{session_id}/state": {"plan": 1},
+    "/v1/sessions/{session_id}/prune": {"max_messages": 1},
+    "/v1/sessions/{session_id}/forget": {"seqs": [1]},
+    "/v1/sessions/{session_id}/messages/{seq}": numbered_message(1),
     "/v1/sessions/{session_id}/policy": {"keep_whole": True, "idle_timeout_s": None, "exempt": False},
     "/v1/dead/retry": {"session_ids": ["s"]},
     "/v1/dead/drop": {"session_ids": ["s"]},
@@ -92,7 +95,7 @@ async def test_each_route_needs_a_known_key_with_the_right_scope(keyed: Keyed) -
         if path in OPEN:
             continue
         item_id = "t-01m82aett2z2xsfvmj" if "/tasks/" in path else "d-01m82aett2z2xsfvmj"
-        at = path.format(session_id="s", name="apollo", store="decisions", item_id=item_id)
+        at = path.format(session_id="s", name="apollo", store="decisions", item_id=item_id, seq=1)
         body = BODY.get(path)
         body = None if method == "GET" else body
         for headers in ({}, foreign, {"Authorization": "Bearer"}, {"Authorization": "Basic eDp5"}):

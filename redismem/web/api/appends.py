@@ -18,7 +18,7 @@ from redismem.web.service import Service
 PATH = "/v1/sessions/{session_id}/messages"
 _PREFIX, _SUFFIX = PATH.split("{session_id}")
 KEY = b"idempotency-key"
-_ETAG = re.compile('"?(?:([0-9]{1,20}-[0-9a-f]{1,64})-)?([0-9]{1,16})"?')
+ETAG = re.compile('"?(?:([0-9]{1,20}-[0-9a-f]{1,64})-)?([0-9]{1,16})"?')
 _JSON = (b"content-type", b"application/json")
 
 
@@ -103,13 +103,13 @@ def _options(headers: dict[bytes, bytes]) -> Any:
     if (key := headers.get(KEY)) is not None:
         options["id"] = append_id(key)
     if (expected := headers.get(b"if-match")) is not None:
-        options["expect"] = _expected(expected)
+        options["expect"] = parse_expected(expected)
     return options
 
 
-def _expected(header: bytes) -> int | Receipt:
+def parse_expected(header: bytes) -> int | Receipt:
     """Return the `expect` for an If-Match: the receipt of an ETag, or a bare last seq. Raises Problem: bad_request."""
-    match = _ETAG.fullmatch(header.strip().decode("latin-1"))
+    match = ETAG.fullmatch(header.strip().decode("latin-1"))
     if match is None:
         raise Problem("bad_request", "If-Match is the ETag of an earlier answer, or a last seq alone")
     epoch, digits = match.groups()
@@ -136,7 +136,7 @@ def operation(responses: dict[str, Any]) -> dict[str, Any]:
             {"type": "string", "minLength": 1, "maxLength": 128},
             "A known key stores nothing.",
         ),
-        ("If-Match", {"type": "string", "pattern": f"^{_ETAG.pattern}$"}, "An earlier ETag, or a bare last seq."),
+        ("If-Match", {"type": "string", "pattern": f"^{ETAG.pattern}$"}, "An earlier ETag, or a bare last seq."),
     ]
     return {
         "summary": "Append one or more messages",

@@ -180,6 +180,38 @@ class MessageDocument(BaseModel):
     beside: dict[str, Any] | None
 
 
+class PruneLimit(Taken):
+    """The number of newest messages to keep."""
+
+    max_messages: Annotated[int, Field(ge=0, le=1 << 53)]
+
+
+class Pruned(BaseModel):
+    dropped_count: int
+
+
+class ForgetSeqs(Taken):
+    """The seqs of the messages to remove."""
+
+    seqs: Annotated[list[Annotated[int, Field(ge=1, le=1 << 53, strict=True)]], Field(min_length=1, max_length=1_000)]
+
+
+class SeqRange(BaseModel):
+    first_seq: int
+    last_seq: int
+
+
+class ForgottenDocument(BaseModel):
+    """The seqs that were removed, with those of the same tool calls, and the seqs that each affected summary covers.
+
+    A summary is `rewritten` from the originals that are left, or `dropped` if there are none.
+    """
+
+    seqs: list[int]
+    rewritten: list[SeqRange]
+    dropped: list[SeqRange]
+
+
 class MessageList(BaseModel):
     """Messages, oldest first. `before` requests the next page; null means there is no next page."""
 

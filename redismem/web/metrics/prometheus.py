@@ -40,7 +40,8 @@ _TURNS = frozenset(op for op in Op if op.is_turn)
 _DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 _SESSION, _PROJECT = "/v1/sessions/", "/v1/projects/"
-_SESSION_ROUTES = frozenset(["", "/messages", "/context", "/state", "/events"])
+_SESSION_ROUTES = frozenset(["", "/messages", "/context", "/state", "/events", "/prune", "/forget"])
+_MESSAGE = "/messages/"
 _ROUTES = _words(
     """
     /v1/sessions /v1/projects /v1/about /v1/load /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz
@@ -88,6 +89,8 @@ def route_of(path: str) -> str:
     """Return the route of a percent-encoded path, or 'other'."""
     if path.startswith(_SESSION):
         _, slash, rest = path[len(_SESSION) :].partition("/")
+        if (slash + rest).startswith(_MESSAGE) and rest[len(_MESSAGE) - 1 :].isdecimal():
+            return f"{_SESSION}{{session_id}}{_MESSAGE}{{seq}}"
         return f"{_SESSION}{{session_id}}{slash}{rest}" if slash + rest in _SESSION_ROUTES else "other"
     if path.startswith(_PROJECT):
         return f"{_PROJECT}{{name}}"

@@ -171,6 +171,7 @@ def test_turns_served_while_redis_is_down_do_not_count_as_failed() -> None:
         ("/v1/sessions/a%2Fb/messages", "/v1/sessions/{session_id}/messages"),
         ("/v1/sessions/abc/secret", "other"),
         ("/v1/sessions/abc/messages/x", "other"),
+        ("/v1/sessions/abc/messages/7", "/v1/sessions/{session_id}/messages/{seq}"),
         ("/v1/sessions", "/v1/sessions"),
         ("/x/abc", "other"),
     ],
