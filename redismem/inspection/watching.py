@@ -22,6 +22,8 @@ class Look:
     """A hash of the stored fields. Within one process it stays equal unless more than the activity has changed."""
     info: SessionInfo | None
     summary_version: str
+    stored_bytes: int = 0
+    """The bytes that a poll of the session reads."""
 
     def document(self) -> dict[str, Any]:
         """Return numbers and names as JSON values, without any text or value of the session."""
@@ -62,6 +64,7 @@ def _mark(stored: Mapping[bytes, bytes]) -> int:
 
 def _look(session_id: str, mark: int, stored: Mapping[bytes, bytes]) -> Look:
     info = info_of(session_id, stored)
+    stored_bytes = sum(len(name) + len(value) for name, value in stored.items())
     if not isinstance(info, SessionInfo):
-        return Look(mark, None, "")
-    return Look(mark, info, stored.get(layout.COMMITTED, b"").decode("utf-8", "replace"))
+        return Look(mark, None, "", stored_bytes)
+    return Look(mark, info, stored.get(layout.COMMITTED, b"").decode("utf-8", "replace"), stored_bytes)

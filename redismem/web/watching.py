@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from redismem.errors import RedismemError
@@ -16,8 +16,11 @@ from redismem.web.chat.answer import HEARTBEAT_S, frame
 log = logging.getLogger("redismem")
 
 TICK_S = 0.5
-# Sessions per round trip: few enough that decoding them does not delay a turn.
+# Sessions and bytes per round trip: few enough that decoding them does not delay a turn.
 _BATCH_COUNT = 50
+_BATCH_BYTES = 1 << 20
+_BYTES_PER_S = 4 << 20
+"""The bytes that the polls of one namespace may read per second. If the sessions are large, polls are less frequent."""
 
 
 class _Watcher:
@@ -100,16 +103,32 @@ class Watch:
             for session_id, watchers in list(self._watchers.items()):
                 for watcher in watchers:
                     watcher.tell(self._looks[session_id], is_well)
-            await asyncio.sleep(self._tick_s)
+            await asyncio.sleep(pause_s(self._looks, self._tick_s))
 
     async def _look_at_all(self) -> None:
-        session_ids = list(self._looks)
-        for at in range(0, len(session_ids), _BATCH_COUNT):
-            batch = session_ids[at : at + _BATCH_COUNT]
+        for batch in batches(self._looks):
             known_looks = {session_id: self._looks[session_id] for session_id in batch if session_id in self._looks}
             for session_id, look in (await changes_of(self._memory.store, known_looks)).items():
                 if session_id in self._looks:
                     self._looks[session_id] = look
+
+
+def batches(looks: Mapping[str, Look | None]) -> list[list[str]]:
+    """Return the watched sessions in groups, each for one round trip."""
+    groups: list[list[str]] = []
+    left_bytes = 0
+    for session_id, look in looks.items():
+        if not groups or len(groups[-1]) == _BATCH_COUNT or left_bytes <= 0:
+            groups.append([])
+            left_bytes = _BATCH_BYTES
+        groups[-1].append(session_id)
+        left_bytes -= look.stored_bytes if look is not None else 0
+    return groups
+
+
+def pause_s(looks: Mapping[str, Look | None], tick_s: float) -> float:
+    """Return the seconds until the next poll: at least `tick_s`."""
+    return max(tick_s, sum(look.stored_bytes for look in looks.values() if look is not None) / _BYTES_PER_S)
 
 
 def _event_frame(watcher: _Watcher, session_id: str) -> bytes:

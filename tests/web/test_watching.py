@@ -94,6 +94,22 @@ async def test_only_changed_sessions_are_returned(memory: Memory) -> None:
     assert await changes_of(memory.store, {}) == {}
 
 
+async def test_large_sessions_are_polled_in_smaller_groups_and_less_often(memory: Memory) -> None:
+    """375 idle streams on sessions with 100 KB of state would otherwise read 75 MB per second."""
+    await memory.session("large").merge({f"x{number}": "y" * 60_000 for number in range(4)})
+    await memory.session("small").merge({"x": 1})
+    large, small = (await changes_of(memory.store, {"large": None, "small": None})).values()
+    assert 1_000 > small.stored_bytes > 10
+    assert 241_000 > large.stored_bytes > 240_000
+    assert watching.pause_s({"a": small, "b": None}, 0.5) == 0.5
+    assert watching.pause_s({str(number): large for number in range(375)}, 0.5) == 375 * large.stored_bytes / (4 << 20)
+    assert watching.batches({}) == []
+    assert [len(group) for group in watching.batches({str(number): small for number in range(120)})] == [50, 50, 20]
+    groups = watching.batches({str(number): large for number in range(20)})
+    assert [len(group) for group in groups] == [5, 5, 5, 5]
+    assert [session_id for group in groups for session_id in group] == [str(number) for number in range(20)]
+
+
 async def test_a_stream_reports_an_outage_and_the_recovery(proxy: Proxy, namespace: str) -> None:
     settings = Settings(deadline_s=4, reply_timeout_s=2)
     async with (
