@@ -7,6 +7,7 @@ import contextlib
 import gc
 import ipaddress
 import re
+import resource
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,7 @@ StopS = Annotated[
     Parameter(validator=validators.Number(gte=1, lte=600), help="Seconds to finish open requests before stopping."),
 ]
 JsonLogs = Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Log as JSON.")]
+_FILES_COUNT = 65_536
 _ORIGIN = re.compile(r"(https?)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 
@@ -136,6 +138,7 @@ async def serve(
     embedded = address.lower() == EMBEDDED
     measured = prometheus.Meters()
     connect = _connector(address, settings, embedded if options.workers is None else options.workers, measured)
+    _raise_file_limit()
     place = "embedded" if embedded else safe_url(address)
     with logs_on_stderr(as_json=as_json), stop_signals() as stopping, hangup_signals() as hangup:
         try:
@@ -203,6 +206,17 @@ async def _following(
     finally:
         following.cancel()
         await asyncio.wait((following,))
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as the system lets this user open, because the usual soft limit of 1,024 is too low.
+
+    At the limit the server accepts nobody, whatever share of its streams a key has.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_COUNT if hard == resource.RLIM_INFINITY else min(hard, _FILES_COUNT)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _open_chat(options: Options, settings: Settings) -> Chat:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -263,6 +264,22 @@ def test_keys_follow_their_file_and_a_hangup(redis_options: Any, namespace: str,
     assert ran.code == 0
     assert "the keys have changed: 1 are valid; new: none; no longer valid: shop" in ran.err
     assert all(key not in ran.err for key, _ in keys.values())
+
+
+def test_a_low_limit_of_open_files_is_raised(redis_options: Any) -> None:
+    """At the limit a server accepts no connection, so one client could deny it to all."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = min(hard, 400) if hard != resource.RLIM_INFINITY else 400
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        with start_command("serve", "--port", "0", *redis_options) as running:
+            address(running)
+            raised = resource.prlimit(running.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert raised[1] == hard
+    assert raised[0] == (65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536))
 
 
 def test_a_hangup_without_a_file_of_keys_is_warned_of(redis_options: Any) -> None:
