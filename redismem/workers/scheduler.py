@@ -118,15 +118,22 @@ class Scheduler:
         ticker.start()
         self._ticker = ticker
         self._loop = asyncio.get_running_loop()
-        self._watch = asyncio.create_task(self._keep_ticking(job))
+        self._watch = asyncio.create_task(self._keep_ticking(ticker, job))
 
-    async def _keep_ticking(self, job: Job) -> None:
-        """Reschedule a late tick: if the wall clock is set back by an hour, APScheduler does not tick for an hour."""
-        while True:
-            await asyncio.sleep(self._settings.tick_s)
-            now = datetime.now(UTC)
-            if job.next_run_time is not None and (job.next_run_time - now).total_seconds() > 2 * self._settings.tick_s:
-                job.modify(next_run_time=now)
+    async def _keep_ticking(self, ticker: AsyncIOScheduler, job: Job) -> None:
+        """Reschedule a late tick: if the wall clock is set back by an hour, APScheduler does not tick for an hour.
+
+        An event loop that ends cancels this task first. From then on no tick may start a task, which nothing would end.
+        """
+        late_s = 2 * self._settings.tick_s
+        try:
+            while True:
+                await asyncio.sleep(self._settings.tick_s)
+                now = datetime.now(UTC)
+                if job.next_run_time is not None and (job.next_run_time - now).total_seconds() > late_s:
+                    job.modify(next_run_time=now)
+        finally:
+            ticker.pause()
 
     @property
     def holds(self) -> tuple[str, ...]:
@@ -222,6 +229,8 @@ class Scheduler:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _release_leadership(self) -> None:
+        if "tick" in self._last:
+            await asyncio.wait([self._last["tick"]])  # it would take the holds again
         try:
             await self._leadership.release()
         except RedismemError as error:  # the hold expires soon
