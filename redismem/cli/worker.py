@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +18,7 @@ from redismem.cli.depths import sessions_line
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.stopping import stop_signals
-from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
+from redismem.cli.terminal import Stop, Url, plural, print_json
 from redismem.events import facts
 from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory, make_embedder
@@ -63,7 +65,13 @@ JsonLogs = Annotated[
         name="--json",
         negative=(),
         show_default=False,
-        help="Log as JSON; with --once also print one document on stdout.",
+        help="Log as JSON; with --once also print one document per namespace on stdout.",
+    ),
+]
+Namespaces = Annotated[
+    str,
+    Parameter(
+        name="--namespace", help="The tenants to work for, separated by commas; each is isolated from the others."
     ),
 ]
 _FAILURES = (
@@ -81,7 +89,7 @@ async def worker(
     once: Once = False,
     override: Override = False,
     url: Url = None,
-    namespace: Namespace = "default",
+    namespaces: Namespaces = "default",
     as_json: JsonLogs = False,
 ) -> int:
     """Summarise and evict sessions, until SIGTERM or SIGINT.
@@ -100,27 +108,58 @@ async def worker(
     `redismem dead list` shows ids with their hashes. Exit code: 0 stopped by a signal, or `--once` completed all work;
     2 wrong usage, or an invalid `REDISMEM_STRATEGY`; else 1.
     """
-    if on_evict_file is not None and not _can_append(on_evict_file):
-        raise Stop(f"cannot write to the file {on_evict_file}", 2)
+    names = _split(namespaces)
+    if on_evict_file is not None:
+        _check_archive(on_evict_file, names)
     if strategy is None and _has_unusable_strategy():
         raise Stop("REDISMEM_STRATEGY is invalid: use summarize, trim or none; until then nothing is summarised", 2)
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
         overrides: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
-        async with open_memory(url, namespace, **overrides) as (memory, place):
-            if place.embedded:
+        async with contextlib.AsyncExitStack() as stack:
+            places = [await stack.enter_async_context(open_memory(url, name, **overrides)) for name in names]
+            if places[0][1].embedded:
                 raise Stop(f"a worker needs a store shared with the pods: {HOW_TO_NAME_REDIS}", 2)
-            embedder = memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
-            if override:
-                await memory.store.override_record(None if embedder is None else embedder.name)
+            for memory, _ in places:
+                embedder = memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
+                if override:
+                    await memory.store.override_record(None if embedder is None else embedder.name)
             on_evict = _open_archive(on_evict_file)
             if once:
-                return await _run_once(memory, on_evict, concurrency, stop_s, stopping, as_json=as_json)
-            await _run_until_stopped(stopping, memory, place, on_evict, concurrency, stop_s, log)
+                each_once = (_run_once(each, on_evict, concurrency, stop_s, stopping, as_json) for each, _ in places)
+                return max([await run for run in each_once])
+            run = partial(_run_until_stopped, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s, log=log)
+            await _run_all(stopping, [run(stopping, *each) for each in places])
     return 0
+
+
+def _split(namespaces: str) -> list[str]:
+    """Return the names in a list separated by commas. Raises Stop."""
+    names = [name.strip() for name in namespaces.split(",")]
+    if "" in names or len(names) > len(set(names)):
+        raise Stop("--namespace is a name, or several different names, separated by commas", 2)
+    return names
+
+
+async def _run_all(stopping: asyncio.Event, runs: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run the workers of all namespaces. If one fails, stop the others, so that a supervisor restarts all."""
+    tasks = [asyncio.create_task(run) for run in runs]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        stopping.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _has_unusable_strategy() -> bool:
     return any(each.variable == f"{PREFIX}STRATEGY" for each in look(Settings).complaints)
+
+
+def _check_archive(path: Path, namespaces: Sequence[str]) -> None:
+    """Raise Stop if the transcripts of these namespaces cannot be written to the file."""
+    if not _can_append(path):
+        raise Stop(f"cannot write to the file {path}", 2)
+    if len(namespaces) > 1:
+        raise Stop("a file of transcripts does not name their namespace: run one worker per namespace", 2)
 
 
 def _can_append(path: Path) -> bool:
@@ -187,7 +226,6 @@ async def _run_once(
     concurrency: int,
     stop_s: float,
     stopping: asyncio.Event,
-    *,
     as_json: bool,
 ) -> int:
     from redismem.workers import strategies
@@ -213,6 +251,7 @@ async def _run_once(
         counts = {"summaries_count": summaries_count, "evicted_count": evicted_count, "outcomes": outcomes}
         print_json({"namespace": memory.store.keys.namespace, **counts, "left": left.document(), "good": good})
     else:
+        print(f"namespace {memory.store.keys.namespace}: ", end="")
         _print_counts(summaries_count, evicted_count, outcomes, left)
     return 0 if good else 1
 

@@ -1,5 +1,6 @@
 """`redismem worker`: its summaries, its evictions, and a stop during work."""
 
+import contextlib
 import json
 import signal
 import time
@@ -79,6 +80,42 @@ def test_once_summarises_all_that_is_due(command: Any, overdue: Any, memory: Any
     assert command("check", *redis_options).code == 0
     again = command("worker", "--once", "--json", *redis_options)
     assert (again.code, again.document["summaries_count"], again.err) == (0, 0, "")
+
+
+@pytest.fixture
+def two_tenants(redis_server: Any, namespace: str) -> Any:
+    """Two namespaces with an overdue session each, and their memories."""
+    with contextlib.ExitStack() as stack:
+        memories = {}
+        for name in (f"{namespace}-shop", f"{namespace}-bank"):
+            connected = redismem.blocking.Memory.connect(redis_server.url, namespace=name)
+            memories[name] = stack.enter_context(connected)
+            memories[name].session("s").append(*({"role": "user", "content": f"{n}."} for n in range(12)))
+        yield memories
+
+
+def test_one_worker_serves_several_namespaces(
+    command: Any, redis_server: Any, two_tenants: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    names = ",".join(two_tenants)
+    options = ("--url", redis_server.url, "--namespace", names)
+    for wrong in (f"{names},", f"{names},{names}", " "):
+        assert command("worker", "--once", *options[:2], "--namespace", wrong).code == 2
+    refused = command("worker", "--once", "--on-evict-file", tmp_path / "evicted.jsonl", *options)
+    assert (refused.code, "one worker per namespace" in refused.err) == (2, True)
+    ran = command("worker", "--once", *options)
+    assert ran.code == 0
+    for name, memory in two_tenants.items():
+        assert f"namespace {name}: 1 summary written" in ran.out
+        assert covered_ranges(memory, "s") == [(1, 6)]
+        memory.session("s").append(*({"role": "user", "content": f"later {n}."} for n in range(12)))
+    with start_command("worker", *options, REDISMEM_TICK_S="0.05") as running:
+        for memory in two_tenants.values():
+            until(lambda memory=memory: memory.session("s").info().window_count == 6)
+        running.send_signal(signal.SIGTERM)
+        ended = wait_for_exit(running)
+    assert ended.code == 0
+    assert all(f"namespace {name}" in ended.err for name in two_tenants)
 
 
 def test_once_from_a_shell_evicts_nothing_that_pods_keep(command: Any, redis_server: Any, redis_options: Any) -> None:
