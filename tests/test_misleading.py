@@ -50,7 +50,7 @@ def test_a_database_that_does_not_exist(redis_server: RedisServer) -> None:
 
 def test_a_password_where_none_is_set(redis_server: RedisServer) -> None:
     told = error_at(f"redis://:CANARY@127.0.0.1:{redis_server.port}/0")
-    assert "the URL has a password, but the server has none" in told.text
+    assert "a password is given, but the server has none" in told.text
     assert "CANARY" not in told.text
 
 

@@ -95,12 +95,13 @@ def decode_refused_command(error: ServerError, session_id: str | None) -> NotAll
     place = "" if stopped is None else " within a script, which stopped there"
     names = " or ".join(command.upper() for command in commands)
     command = commands[0] if len(commands) == 1 else ""
+    advice = _ADVICE.get(command, "")
     if is_missing:
         why = "renamed, turned off, or not passed on by a proxy"
-        text = f"the server does not have {names or 'a command'}{place}: it is {why}{_ADVICE.get(command, '')}"
+        text = f"the server does not have {names or 'a command'}{place}: it is {why}{advice}"
         return NotAllowed(text, session_id, command)
     what = f"run {names}" if names else "use one of the keys of this call" if "key" in error.text else "run a command"
-    text = f"the ACL of the Redis user does not allow it to {what}{place} (NOPERM){_DOCTOR_KNOWS}"
+    text = f"the ACL of the Redis user does not allow it to {what}{place} (NOPERM){advice}{_DOCTOR_KNOWS}"
     return NotAllowed(text, session_id, command)
 
 

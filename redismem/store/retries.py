@@ -26,8 +26,8 @@ _random = random.SystemRandom()
 _MEANINGS = (
     ("NOAUTH", "", "it requires a password, and the URL has none: redis://:password@host"),
     ("WRONGPASS", "", "it does not accept the user and password in the URL, or from credentials or password file"),
-    ("ERR", "without any password configured", "the URL has a password, but the server has none for this user"),
-    ("ERR", "no password is set", "the URL has a password, but the server has none"),
+    ("ERR", "without any password configured", "a password is given, but the server has none for this user"),
+    ("ERR", "no password is set", "a password is given, but the server has none"),
     ("ERR", "DB index is out of range", "it has no database with the number in the URL"),
     ("ERR", "SELECT is not allowed in cluster mode", "a cluster has only database 0, and the URL names another"),
     ("OOM", "", "its memory is full: raise maxmemory, or let workers make room"),

@@ -11,9 +11,12 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from support.callers import open_caller
 from support.checks import CANARY, catch_unavailable, silent_logs, user  # noqa: F401 (an autouse fixture)
 from support.redis_server import RedisServer, free_port
@@ -283,6 +286,22 @@ def test_every_command_reads_the_password_file(
     shown = capsys.readouterr().out
     assert "REDISMEM_PASSWORD_FILE = set" in shown
     assert str(file) not in shown
+
+
+@given(password=st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), min_size=1))
+@example(password=" a\tb ")
+def test_a_password_file_holds_any_password_on_one_line(tmp_path: Path, password: str) -> None:
+    file = tmp_path / "password"
+    settings = Settings(password_file=str(file), username="app")
+    for end in ("", "\n", "\r\n"):
+        file.write_bytes(f"{password}{end}".encode())
+        if password.strip():
+            asker = module.make_asker(None, settings)
+            assert asker is not None
+            assert asker.login_blocking(monotonic() + 60) == ("app", password)
+        else:
+            with pytest.raises(InvalidSettings, match="is empty"):
+                module.make_asker(None, settings)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,19 @@ async def test_a_command_that_the_server_does_not_have_is_named(
     assert "secret" not in text
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_error_says_that_a_call_without_multi_may_have_been_made(
+    kind: str, redis_server: RedisServer, user: Callable[..., str], namespace: str
+) -> None:
+    """The server refuses MULTI, and then runs the commands of the transaction as they come."""
+    async with open_caller(kind, redis_server.url, namespace, SETTINGS) as caller:
+        await caller.append("user-42", "a")
+        async with open_caller(kind, user("-multi"), namespace, SETTINGS) as other:
+            with pytest.raises(NotAllowed, match="the commands of this call ran one by one, so it may have been made"):
+                await other.turn("user-42", "b")
+        assert await caller.texts("user-42") == ["a", "b"]
+
+
 @pytest.mark.parametrize("way", KINDS + CLIENTS)
 async def test_without_script_the_source_is_sent(
     way: str, without: Callable[[str], RedisServer], namespace: str
