@@ -108,6 +108,7 @@ REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time"]
 ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type", "rename", "pexpire", "pttl"}
 ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists", "zrem", "hdel", "ltrim"}
 ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
+ELSEWHERE |= {"lrem"}  # `forget` needs it only if two gaps become one
 
 
 # Each command once; and one of each kind per server and transport, because their errors differ.
