@@ -161,6 +161,24 @@ async def test_a_search_ends_at_the_first_block_that_names_it(store: Store, name
         assert few < len(sent) / 2
 
 
+async def test_all_pages_of_sessions_are_searched(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
+    async with open_trained(store, namespace, clock) as (memory, worker):
+        names = [f"a {number}" for number in range(4)]
+        for name in names:
+            await append_messages(memory.session(name), 20)
+            await worker.drain()
+        for shard in memory.store.keys.shards():
+            await raw.zadd(shard.active, {f"gone {number}": clock.now_ms for number in range(1_000)})
+        for name in names:
+            others = [memory.session(other) for other in names if other != name]
+            stored = [await raw.dump(memory.store.keys.session(other.id).originals) for other in others]
+            for other in others:
+                await raw.delete(memory.store.keys.session(other.id).originals)
+            assert await find_named(memory.store, {1}) == {1}, name
+            for other, dumped in zip(others, stored, strict=True):
+                await raw.restore(memory.store.keys.session(other.id).originals, 0, dumped)
+
+
 async def test_foreign_keys_and_entries_are_passed_over(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with open_trained(store, namespace, clock) as (memory, worker):
         keys = memory.store.keys.session("other 0")
