@@ -95,10 +95,11 @@ class Watch:
             try:
                 await self._look_at_all()
                 is_well = True
-            except RedismemError as error:
+            except Exception as error:  # a defect must not leave all streams silent for good
                 if is_well:
                     kind = type(error).__name__
-                    log.warning("cannot poll the watched sessions: %s", kind, extra=facts(op="watch", error=kind))
+                    level = logging.WARNING if isinstance(error, RedismemError) else logging.ERROR
+                    log.log(level, "cannot poll the watched sessions: %s", kind, extra=facts(op="watch", error=kind))
                 is_well = False
             for session_id, watchers in list(self._watchers.items()):
                 for watcher in watchers:

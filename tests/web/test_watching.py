@@ -126,6 +126,23 @@ async def test_a_stream_reports_an_outage_and_the_recovery(proxy: Proxy, namespa
             pass
 
 
+async def test_a_defect_in_a_poll_does_not_silence_the_streams(
+    http: RunningService, memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError("canary")
+
+    async with open_stream(http.client, "GET", EVENTS) as events:
+        await anext(events)
+        with monkeypatch.context() as patch:
+            patch.setattr(watching, "changes_of", broken)
+            assert (await anext(events)).event == "degraded"
+        await memory.session("s").append(numbered_message(1))
+        await next_with(events, exists=True, total_messages=1)
+    (record,) = [record for record in caplog.records if getattr(record, "op", "") == "watch"]
+    assert (record.levelname, record.getMessage()) == ("ERROR", "cannot poll the watched sessions: RuntimeError")
+
+
 async def test_a_stream_ends_with_the_server_and_frees_its_place(memory: Memory) -> None:
     async with serve_memory(memory) as http:
         async with open_stream(http.client, "GET", EVENTS) as events:
