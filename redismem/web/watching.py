@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from redismem.errors import RedismemError
@@ -16,6 +16,7 @@ from redismem.web.chat.answer import HEARTBEAT_S, frame
 log = logging.getLogger("redismem")
 
 TICK_S = 0.5
+HEARTBEAT = b": still here\n\n"
 # Sessions and bytes per round trip: few enough that decoding them does not delay a turn.
 _BATCH_COUNT = 50
 _BATCH_BYTES = 1 << 20
@@ -49,7 +50,7 @@ class Watch:
         self._looks: dict[str, Look | None] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def frames(self, session_id: str, stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    async def frames(self, session_id: str, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
         """Yield the events of a session: `changed` with its numbers, first at once; `degraded`; `end`."""
         watcher = self._join(session_id)
         stop_wait = asyncio.create_task(stopping.wait())
@@ -60,7 +61,7 @@ class Watch:
                     async with asyncio.timeout(HEARTBEAT_S):
                         await watcher.changed.wait()
                 except TimeoutError:
-                    yield b": still here\n\n"
+                    yield HEARTBEAT
                     continue
                 watcher.changed.clear()
                 if stopping.is_set():

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Header, Request, Response
 from redismem.errors import RedismemError, SessionNotFound
 from redismem.messages.message import Message
 from redismem.session.session import Session
+from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.api.sessions import TheCaller, TheMemory, TheService
 from redismem.web.api.streams import STREAM, EventStream
@@ -22,11 +23,11 @@ from redismem.web.http.json import Json
 from redismem.web.http.problems import Problem
 from redismem.web.open_streams import Kind
 from redismem.web.service import Service
+from redismem.web.watching import HEARTBEAT
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
 _READ_COUNT = 50
 _WAIT_S = 30.0
-_POLL_S = 0.5
 
 
 @router.post("", response_class=Response, responses=STREAM)
@@ -59,7 +60,7 @@ async def chat(
         stored = await _read_turn(session, turn_id)
         if not stored:
             raise Problem("not_found", "this session has no such answer")
-        return stream(lambda: _await_reply(service, session, turn_id, offset))
+        return stream(lambda: _await_reply(service, caller, session, turn_id, offset))
     turn_id = idempotency_key or uuid.uuid4().hex
     live = service.chat.live(namespace, session.id, turn_id)
     if live is not None:
@@ -137,16 +138,26 @@ async def _stream(frames: list[bytes]) -> AsyncIterator[bytes]:
         yield each
 
 
-async def _await_reply(service: Service, session: Session, turn_id: str, offset: int) -> AsyncIterator[bytes]:
-    """Wait until the server that writes the reply has stored it, then yield the reply from this offset on."""
-    for _ in range(round(_WAIT_S / _POLL_S)):
-        reply = _reply(await _try_read_turn(session, turn_id))
-        if reply is not None:
-            for each in await _reply_frames(session, turn_id, reply, offset):
-                yield each
-            return
-        if service.stopping.is_set():
-            break
-        yield b": not yet\n\n"
-        await asyncio.sleep(_POLL_S)
+async def _await_reply(
+    service: Service, caller: Caller, session: Session, turn_id: str, offset: int
+) -> AsyncIterator[bytes]:
+    """Wait until the server that writes the reply has stored it, then yield the reply from this offset on.
+
+    Reads messages only after a change of the session, because each read may be large.
+    """
+    ends_s = asyncio.get_running_loop().time() + _WAIT_S
+    async with contextlib.aclosing(service.watch(caller).frames(session.id, service.stopping)) as changes:
+        while True:
+            reply = _reply(await _try_read_turn(session, turn_id))
+            if reply is not None:
+                for each in await _reply_frames(session, turn_id, reply, offset):
+                    yield each
+                return
+            yield b": not yet\n\n"
+            try:
+                async with asyncio.timeout_at(ends_s):
+                    while await anext(changes) == HEARTBEAT:
+                        pass
+            except (TimeoutError, StopAsyncIteration):
+                break
     yield frame("end", {"complete": False, "reason": "the answer was lost", "seq": None, "waiting_for": None})

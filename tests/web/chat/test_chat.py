@@ -24,8 +24,10 @@ from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer as Provider
 
 from redismem import Memory
+from redismem.events import Event
 from redismem.models.streaming import open_streaming
 from redismem.slots import Slots
+from redismem.web import watching
 from redismem.web.access import Access, new_key
 from redismem.web.chat.chat import Chat
 from redismem.web.service import Service
@@ -235,6 +237,29 @@ async def test_another_server_waits_for_an_answer_in_progress(store: Any, namesp
             assert await anext(lines) == ": not yet"
             provider.release()
             assert TEXT in "".join([line async for line in lines])
+
+
+async def test_waiting_for_another_server_reads_messages_only_after_a_change(
+    store: Any, namespace: str, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait once read 50 messages, each perhaps of a megabyte, twice a second."""
+    monkeypatch.setattr(watching.Watch.__init__, "__defaults__", (0.02,))
+    provider.mode = "hang"
+    events: list[Event] = []
+    async with (
+        store.memory(namespace) as one,
+        store.memory(namespace, on_event=events.append) as two,
+        serve_chat(one, provider) as first,
+        serve_chat(two, None) as second,
+        open_stream(first.client, "POST", "/api/chat", json=ASKED) as answer,
+    ):
+        turn = (await anext(answer)).document["turn"]
+        headers = {"Last-Event-ID": f"{turn}.0"}
+        async with open_stream(second.client, "POST", "/api/chat", json=ASKED, headers=headers) as rest:
+            await until(lambda: [event.op for event in events].count("look") > 20)
+            assert [event.op for event in events].count("messages") <= 3
+            provider.release()
+            assert joined_text([each async for each in rest]) == TEXT
 
 
 async def test_a_retried_message_is_answered_once(memory: Memory, provider: Provider) -> None:
