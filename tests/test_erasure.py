@@ -259,6 +259,40 @@ async def test_what_this_process_caches_goes_too(redis_server: Any, namespace: s
         assert len(memory.recall_cache) == 0
 
 
+async def test_what_was_accepted_in_an_outage_goes_too(proxy: Proxy, direct_memory: Memory, namespace: str) -> None:
+    settings = Settings(deadline_s=2, reply_timeout_s=0.2, fallback_after_s=0.1)
+    async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+        await fill(memory, "ann", "a-1")
+        await proxy.refuse()
+        receipts = [
+            await memory.session(session_id, owner=owner).append(chat_message(2))
+            for session_id, owner in (("a-1", "ann"), ("a-2", "ann"), ("b-1", "bob"))
+        ]
+        assert all(receipt.degraded for receipt in receipts)
+        assert (await memory.session("a-2").info()).owner == "ann"
+        with pytest.raises(ForgetIncomplete):
+            await memory.forget(owner="ann")
+        await proxy.accept_again()
+        await until(lambda: is_answering(memory))
+        forgotten = await memory.forget(owner="ann")
+        assert forgotten.proven_ms is not None
+        await until(lambda: memory.health().backlog_session_count == 0)
+        assert {entry.session_id for entry in (await direct_memory.sessions()).sessions} == {"b-1"}
+
+
+async def test_without_the_right_to_scan_there_is_no_proof(redis_server: Any, raw: Any, namespace: str) -> None:
+    rights = ("on", "nopass", "resetchannels", "~*", "+@all", "-scan")
+    await raw.execute_command("ACL", "SETUSER", namespace, *rights)
+    url = redis_server.url.replace("//", f"//{namespace}:any@")
+    async with Memory.connect(url, namespace=namespace) as memory:
+        await fill(memory, "ann", "a-1", "a-2")
+        with pytest.raises(ForgetIncomplete, match="run SCAN") as stopped:
+            await memory.forget(owner="ann")
+        assert stopped.value.forgotten == ForgottenSessions(2)
+        assert await memory.count() == 0
+    await raw.execute_command("ACL", "DELUSER", namespace)
+
+
 def test_the_blocking_memory_forgets_too(redis_server: Any, namespace: str) -> None:
     with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         memory.session("a-1", owner="ann").append(chat_message(1))

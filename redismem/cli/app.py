@@ -32,6 +32,7 @@ _COMMANDS: dict[str, Any] = {
     "show": "sessions:show",
     "recall": "recall:recall",
     "clear": "sessions:clear",
+    "forget": "forget:forget",
     "worker": "worker:worker",
     "serve": "serve:serve",
     "key": "serve:key",

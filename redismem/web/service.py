@@ -103,13 +103,13 @@ class Service:
             raise Problem("store_unavailable")
         return memory
 
-    def session(self, caller: Caller, session_id: str) -> Session:
-        """Return a session of the caller's namespace.
+    def session(self, caller: Caller, session_id: str, owner: str | None = None) -> Session:
+        """Return a session of the caller's namespace. `owner` is its owner, if this request begins it.
 
         Raises:
-            InvalidSessionId: No session can have this id.
+            InvalidSessionId: No session can have this id or owner.
         """
-        return self.memory(caller).session(session_id)
+        return self.memory(caller).session(session_id, owner=owner)
 
     def project(self, memory: Memory, name: str) -> Project:
         """Return a project whose prompts leave out the hidden params.

@@ -42,8 +42,8 @@ async def append_messages(
         Problem: The request is malformed, or its Idempotency-Key belongs to another message.
         RedismemError: The append failed.
     """
-    session = service.session(caller, session_id_of(path[len(_PREFIX) : -len(_SUFFIX)]))
-    wants_context = _wants_context(query)
+    wants_context, owner = _parse_query(query)
+    session = service.session(caller, session_id_of(path[len(_PREFIX) : -len(_SUFFIX)]), owner)
     context: Context | None = None
     messages = decode_json(body)
     if not isinstance(messages, list):
@@ -88,14 +88,16 @@ def session_id_of(segment: str) -> str:
         raise Problem("bad_session_id", "a session id in a path is percent-encoded UTF-8") from None
 
 
-def _wants_context(query: bytes) -> bool:
+def _parse_query(query: bytes) -> tuple[bool, str | None]:
+    """Return True if the answer is the context, and the owner of a new session. Raises Problem: invalid."""
     # Parsing a query takes as long as storing the message, so the common ones are compared whole.
     if not query or query == b"read=true":
-        return bool(query)
-    value = check_names(query, ("read",)).get("read", "false")
+        return bool(query), None
+    fields = check_names(query, ("read", "owner"))
+    value = fields.get("read", "false")
     if value not in ("true", "false"):
         raise Problem("invalid", "read is true or false")
-    return value == "true"
+    return value == "true", fields.get("owner")
 
 
 def _options(headers: dict[bytes, bytes]) -> Any:
@@ -145,6 +147,7 @@ def operation(responses: dict[str, Any]) -> dict[str, Any]:
         "parameters": [
             {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
             {"name": "read", "in": "query", "schema": {"type": "boolean", "default": False}},
+            {"name": "owner", "in": "query", "schema": schemas.OWNER, "description": "The owner of a new session."},
             *({"name": n, "in": "header", "schema": schema, "description": text} for n, schema, text in headers),
         ],
         "requestBody": {

@@ -70,6 +70,19 @@ class SessionList(BaseModel):
     cursor: str | None
 
 
+OWNER = {"type": "string", "minLength": 1, "maxLength": 256}
+"""The JSON schema of an owner."""
+
+
+class ForgottenSessionsDocument(BaseModel):
+    """The sessions removed, and the time at which a scan of all keys found no trace of them any more."""
+
+    session_count: int
+    quarantined_count: int
+    unattributed_count: int
+    proven_ms: int
+
+
 class PolicyDocument(BaseModel):
     """The rules of one session, which every process obeys whatever its settings."""
 

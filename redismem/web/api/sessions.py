@@ -49,8 +49,17 @@ def session_of(request: Request, session_id: Annotated[str, Path(min_length=1)])
     return service_of(request).session(caller_of(request), session_id_of(session_id))
 
 
+Owner = Annotated[str | None, Query(min_length=1, max_length=256)]
+
+
+def new_session_of(request: Request, session_id: Annotated[str, Path(min_length=1)], owner: Owner = None) -> Session:
+    """Return the session in the path, which belongs to `owner` if this request begins it."""
+    return service_of(request).session(caller_of(request), session_id_of(session_id), owner)
+
+
 TheMemory = Annotated[Memory, Depends(memory_of)]
 TheSession = Annotated[Session, Depends(session_of)]
+NewSession = Annotated[Session, Depends(new_session_of)]
 TheService = Annotated[Service, Depends(service_of)]
 TheCaller = Annotated[Caller, Depends(caller_of)]
 
@@ -81,6 +90,21 @@ async def list_sessions(
         previews = await listing.newest_of(memory, [entry.session_id for entry in entries])
         rows = [row | {"newest": preview} for row, preview in zip(rows, previews, strict=True)]
     return Json({"sessions": rows, "cursor": next_cursor})
+
+
+@router.delete("/sessions", response_model=schemas.ForgottenSessionsDocument)
+async def forget_sessions(
+    memory: TheMemory,
+    owner: Owner = None,
+    prefix: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
+) -> Response:
+    """Remove all sessions of an owner, or all whose id begins with `prefix`, and prove that none is left.
+
+    Needs exactly one of both. If the answer is 503, the same request again removes the rest.
+    """
+    if (owner is None) == (prefix is None):
+        raise Problem("invalid", "name either an owner or a prefix of session ids")
+    return Json(asdict(await memory.forget(owner=owner, prefix=prefix)))
 
 
 @router.post("/sessions", status_code=201, response_model=schemas.NewSession)
@@ -172,11 +196,11 @@ async def read_state(
 
 @router.patch("/sessions/{session_id}/state", status_code=204)
 async def change_state(
-    session: TheSession,
+    session: NewSession,
     change: schemas.StateChange,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=128)] = None,
 ) -> Response:
-    """Change the members in the body, all at once. Creates a missing session."""
+    """Change the members in the body, all at once. Creates a missing session, which then belongs to `owner`."""
     changes: dict[str, Any] = {
         name: getattr(change, name)
         for name in ("last_intent", "last_result", "plan")

@@ -10,6 +10,7 @@ import msgspec
 from redismem.errors import (
     Conflict,
     CorruptSession,
+    ForgetIncomplete,
     InvalidItem,
     InvalidMessage,
     InvalidSessionId,
@@ -49,6 +50,7 @@ CODES: dict[str, tuple[int, str]] = {
     "too_many_requests": (429, "Too many requests"),
     "internal": (500, "A defect of the service"),
     "store_unavailable": (503, "The store does not answer"),
+    "forget_incomplete": (503, "Not all sessions are removed yet"),
     "unconfirmed": (503, "Too few replicas have it yet"),
     "store_not_allowed": (503, "The store does not let this server do it"),
     "other_layout": (503, "Another release has written this"),
@@ -73,6 +75,7 @@ _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
     (InvalidTime, "internal"),
     (StoreUnavailable, "store_unavailable"),
     (Unconfirmed, "unconfirmed"),
+    (ForgetIncomplete, "forget_incomplete"),
     (NotAllowed, "store_not_allowed"),
     (UnsupportedFormat, "other_layout"),
     (WrongShards, "other_layout"),
@@ -126,7 +129,9 @@ def to_problem(error: Exception) -> Problem:
     for kind, code in _ERRORS:
         if isinstance(error, kind):
             # `error.text` has no session id. Details of the store or the server are not for callers.
-            detail = "" if isinstance(error, StoreUnavailable | NotAllowed | InvalidTime) else error.text
+            detail = (
+                "" if isinstance(error, StoreUnavailable | NotAllowed | InvalidTime | ForgetIncomplete) else error.text
+            )
             return Problem(code, detail, **_members_of(error))
     if isinstance(error, TimeoutError):
         return Problem("too_late")
@@ -142,6 +147,8 @@ def _members_of(error: RedismemError) -> Mapping[str, Any]:
     """Return the members that a program needs to react to the error."""
     if isinstance(error, Conflict):
         return {"last_seq": error.last_seq, "cleared": error.cleared}
+    if isinstance(error, ForgetIncomplete):
+        return {"session_count": error.forgotten.session_count, "quarantined_count": error.forgotten.quarantined_count}
     if isinstance(error, StoreUnavailable) and error.reason in SERVER_WORDS:
         return {"reason": error.reason}
     if isinstance(error, InvalidTransition):

@@ -29,7 +29,7 @@ async def test_an_append_that_may_have_been_made_invites_a_retry_only_with_a_key
     """A retry without a key could store the message twice."""
 
     class Failing(Service):
-        def session(self, caller: Any, session_id: str) -> Any:
+        def session(self, caller: Any, session_id: str, owner: str | None = None) -> Any:
             raise error
 
     name = memory.store.keys.namespace
@@ -44,7 +44,7 @@ async def test_an_append_that_may_have_been_made_invites_a_retry_only_with_a_key
 
 async def test_an_append_that_was_not_made_invites_a_retry(memory: Memory) -> None:
     class Failing(Service):
-        def session(self, caller: Any, session_id: str) -> Any:
+        def session(self, caller: Any, session_id: str, owner: str | None = None) -> Any:
             raise StoreUnavailable("the memory is full", reason="OOM")
 
     name = memory.store.keys.namespace

@@ -35,7 +35,7 @@ async def test_a_body_is_json_whatever_its_type_is_called(http: RunningService, 
     ("method", "path", "detail"),
     [
         ("GET", "/v1/sessions/s/context?foramt=canary-7c1f", "a query here has max_tokens, format, and no other name"),
-        ("POST", "/v1/sessions/s/messages?reed=true", "a query here has read, and no other name"),
+        ("POST", "/v1/sessions/s/messages?reed=true", "a query here has read, owner, and no other name"),
         ("GET", "/v1/sessions/s?x", "there is no query here"),
         ("POST", f"/v1/sessions/s/messages?{'read&' * 101}", "a query has at most 100 fields"),
         ("GET", "/v1/sessions/s/context?format=canary-7c1f", "Input should be 'openai', 'anthropic' or 'gemini'"),
@@ -73,7 +73,7 @@ async def test_probes_may_be_asked_with_any_query(http: RunningService) -> None:
 
 async def test_a_refused_method_is_answered_with_the_allowed_methods(http: RunningService) -> None:
     allowed = {
-        "/v1/sessions": "GET, HEAD, POST",
+        "/v1/sessions": "DELETE, GET, HEAD, POST",
         "/v1/sessions/s": "DELETE, GET, HEAD",
         "/v1/sessions/s/messages": "GET, HEAD, POST",
         "/v1/sessions/s/events": "GET",

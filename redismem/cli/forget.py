@@ -1,0 +1,85 @@
+"""`redismem forget`: remove all sessions of a person, and print the proof that none is left."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from redismem.cli.place import open_memory, warn_if_embedded
+from redismem.cli.sessions import confirm
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, plural, print_json, printable, progress
+from redismem.erasure import Wanted, count_sessions
+from redismem.errors import ForgetIncomplete
+from redismem.info import ForgottenSessions
+from redismem.memory import Memory
+
+
+async def forget(
+    *,
+    owner: Annotated[str | None, Parameter(help="Forget the sessions that were begun with this owner.")] = None,
+    prefix: Annotated[
+        str | None,
+        Parameter(help="Forget the sessions whose id begins so. End it with your separator, as in `user-4:`."),
+    ] = None,
+    yes: Annotated[
+        bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask for confirmation.")
+    ] = False,
+    url: Url = None,
+    namespace: Namespace = "default",
+    as_json: AsJson = False,
+) -> int:
+    """Remove all sessions of a person: by owner, or by the beginning of their ids.
+
+    Removes their messages, summaries, state, queue entries and copies in quarantine. Then it scans all keys and prints
+    the time at which it found no trace. Asks for confirmation first; without a terminal it needs `--yes`. If it is
+    interrupted, the same command removes the rest.
+    """
+    wanted = Wanted(owner, prefix)
+    async with open_memory(url, namespace) as (memory, place):
+        warn_if_embedded(place)
+        named = f"owner {printable(owner)}" if owner is not None else f"prefix {printable(prefix or '')}"
+        where = f"with {named} in namespace {namespace} on {place.name}"
+        if not yes:
+            count = await count_sessions(memory.store, wanted)
+            _ask(f"Forget {plural(count, 'session')} {where}?")
+        forgotten, failure = await _forget(memory, wanted)
+    if as_json:
+        print_json({"namespace": namespace, "owner": owner, "prefix": prefix, **asdict(forgotten), "error": failure})
+    else:
+        _print(forgotten, where)
+    if failure is not None:
+        complain(f"not complete: {failure}; the same command removes the rest")
+    return 0 if failure is None else 1
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise Stop("stdin is no terminal, so nobody can confirm: pass --yes; nothing was forgotten", 2)
+    if not confirm(question):
+        raise Stop("cancelled; nothing was forgotten")
+
+
+async def _forget(memory: Memory, wanted: Wanted) -> tuple[ForgottenSessions, str | None]:
+    """Return what was removed, and the reason if it is not complete."""
+    with progress("sessions forgotten") as show:
+        try:
+            return await memory.forget(
+                owner=wanted.owner, prefix=wanted.prefix, on_progress=lambda forgotten: show(forgotten.session_count)
+            ), None
+        except ForgetIncomplete as incomplete:
+            return incomplete.forgotten, incomplete.text
+
+
+def _print(forgotten: ForgottenSessions, where: str) -> None:
+    in_quarantine = f", and {forgotten.quarantined_count:,} in quarantine," if forgotten.quarantined_count else ""
+    print(f"forgot {plural(forgotten.session_count, 'session')}{in_quarantine} {where}")
+    if forgotten.proven_ms is not None:
+        moment = datetime.fromtimestamp(forgotten.proven_ms / 1000, UTC)
+        print(f"proof: a scan of all keys that ended at {moment:%Y-%m-%d %H:%M:%S} UTC found no trace")
+    if forgotten.unattributed_count:
+        count = forgotten.unattributed_count
+        print(f"{plural(count, 'unreadable session')}: nobody can tell the owner; see `redismem quarantine list`")
