@@ -216,6 +216,29 @@ async def test_a_store_that_hides_its_policy_is_ready(redis_server: RedisServer,
             admin.execute_command("ACL", "DELUSER", "untold")
 
 
+async def test_a_namespace_that_fails_takes_the_server_from_no_other(redis_server: RedisServer, namespace: str) -> None:
+    """The ACL of the first tenant was removed."""
+    first, second = f"{namespace}-shop", f"{namespace}-bank"
+    with redis.Redis(port=redis_server.port) as admin:
+        admin.execute_command("ACL", "SETUSER", namespace, "on", ">pw", "~*", "+@all")
+        try:
+            url = redis_server.url.replace("redis://", f"redis://{namespace}:pw@")
+            async with (
+                Memory.connect(url, namespace=first) as shop,
+                Memory.connect(url, namespace=second) as bank,
+                run_service(Service({first: shop, second: bank}, Access.of("", first), PATIENT)) as http,
+            ):
+                admin.execute_command(*f"ACL SETUSER {namespace} reset on >pw {permissions.acl(second)}".split())
+                with pytest.raises(NotAllowed):
+                    await shop.take("readyz", 1, 1)
+                assert (await http.ask("GET", "/readyz")).status_code == 200
+                admin.execute_command(*f"ACL SETUSER {namespace} reset on >pw {permissions.acl('none')}".split())
+                ready = await http.ask("GET", "/readyz")
+                assert (ready.status_code, ready.json()["writable"]) == (503, False)
+        finally:
+            admin.execute_command("ACL", "DELUSER", namespace)
+
+
 async def test_a_request_has_a_deadline(proxy: Proxy, namespace: str) -> None:
     patient = Settings(deadline_s=60, reply_timeout_s=60)
     async with (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Annotated
+from itertools import islice
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -12,16 +13,23 @@ from fastapi.responses import PlainTextResponse
 from redismem.errors import RedismemError
 from redismem.inspection import dead, servers
 from redismem.inspection.depths import depths_of
+from redismem.memory import Memory
 from redismem.store.store import Store
 from redismem.web.api import schemas
 from redismem.web.api.sessions import TheMemory, TheService, service_of
 from redismem.web.http.json import Json
-from redismem.web.service import Service
 
 router = APIRouter(tags=["operations"])
 _CHECK_S = 1.0
-_AWAY = (False, True)
-"""The values of `writable` and `keeping` for a store that does not answer."""
+_CHECKED_COUNT = 8
+
+
+class _Check(NamedTuple):
+    """The readiness of the store for one namespace."""
+
+    readable: bool
+    writable: bool
+    keeping: bool
 
 
 @router.get("/v1/queues", response_model=schemas.Queues)
@@ -70,16 +78,19 @@ async def live(request: Request) -> Response:
 
 @router.get("/readyz", response_model=schemas.Readiness, responses={503: {"model": schemas.Readiness}})
 async def ready(request: Request) -> Response:
-    """Return 200 if this server can take turns: its store is readable, writable and evicts no keys."""
+    """Return 200 if this server can take turns: its store is readable, writable and evicts no keys.
+
+    One of the first namespaces is enough, because a tenant whose keys fail must not take the server from the others.
+    """
     service = service_of(request)
-    # The first check closes the breaker of a store that is back; a parallel one would still be refused.
-    readable = await _succeeds(_check_readable(service))
-    writable, keeping = (
-        await asyncio.gather(_succeeds(_check_writable(service)), _is_keeping(service)) if readable else _AWAY
-    )
+    memories = list(islice(service.memories.values(), _CHECKED_COUNT))
+    checks = [await _check(memories[0])]
+    if not all(checks[0]):
+        checks += await asyncio.gather(*map(_check, memories[1:]))
+    check = next((each for each in checks if all(each)), checks[0])
     stopping = service.stopping.is_set()
-    document = {"live": True, "readable": readable, "writable": writable, "keeping": keeping, "stopping": stopping}
-    return Json(document, 200 if readable and writable and keeping and not stopping else 503)
+    document = {"live": True, **check._asdict(), "stopping": stopping}
+    return Json(document, 200 if all(check) and not stopping else 503)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -106,7 +117,7 @@ def _away_s(stores: Sequence[Store]) -> dict[str, float]:
     return away_s
 
 
-async def _succeeds(check: Awaitable[None]) -> bool:
+async def _succeeds(check: Awaitable[object]) -> bool:
     """True if the check passes within its time limit."""
     try:
         async with asyncio.timeout(_CHECK_S):
@@ -116,19 +127,19 @@ async def _succeeds(check: Awaitable[None]) -> bool:
     return True
 
 
-async def _check_readable(service: Service) -> None:
-    await next(iter(service.memories.values())).ping()
+async def _check(memory: Memory) -> _Check:
+    # The first check closes the breaker of a store that is back; a parallel one would still be refused.
+    if not await _succeeds(memory.ping()):
+        return _Check(readable=False, writable=False, keeping=True)
+    # Only a write shows that the store is no replica, is not full and can save to disk.
+    write = memory.take("readyz", 1_000_000, 1_000_000)
+    return _Check(True, *await asyncio.gather(_succeeds(write), _is_keeping(memory)))
 
 
-async def _is_keeping(service: Service) -> bool:
+async def _is_keeping(memory: Memory) -> bool:
     """True unless the store is known to evict keys when it is full, which could remove half a conversation."""
     try:
         async with asyncio.timeout(_CHECK_S):
-            return not await servers.drop_keys(next(iter(service.memories.values())).store)
+            return not await servers.drop_keys(memory.store)
     except TimeoutError:
         return True
-
-
-async def _check_writable(service: Service) -> None:
-    """Write to the store. Only a write shows that the store is no replica, is not full and can save to disk."""
-    await next(iter(service.memories.values())).take("readyz", 1_000_000, 1_000_000)
