@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from model_check.kept import block_change, cut_in
+from model_check.kept import block_change, cut_in, kept_blocks
 from model_check.machine import Machine, entry_at, names, newest, places
-from model_check.session import Entry, SeenSession
+from model_check.session import GAP, Entry, SeenSession
 from model_check.steps import SETTINGS, Seen, entry_of
 from redismem import TooLarge
 from redismem.errors import NotInWindow
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits as edit_calls
-from redismem.protocol.session import rewrite
+from redismem.protocol.session import forget, rewrite
 from redismem.protocol.session.edits import Replacement
 from redismem.session import edits
 
@@ -143,6 +144,32 @@ class EditMachine(Machine):
         read = {message.seq: entry_of(message) for message in visible if message.seq in together}
         expected = self.model.replace(seen.name, seen.life, old.seq, read, context.first_seq, new, number, self.now)
         self._edit(what, seen.name, call, expected, again)
+
+    @precondition(lambda self: self.views)
+    @rule(place=places, which=places, count=st.integers(1, 3), drops=st.booleans(), again=st.booleans())
+    def forget_as_seen(self, place: int, which: int, count: int, drops: bool, again: bool) -> None:
+        """Forget `count` seqs in a row, of which the last is the `which`-th from the end; summaries go or change."""
+        seen = newest(self.views, place)
+        name, context, calls = seen.name, seen.view.context, self.calls[seen.name]
+        seqs = {max(1, context.last_seq - which - each) for each in range(count)}
+        blocks = kept_blocks(self.run_call, calls.keys, seen.view, seqs)
+        selected = forget.select(seen.view, blocks, seqs)
+        covering = forget.covering(seen.view, blocks, seqs, selected)
+        if not selected and not covering:
+            return
+        number = next(self.numbers)
+        summaries = {old: None if drops else replace(old, text=f"again {number}") for old in covering}
+        read = {seq: entry_at(context, seq) for seq in selected if seq >= context.first_seq}
+        view_of = SeenSession(seen.life, seen.version, context.first_seq, 0, GAP, context.summary_version)
+        expected = self.model.forget(name, view_of, selected, read, summaries, number)
+        self._edit("forget", name, forget.forget(calls, seen.view, selected, blocks, summaries), expected, again)
+
+    @precondition(lambda self: self.model.sessions)
+    @rule(name=names, which=places, count=st.integers(1, 3), drops=st.booleans(), again=st.booleans())
+    def forget(self, name: str, which: int, count: int, drops: bool, again: bool) -> None:
+        self.look(name)
+        if name in self.model.sessions:
+            self.forget_as_seen(0, which, count, drops, again)
 
     def _edit(self, what: str, name: str, call: Call[Any], expected: bool | None, again: bool) -> None:
         """Run an edit. With `again`, run it a second time after another append, as after a lost reply."""

@@ -26,6 +26,8 @@ def edit(machine: WorkMachine, name: str, how: str, which: int, again: bool = Fa
         machine.rewrite_as_seen(0, which + 1, 1, 0, again)
     elif how == "replace":
         machine.replace_as_seen(0, which, again)
+    elif how == "forget":
+        machine.forget_as_seen(0, which, 1, True, again)
     else:
         machine.unpin_as_seen(0, which, again)
 
@@ -213,6 +215,8 @@ def as_seen(machine: WorkMachine, how: str, which: int = 0) -> None:
         machine.rewrite_as_seen(0, 2, 1, 0, False)
     elif how == "replace":
         machine.replace_as_seen(0, which, False)
+    elif how == "forget":
+        machine.forget_as_seen(0, 0, 2, False, False)
     else:
         machine.unpin_as_seen(0, 0, False)
     machine.agrees()
@@ -353,7 +357,7 @@ def rewritten_until_it_is_full(machine: WorkMachine, name: str) -> None:
 
 
 EDITS: tuple[Scene, ...] = (
-    *variants(edited_while_leased, how=("pop", "undo", "rewrite", "replace", "unpin")),
+    *variants(edited_while_leased, how=("pop", "undo", "rewrite", "replace", "unpin", "forget")),
     *variants(pinned_leave_the_window, keep=BOTH, how=("commit",)),
     *variants(pinned_leave_the_window, keep=(False,), how=("prune",)),
     *variants(moved_between_reading_and_changing, how=("unpin", "replace")),
@@ -364,8 +368,8 @@ EDITS: tuple[Scene, ...] = (
     *variants(renewed_with_originals, how=("append", "touch", "pop", "rewrite", "replace")),
     *variants(changed_while_chosen, how=("prune", "commit")),
     *(pruned_behind_a_prune, pinned_behind_what_is_summarised),
-    *variants(changed_after_the_end, how=("pop", "prune", "rewrite", "replace")),
-    *variants(lost_in_a_failover, how=("pop", "prune", "rewrite", "replace"), refilled=BOTH),
+    *variants(changed_after_the_end, how=("pop", "prune", "rewrite", "replace", "forget")),
+    *variants(lost_in_a_failover, how=("pop", "prune", "rewrite", "replace", "forget"), refilled=BOTH),
     *variants(rewritten_behind_a_writer, how=("append", "commit", "replace")),
     *variants(rewritten_behind_a_summary, keep=BOTH, back=(4, 7, 9, 11, 13, 20)),
     *(rewritten_until_it_is_full, rewritten_behind_a_fold, rewritten_behind_the_same),

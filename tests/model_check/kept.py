@@ -15,9 +15,10 @@ from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
-from redismem.protocol.session import pages
+from redismem.protocol.session import forget, pages
 from redismem.protocol.session.cuts import Cut, blocks_to_read, plan_cut
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
+from redismem.protocol.session.forget import Kept
 from redismem.workers.originals import encode_original_fields, has_partial_block
 
 KNOWN: Dictionaries = {1: make_dictionary(1)}
@@ -41,6 +42,13 @@ def cut_in(run: Run, keys: SessionKeys, view: View, from_seq: int, most_count: i
         return None
     numbers = blocks_to_read(view, from_seq, most_count)
     return plan_cut(view, from_seq, run(pages.blocks(keys, numbers)) if numbers else [], KNOWN)
+
+
+def kept_blocks(run: Run, keys: SessionKeys, view: View, seqs: set[int]) -> dict[int, Kept | None]:
+    """Return the blocks of originals that may contain these messages, decoded."""
+    numbers = forget.blocks_to_read(view, seqs, {})
+    blocks = run(pages.blocks(keys, numbers)) if numbers else []
+    return dict.fromkeys(numbers) | {block.number: forget.decode_kept(view, block, KNOWN) for block in blocks}
 
 
 def block_change(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange:

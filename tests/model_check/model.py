@@ -6,11 +6,12 @@ This file holds the user's operations; `work_model` adds the workers' operations
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from model_check.session import GAP, Entry, SeenSession, SessionModel
-from redismem.context import Receipt
+from redismem.context import Receipt, Summary
 from redismem.originals.blocks import block_number
 from redismem.settings.settings import Settings
 
@@ -296,6 +297,40 @@ class Model:
             group.remove(seq)
         self._wake(name, now)
         self._edited(name, number, now)
+        return True
+
+    def forget(
+        self,
+        name: str,
+        seen: SeenSession,
+        seqs: set[int],
+        read: dict[int, Entry],
+        summaries: Mapping[Summary, Summary | None],
+        number: int,
+    ) -> bool:
+        """Remove messages. `read` holds those of the window as the caller saw them. This is no use of the session."""
+        session = self.sessions.get(name)
+        if session is None or (session.life, session.version, session.first_seq) != (*seen[:2], seen.first_seq):
+            return False
+        if session.committed_fence != seen.committed or {seq: session.entry(seq) for seq in read} != read:
+            return False
+        kept = self.originals.pop(name, {}) if session.with_originals else {}
+        for seq in seqs:
+            session.entries[seq - 1] = GAP
+            if seq in kept:
+                kept[seq], session.left[seq] = None, GAP
+        if session.with_originals:
+            self.keep(name, kept)
+        groups = [[seq for seq in group if seq not in seqs] for group in session.groups]
+        session.groups, session.sketch = [group for group in groups if group], b""
+        if summaries:
+            session.committed, session.committed_fence, session.has_count = None, "", True
+        for old in (old for old, new in summaries.items() if new is None):
+            session.unsummarised |= set(range(old.first_seq, old.last_seq + 1))
+        changed = (summaries.get(each, each) for each in session.summaries)
+        session.summaries = [each for each in changed if each is not None]
+        session.version = session.written = number
+        session.appends.append((f"edit {number}", Receipt(0, 0, 0, False, False)))
         return True
 
     def _edited(self, name: str, number: int, now: int) -> None:

@@ -27,7 +27,7 @@ OUTCOMES = {
         script: ["True", "False"]
         for script in (
             *("extend", "requeue", "queue_eviction", "claim_eviction", "evict", "note"),
-            *("prune", "pop", "rewrite", "replace", "unpin", "touch", "set_policy", "clear", "late clear"),
+            *("prune", "pop", "rewrite", "replace", "unpin", "forget", "touch", "set_policy", "clear", "late clear"),
         )
     },
 }
