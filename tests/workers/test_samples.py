@@ -86,6 +86,9 @@ async def test_sessions_of_one_owner_count_as_one_person(
             session = memory.session(f"told {number}", owner=f"customer {number % owner_count}")
             await session.append(*({"role": "user", "content": f"{GONE}, 4711 times"} for _ in range(20)))
             await worker.drain()
+        loaded = await worker._trainer._sessions.load(memory.store)
+        assert set(loaded) == {Person(f"customer {number}", True) for number in range(owner_count)}
+        assert all(len(blocks) >= 6 // owner_count for blocks in loaded.values()), "of each session at least one"
         await fill_sessions(memory, worker, 7)
         content = await raw.hget(memory.store.keys.dictionaries, "1")
         for text in (GONE.encode(), b"4711"):
