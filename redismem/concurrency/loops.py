@@ -11,8 +11,8 @@ T = TypeVar("T")
 _LOOK_S = 0.1
 
 
-def at_loop_end(call: Callable[[], object]) -> Callable[[], None]:
-    """Call a function when the running event loop shuts down, as at the end of `asyncio.run`.
+def at_loop_end(call: Callable[[], Awaitable[None] | None]) -> Callable[[], None]:
+    """Call a function, which may be async, when the running event loop shuts down, as at the end of `asyncio.run`.
 
     At that time the loop has cancelled all tasks, and still runs callbacks. A loop that is closed without
     `shutdown_asyncgens` does not call. Return a function that ends the wait; it may be called in any thread.
@@ -23,8 +23,8 @@ def at_loop_end(call: Callable[[], object]) -> Callable[[], None]:
         try:
             yield
         finally:
-            if is_waiting:
-                call()
+            if is_waiting and (ending := call()) is not None:
+                await ending
 
     def cancel() -> None:
         nonlocal is_waiting

@@ -19,6 +19,7 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.base import KEEPALIVE
 from redismem.transport.redis_py import given_client
+from redismem.transport.redis_py.client_loop import ClientLoop
 from redismem.transport.redis_py.replies import (
     check_replicas,
     is_refused,
@@ -69,6 +70,7 @@ class RedisPy:
         self._owned = owned
         # A client that the caller provides retries by itself, unless its configuration turns retries off.
         self.repeats = not owned
+        self._client_loop = None if owned or given_client.is_embedded(client) else ClientLoop(client)
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> RedisPy:
@@ -85,6 +87,7 @@ class RedisPy:
         return cls(redis.asyncio.Redis(connection_pool=pool), owned=True)
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        await self._enter_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 answers = await self._execute(commands)
@@ -97,11 +100,18 @@ class RedisPy:
         return answers
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        await self._enter_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._pipeline(commands, transaction=False)
         except _LOST as error:
             raise await self._failure(error) from None
+
+    async def _enter_loop(self) -> None:
+        """Raises RuntimeError if another event loop uses the caller's client."""
+        loop = asyncio.get_running_loop()
+        if self._client_loop is not None and self._client_loop.loop is not loop:
+            await self._client_loop.enter(loop)
 
     async def _execute(self, commands: Sequence[Command]) -> list[Any]:
         if len(commands) > 1:
@@ -128,6 +138,7 @@ class RedisPy:
         The socket's own timeout must be longer than the WAIT.
         """
         check_replicas(self._client)
+        await self._enter_loop()
 
         async def execute(commands: Sequence[Command]) -> list[Any]:
             return split_replies(commands, await self._pipeline(with_wait(commands, wanted), transaction=False))
@@ -179,12 +190,16 @@ class RedisPy:
         await asyncio.sleep(seconds)
 
     async def aclose(self) -> None:
+        if self._client_loop is not None:
+            self._client_loop.forget_end()
         if self._owned:
             await self._client.aclose()
             await self._client.connection_pool.disconnect()
 
     def drop(self) -> None:
-        """Do nothing, because the client closes its connections, or the caller closes the client."""
+        """Leave the connections open, because the client closes them, or the caller closes the client."""
+        if self._client_loop is not None:
+            self._client_loop.forget_end()
 
 
 class BlockingRedisPy:
