@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import signal
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -239,6 +241,31 @@ async def test_an_outage_says_what_was_done_and_the_next_call_goes_on(
         rest = await memory.forget(owner="ann")
         assert rest.session_count == left_count
         assert await direct_memory.count() == 0
+
+
+DIES = """
+import os, signal, sys
+from redismem.blocking import Memory
+
+def die(forgotten):
+    if forgotten.session_count == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Memory.connect(sys.argv[1], namespace=sys.argv[2]).forget(owner="ann", on_progress=die)
+"""
+
+
+async def test_after_a_kill_the_next_process_goes_on(redis_server: Any, namespace: str) -> None:
+    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+        await fill(memory, "ann", *(f"a-{number}" for number in range(7)))
+        await fill(memory, "bob", "b-1")
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, redis_server.url, namespace)
+        assert await process.wait() == -signal.SIGKILL
+        assert await memory.count() == 5
+        forgotten = await memory.forget(owner="ann")
+        assert forgotten.session_count == 4
+        assert forgotten.proven_ms is not None
+        assert {entry.session_id for entry in (await memory.sessions()).sessions} == {"b-1"}
 
 
 async def test_what_this_process_caches_goes_too(redis_server: Any, namespace: str) -> None:

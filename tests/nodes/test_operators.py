@@ -8,11 +8,13 @@ import pytest
 from support.callers import open_caller, session_ids_by_place
 from support.cluster_servers import ClusterServers
 
+from redismem import Memory
 from redismem.concurrency.run_sync import run_without_loop
 from redismem.inspection.doctor import examine
 from redismem.inspection.loading import load_scripts, scripts_count
 from redismem.inspection.servers import drop_keys
 from redismem.protocol import scripts
+from redismem.protocol.call import Call
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -44,6 +46,25 @@ async def test_the_doctor_reports_a_single_node_that_would_drop_keys(
                 assert (found.verdict, found.case) == ("fail", "evicts")
             finally:
                 node.say("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0")
+
+
+async def test_a_person_is_forgotten_on_every_node(cluster_servers: ClusterServers, namespace: str) -> None:
+    async with Memory.connect(cluster_servers.url, namespace=namespace) as memory:
+        for number in range(40):
+            owner = "ann" if number % 2 else "bob"
+            await memory.session(f"s-{number}", owner=owner).append({"role": "user", "content": "hello"})
+        (broken, *_) = names = [f"s-{number}" for number in range(1, 40, 2)]
+        keys = memory.store.keys.session(broken)
+        await memory.store.run(Call(broken, (("HSET", keys.state, "counters", "broken"),), int))
+        assert (await memory.session(broken).read()).messages == []
+        forgotten = await memory.forget(owner="ann")
+        assert (forgotten.session_count, forgotten.quarantined_count) == (len(names) - 1, 1)
+        assert forgotten.proven_ms is not None
+        assert await memory.count() == 20
+        assert (await memory.forget(prefix="s-")).session_count == 20
+    for node in cluster_servers.primaries():
+        left = [key.decode() for key in node.say("KEYS", f"rm:{{{namespace}*")]
+        assert all(key.endswith((":fences", ":namespace")) for key in left)
 
 
 async def test_deployed_scripts_are_known_on_every_node(cluster_servers: ClusterServers, namespace: str) -> None:

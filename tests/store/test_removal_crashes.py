@@ -1,4 +1,4 @@
-"""The server dies within a script that removes or restores a session: its log is cut, and replayed twice."""
+"""The server dies within a script that begins, removes or restores a session: its log is cut, and replayed twice."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ async def prepare_restore(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
 
 async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:
     """Return the call that evicts, clears or restores a session with a summary and its originals."""
-    await memory.session("a").append({"role": "system", "content": "Be brief."}, *(user(str(at)) for at in range(9)))
+    messages = [{"role": "system", "content": "Be brief."}, *(user(str(at)) for at in range(9))]
+    await memory.session("a", owner="ann").append(*messages)
     await memory.store.run(await commit(memory, await read_window(memory)))
     if name == "evict":
         return await prepare_eviction(memory)
@@ -114,3 +115,29 @@ async def test_a_cut_removal_that_is_never_repeated_loses_nothing(server: RedisS
             await goes_on(session)
             await Eviction(memory.store).sweep()
             assert [violation async for violation in check(memory.store)] == []
+
+
+async def test_a_session_begun_in_a_cut_log_has_its_owner_or_is_not_there(server: RedisServer, clock: Clock) -> None:
+    """The log is cut at each command before the one that writes the message."""
+    async with (
+        Memory.connect(server.url, settings=SETTINGS, clock=clock) as memory,
+        redis.asyncio.Redis(port=server.port) as raw,
+    ):
+        session, owners = memory.session("a", owner="ann"), memory.store.keys.session("a").shard.owners
+        await memory.session("another").append(user("first"))
+        before = log_path(server).read_bytes()
+        await session.append(user("first"), id="1")
+        whole = log_path(server).read_bytes()
+        cuts = [at for at in command_offsets(before, whole) if b"RPUSH" not in whole[len(before) : at + 32]]
+        assert len(cuts) > 4
+        for at in cuts:
+            await crash(server, whole[: at + 6])
+            await session.append(user("first"), id="1")
+            await crash(server)
+            info = await session.info()
+            assert (info.owner, info.total_messages) == ("ann", 1)
+            assert [violation async for violation in check(memory.store)] == []
+            await crash(server, whole[: at + 6])
+            assert not await session.exists()
+            await Eviction(memory.store).sweep()
+            assert await raw.zcard(owners) == 0
