@@ -89,10 +89,9 @@ class Forgetting:
             blocks = await self._run(pages.blocks(self._calls.keys, part))
             known = await load_dictionaries(self._store, [block.stored for block in blocks])
             self._blocks |= dict.fromkeys(part)
-            for block in blocks:
-                is_large = unpacked_bytes(block.stored) > LARGE_BYTES
-                work = partial(forget_calls.decode_kept, self._view, block, known)
-                self._blocks[block.number] = await run_apart(self._store.transport, work, is_much=is_large)
+            is_large = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
+            work = partial(forget_calls.decode_all, self._view, blocks, known)
+            self._blocks |= await run_apart(self._store.transport, work, is_much=is_large)
 
     async def _run_apart(self, work: Callable[[], T]) -> T:
         size = sum(unpacked_bytes(kept.block.stored) for kept in self._blocks.values() if kept)
@@ -105,7 +104,8 @@ class Forgetting:
         first, last = block_number(old.first_seq), block_number(old.last_seq)
         span = range(max(first, last + 1 - _BLOCKS_LIMIT), last + 1)
         await self._read([number for number in span if number not in self._blocks])
-        messages = forget_calls.left_of(old, self._blocks, selected, self._view.context.epoch)
+        read = partial(forget_calls.left_of, old, self._blocks, selected, self._view.context.epoch)
+        messages = await self._run_apart(read)
         if not messages:
             return None
         settings = self._store.settings

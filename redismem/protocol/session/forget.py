@@ -66,6 +66,11 @@ def decode_kept(view: View, block: Block, known: Dictionaries) -> Kept:
     return Kept(block, first_seq, elements, known.get(dictionary_of(block.stored) or 0))
 
 
+def decode_all(view: View, blocks: Sequence[Block], known: Dictionaries) -> dict[int, Kept]:
+    """Decode blocks of originals, by number. Raises NotInWindow."""
+    return {block.number: decode_kept(view, block, known) for block in blocks}
+
+
 def blocks_to_read(view: View, seqs: Set[int], blocks: Blocks) -> list[int]:
     """Return the numbers of further blocks that may contain these messages, or the rest of their tool calls."""
     if layout.WITH_ORIGINALS not in view.fields:
