@@ -297,6 +297,9 @@ async def test_a_configured_origin_is_allowed(memory: Memory) -> None:
         asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
         preflight = await http.ask("OPTIONS", "/v1/sessions", headers=asked)
         assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (204, origin)
+        document = (await http.ask("GET", "/openapi.json")).json()
+        methods = {method.upper() for operations in document["paths"].values() for method in operations}
+        assert set(preflight.headers["access-control-allow-methods"].split(", ")) == methods
         answer = await http.ask("POST", "/v1/sessions", headers={"Origin": origin})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (201, origin)
         other = await http.ask("OPTIONS", "/v1/sessions", headers=asked | {"Origin": "https://other.example"})
