@@ -103,6 +103,7 @@ class Memory:
                 means `REDISMEM_PASSWORD_FILE` and `REDISMEM_USERNAME`, or else the login in the URL.
             client: A redis.asyncio client to use instead of a URL. The caller closes this client. It serves one event
                 loop at a time: its connections are closed when the loop ends, and a second loop is refused until then.
+                A cluster client serves only its first loop.
             count_tokens: A function that returns the number of tokens of a message, given as a dict.
             on_event: A plain function that is called with an event after each call and each piece of work of a
                 worker, successful or not. It runs on the event loop, so it must return quickly. Its exceptions are

@@ -12,12 +12,16 @@ from redismem.concurrency.loops import at_loop_end
 
 
 class ClientLoop:
-    """Lets event loops use a redis.asyncio client one after the other, and closes its connections with each loop."""
+    """Lets event loops use a redis.asyncio client one after the other, and closes its connections with each loop.
+
+    A cluster client serves only its first loop, because redis-py does not leave a loop cleanly.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self.loop: asyncio.AbstractEventLoop | None = None
         """The loop that uses the client."""
+        self._is_cluster = getattr(client, "connection_pool", None) is None
         self._lock = threading.Lock()
         self.forget_end: Callable[[], None] = lambda: None
         """Leave the client's connections open at the end of the loop, because the caller closes the client."""
@@ -29,10 +33,10 @@ class ClientLoop:
             RuntimeError: Another loop uses the client. Its connections would mix up the replies of both.
         """
         with self._lock:
-            before, is_closed = self.loop, self.loop is not None and self.loop.is_closed()
-            if before is not None and not is_closed:
+            is_closed = self.loop is not None and self.loop.is_closed()
+            if self.loop is not None and (self._is_cluster or not is_closed):
                 raise RuntimeError(
-                    "the redis-py client of this memory is in use on another event loop: give the memory a URL, "
+                    "the redis-py client of this memory belongs to another event loop: give the memory a URL, "
                     "which has connections for each loop, or make a client and a memory per loop"
                 )
             self.loop = loop
@@ -43,18 +47,16 @@ class ClientLoop:
         self.forget_end = at_loop_end(self._leave)
 
     async def _leave(self) -> None:
-        self.loop = None
-        await disconnect(self._client)
+        if self._is_cluster:
+            await self._client.aclose()
+        else:
+            self.loop = None
+            await disconnect(self._client)
 
 
 async def disconnect(client: Any) -> None:
     """Close all connections of a client. It opens new ones with its next command."""
-    pool = getattr(client, "connection_pool", None)
-    if pool is None:  # a cluster client
-        await client.aclose()
-        client._lock = None  # redis-py keeps it, though it works in this loop only, and makes one if there is none
-        return
-    await pool.disconnect()
-    sentinels = getattr(getattr(pool, "sentinel_manager", None), "sentinels", ())
+    await client.connection_pool.disconnect()
+    sentinels = getattr(getattr(client.connection_pool, "sentinel_manager", None), "sentinels", ())
     for sentinel in sentinels:
         await sentinel.connection_pool.disconnect()

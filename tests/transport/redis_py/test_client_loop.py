@@ -22,7 +22,7 @@ from redismem import Memory, Settings
 SETTINGS = Settings(shards=2, deadline_s=60, reply_timeout_s=20)
 
 
-@pytest.fixture(params=["standalone", "blocking pool", "cluster", "sentinel"])
+@pytest.fixture(params=["standalone", "blocking pool", "sentinel"])
 def client(request: pytest.FixtureRequest, redis_server: RedisServer, namespace: str) -> Any:
     match request.param:
         case "standalone":
@@ -30,9 +30,6 @@ def client(request: pytest.FixtureRequest, redis_server: RedisServer, namespace:
         case "blocking pool":
             pool: Any = redis.asyncio.BlockingConnectionPool.from_url(redis_server.url)
             return redis.asyncio.Redis(connection_pool=pool)
-        case "cluster":
-            servers: ClusterServers = request.getfixturevalue("cluster_servers")
-            return redis.asyncio.RedisCluster("127.0.0.1", servers.nodes[0].port)
     sentinels: SentinelServers = request.getfixturevalue("sentinel_servers")
     places = [("127.0.0.1", sentinel.port) for sentinel in sentinels.sentinels]
     return Sentinel(places).master_for("chats")
@@ -98,7 +95,7 @@ def test_a_second_loop_at_the_same_time_is_refused_before_anything_is_sent(
     memory = Memory.connect(client=client, namespace=namespace, settings=SETTINGS)
     asyncio.run_coroutine_threadsafe(memory.session("a").append(user("first")), elsewhere).result(60)
     for call in (memory.session("a").append(user("second")), memory.ping(), memory.count()):
-        with pytest.raises(RuntimeError, match="in use on another event loop: give the memory a URL"):
+        with pytest.raises(RuntimeError, match="belongs to another event loop: give the memory a URL"):
             asyncio.run(call)
     reading = asyncio.run_coroutine_threadsafe(memory.session("a").read(), elsewhere)
     assert [message.content for message in reading.result(60).messages] == ["first"]
@@ -116,3 +113,17 @@ def test_a_client_goes_on_after_a_loop_that_was_closed_without_a_shutdown(
         loop.close()
     assert len(asyncio.run(memory.session("a").read()).messages) == 3
     gc.collect()
+
+
+def test_a_cluster_client_serves_only_its_first_loop(cluster_servers: ClusterServers, namespace: str) -> None:
+    client = redis.asyncio.RedisCluster("127.0.0.1", cluster_servers.nodes[0].port)
+    memory = Memory.connect(client=client, namespace=namespace, settings=SETTINGS)
+
+    async def append_and_close() -> None:
+        await memory.session("a").append(user("first"))
+        await client.aclose()
+
+    asyncio.run(append_and_close())
+    with pytest.raises(RuntimeError, match="belongs to another event loop: give the memory a URL"):
+        asyncio.run(memory.session("a").append(user("second")))
+    asyncio.run(memory.aclose())
