@@ -26,8 +26,8 @@
 --   sketch           with these messages added; - leaves it unchanged
 --   moved_count      length of the next part: the field for pinned messages that leave, then their places
 --   kept_count       length of the next part: fields and values of the originals, 0 keeps none; then the folded fields
--- FIELDS reads epoch committed fence counters summaries_count with_originals edited summary:
---   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals sketch pinned: summary:
+-- FIELDS reads epoch committed fence counters summaries_count with_originals edited large_bytes summary:
+--   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals sketch large_bytes pinned: summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, vectors, overdue, leased = unpack(KEYS)
@@ -48,9 +48,8 @@ counters = counters or ''
 if window_first_seq ~= first_seq then return 'stale' end -- [the window]
 if (seen_edited or '-') ~= edited then return 'stale' end -- [edited since]
 if window_count < count then return 'stale' end
-for _, field in ipairs(folded) do
-  if redis.call('HEXISTS', state, field) == 0 then return 'stale' end
-end
+for _, field in ipairs(folded) do if redis.call('HEXISTS', state, field) == 0 then return 'stale' end end
+--- @include left_large
 --- @include now
 -- Removal first: a script that has written may continue when memory is short. This one frees memory.
 redis.call('ZREM', leased, session) -- [end of the lease]
@@ -83,7 +82,7 @@ local again = is_overdue or summaries_count > tonumber(summaries_limit) -- [fold
 counters = string.format('v1 %s %s %d %s %s%s%s%s%s',
   next_seq, total, window_tokens, active_ms, expires_ms, uncounted, hidden, policy, evicting) -- [chosen]
 redis.call('HSET', state, 'counters', counters, 'committed', fence, -- [committed]
-  'summaries_count', summaries_count, 'queued', 'overdue')
+  'summaries_count', summaries_count, 'queued', 'overdue', has_large and 'large_bytes' or 'queued', has_large and large_bytes or 'overdue')
 redis.call('HDEL', state, 'fence', 'attempts', again and 'fence' or 'queued') -- [end of the claim]
 redis.call('HDEL', state, 'failure', 'deaths', 'dropped_seq') -- [well again]
 if again then redis.call('ZADD', overdue, now, session) end -- [overdue again]

@@ -22,14 +22,14 @@
 --   owners
 -- ARGV
 --   session
---   limits   kept_ms threshold token_limit recent_limit window_limit params_limit: one argument, because each costs time
+--   limits   kept_ms threshold token_limit recent_limit window_limit params_limit bytes_limit: one argument, because each costs time
 --   request  fresh message_count set_count tokens expect now_ms pins: one argument, too
 --   token    7 bytes name the append, 3 the call, 8 a new epoch; then messages, set_count fields and values, fields to drop
--- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued pins param:
---   writes counters epoch owner ids_a ids_b ids_c ids_d repeated queued pins param: waiting last_intent last_result plan
+-- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued pins large_bytes param:
+--   writes counters epoch owner ids_a ids_b ids_c ids_d repeated queued pins large_bytes param: waiting last_intent last_result plan
 -- REPLY counters@epoch; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
--- ERROR PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- ERROR PAST now_ms · CONFLICT last_seq cleared · FULL window_count · BYTES large_bytes bytes_limit · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences, owners = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local kept_ms, threshold, token_limit = string.match(limits, '(%d+) (%d+) (%S+)')
@@ -64,13 +64,13 @@ total, window_tokens = total + message_count, window_tokens + tokens
 if is_overdue and message_count > 0 and window_count > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. window_count - message_count)
 end
--- Only writes follow, the messages last. If a crash cuts the server's log here, a restart replays the first writes, and a
--- resent append runs again: so all writes but the messages set values instead of adding to them.
 local elements = {}
 if message_count > 0 then
   --- @include stamp
-  for at = first_message, first_set - 1 do elements[#elements + 1] = ARGV[at] .. stamp end
+  --- @include stamped
 end
+-- Only writes follow, the messages last. If a crash cuts the server's log here, a restart replays the first writes, and a
+-- resent append runs again: so all writes but the messages set values instead of adding to them.
 --- @include remember_append
 if created then
   --- @include begin_session

@@ -18,16 +18,15 @@
 --   pins       as for an append; - for no change
 --   more       changes of the counters: tokens, uncounted elements and hidden seqs
 --   sizes      numbers of places, blocks and fields to set, in one argument; then these, and the fields to drop
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited pins committed
---   writes counters ids_a ids_b ids_c ids_d repeated edited pins summaries_count sketch committed pinned: summary:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited pins large_bytes committed
+--   writes counters ids_a ids_b ids_c ids_d repeated edited pins large_bytes summaries_count sketch committed pinned: summary:
 -- REPLY 1 removed, 0 the session has changed; if made before, the reply of known_append
 -- ERROR PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)
 local token, epoch, first_seq, edited, committed, nonce, pins, more, sizes = unpack(ARGV, 1, 9)
 local more_tokens, more_uncounted, more_hidden = string.match(more, '(%S+) (%S+) (%S+)')
 local place_count, block_count, set_count = string.match(sizes, '(%d+) (%d+) (%d+)')
-local first_block = 10 + 3 * place_count
-local first_set = first_block + 4 * block_count
+local first_block, first_set = 10 + 3 * place_count, 10 + 3 * place_count + 4 * block_count
 local first_drop = first_set + 2 * set_count
 local counters, seen_epoch, seen_edited, ids, repeated, seen_committed =
   unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated', 'committed'))
@@ -54,6 +53,7 @@ local function change(field, value) sets[#sets + 1], sets[#sets + 2] = field, va
 if pins ~= '-' then
   --- @include pins
 end
+--- @include forgotten_large
 -- Removal first: a script that has written may continue when memory is short. The word counts of the summaries go whole.
 redis.call('HDEL', state, 'sketch', unpack(drops)) -- [dropped]
 if block_count ~= '0' then

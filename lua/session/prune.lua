@@ -15,8 +15,8 @@
 --   uncounted_count  how many of them are pinned or gaps
 --   tokens      of the others
 --   nonce       identifies this prune when resent; then the field for pinned messages that leave, and their places
--- FIELDS reads epoch counters pruned edited
---   writes counters pruned pinned:
+-- FIELDS reads epoch counters pruned edited large_bytes
+--   writes counters pruned large_bytes pinned:
 -- REPLY 1 dropped, 0 the window has changed
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)
@@ -32,6 +32,7 @@ if window_first_seq ~= first_seq then return 0 end -- [the window]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
 -- After a failover that lost appends, others may have taken their seqs; only the element differs then.
 if redis.call('LINDEX', messages, count - 1) ~= newest then return 0 end -- [as it was read]
+--- @include left_large
 local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 -- Removal first: a script that has written may continue when memory is short. The messages last: if a crash cuts the log
 -- within these writes, all others may safely run twice.
@@ -40,6 +41,7 @@ redis.call('DEL', originals, vectors) -- [originals]
 --- @include left_uncounted
 counters = string.format('v1 %s %s %d %s %s%s%s%s%s',
   next_seq, total, left_tokens, active_ms, expires_ms, uncounted, hidden, policy, evicting) -- [chosen]
-redis.call('HSET', state, 'counters', counters, 'pruned', nonce)
+redis.call('HSET', state, 'counters', counters, 'pruned', nonce,
+  has_large and 'large_bytes' or 'pruned', has_large and large_bytes or nonce)
 redis.call('LTRIM', messages, count, -1)
 return 1

@@ -29,10 +29,10 @@
 --   old_block     the block as read
 --   new_block     the block with the new message
 --   new_signature  of new_block
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued pins pinned:
---   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins pinned:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued pins large_bytes pinned:
+--   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins large_bytes pinned:
 -- REPLY 1 replaced, 0 the message has changed, or is gone; if made before, the reply of known_append
--- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- ERROR FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, first_seq, place, nonce, old, new, more_tokens, more_uncounted, pins, last_seq,
   pinned_field, new_field, block, old_block, new_block, new_signature = unpack(ARGV)
@@ -65,6 +65,9 @@ local window_tokens = math.max(0, window_tokens + more_tokens) -- [tokens]
 --- @include overdue
 if tonumber(more_uncounted) < 0 and window_count > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. window_count - 1)
+end
+if is_inside then
+  --- @include replaced_large
 end
 --- @include now
 redis.call('ZREM', evictions, evicting ~= '' and session or '') -- [off the eviction queue]

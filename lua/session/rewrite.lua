@@ -28,10 +28,10 @@
 --   block      number of the first block of originals that is removed; - for none
 --   sizes      numbers of elements that stay, elements that follow, new messages, and messages that count afterwards
 --   more       numbers of fields to set and to drop; then elements, unstamped messages, fields, and the rest of the block
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited queued pins committed
---   writes counters ids_a ids_b ids_c ids_d repeated edited queued pins summaries_count with_originals sketch committed pinned: summary:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited queued pins large_bytes committed
+--   writes counters ids_a ids_b ids_c ids_d repeated edited queued pins large_bytes summaries_count with_originals sketch committed pinned: summary:
 -- REPLY counters@epoch; if made before, the reply of known_append; 0 if the window has changed
--- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- ERROR FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, limits, now_ms, token, epoch, first_seq, last_seq, edited, newest, nonce, pins, committed,
   next_seq, left, block, sizes, more = unpack(ARGV, 1, 17)
@@ -68,13 +68,13 @@ local window_count, window_tokens = tonumber(counted_count), left_tokens
 if is_overdue and window_count > math.max(length - (tonumber(uncounted) or 0), window_limit) then -- [full]
   return redis.error_reply('FULL ' .. length - (tonumber(uncounted) or 0))
 end
+--- @include rewritten_large
 --- @include now
 --- @include stamp
 -- Removal first: a script that has written may continue when memory is short. The messages last, as in append.lua.
 redis.call('ZREM', evictions, evicting ~= '' and session or '') -- [off the eviction queue]
-local elements = {}
+local elements, message_count = {}, math.max(1, message_count)
 for at = 18, first_set - 1 do elements[at - 17] = at < first_message and ARGV[at] or ARGV[at] .. stamp end
-message_count = math.max(1, message_count)
 --- @include remember_append
 --- @include policy
 --- @include make_overdue

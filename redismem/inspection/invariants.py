@@ -2,7 +2,7 @@
 
 I1  the window is as long as its counters say         I8  state and messages expire together, at the recorded time
 I2  each append is remembered once, and none too many I9  the window is within its limit
-I3  a session is in at most the queue it names        I10 the tokens are the sum over the window's messages
+I3  a session is in at most the queue it names        I10 tokens and large bytes are sums over the window
 I4  a session that waits for a summary is in a queue  I11 attempts are within their limit; a fence needs a lease
 I5  epoch and fences come from the shard's counter    I12 a session is listed as active, at the recorded time
 I6  summaries and originals precede the window        I14 pinned messages are counted, and within their limits
@@ -35,7 +35,7 @@ from redismem.protocol.owners import decode_owner, owner_score
 from redismem.protocol.session import append_ids
 from redismem.settings.settings import Settings
 
-_OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
+_OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ, layout.LARGE_BYTES)
 _NONE_MS = -2
 _FENCE = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]+")
 
@@ -133,6 +133,10 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
     weight = sum(message.tokens for message in messages)
     if weight != counters.tokens:
         yield "I10", f"the window has {weight} tokens, but {counters.tokens} are recorded"
+    large_bytes = layout.large_bytes(seen.elements)
+    if large_bytes != seen.number(layout.LARGE_BYTES):
+        text = f"the window's large messages have {large_bytes} bytes"
+        yield "I10", f"{text}, but {seen.number(layout.LARGE_BYTES)} are recorded"
 
 
 def _gap_rules(gaps: list[int], counters: Counters) -> Broken:

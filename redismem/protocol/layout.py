@@ -6,7 +6,7 @@ The scripts repeat these names as text; a test compares them with this file and 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -40,6 +40,9 @@ WAITING = b"waiting"
 LAST_INTENT = b"last_intent"
 LAST_RESULT = b"last_result"
 PLAN = b"plan"
+LARGE_BYTES = b"large_bytes"
+LARGE_ABOVE_BYTES = 4096
+"""A message whose element is larger counts as large: its bytes are in LARGE_BYTES."""
 PARAM = b"param:"
 SUMMARY = b"summary:"
 PINNED = b"pinned:"
@@ -96,6 +99,10 @@ FIELDS = {
     PRUNED: _field("nonce of the last prune, which identifies a resent one", "prune"),
     EDITED: _field("nonce of the last edit: earlier reads are stale", "forget replace rewrite"),
     PINS: _field("number of pinned messages, and their bytes", "append forget replace rewrite"),
+    LARGE_BYTES: _field(
+        "bytes of the window's messages over 4,096 bytes; missing if there was none",
+        "append commit forget prune replace rewrite",
+    ),
     SKETCH: _field("number of summarised messages that hold each word, for the next summary", "commit forget rewrite"),
     WAITING: _field("the param the conversation waits for", "append"),
     LAST_INTENT: _field("the last intent, set by the caller", "append"),
@@ -111,7 +118,7 @@ FIELDS = {
 """All fields. PARAM, SUMMARY and PINNED are prefixes of field names."""
 
 # Most states have only these fields, because no param or value is set and no message is summarised yet.
-BARE = frozenset((COUNTERS, EPOCH, OWNER, QUEUED, REPEATED, PINS, NEWEST_IDS, *OLDER_IDS))
+BARE = frozenset((COUNTERS, EPOCH, OWNER, QUEUED, REPEATED, PINS, LARGE_BYTES, NEWEST_IDS, *OLDER_IDS))
 
 
 class QueueState(StrEnum):
@@ -290,6 +297,11 @@ def bounds(field: bytes) -> tuple[int, int]:
 def uncounted_count(field: bytes) -> int:
     """Decode the number of pinned messages and gaps in the window from the field `counters`."""
     return counters(field).uncounted if b"+" in field else 0
+
+
+def large_bytes(elements: Iterable[bytes]) -> int:
+    """Return the bytes of the large messages among these elements of a window."""
+    return sum(len(element) for element in elements if len(element) > LARGE_ABOVE_BYTES)
 
 
 def pinned_field(seqs: Sequence[int]) -> bytes:

@@ -49,6 +49,10 @@ def _too_many_pins(count: str, size: str = "", count_limit: str = "", bytes_limi
     )
 
 
+def _too_many_bytes(size: str, limit: str = "") -> str:
+    return f"the window's large messages have {size} bytes and may not grow beyond {limit}: summarise, prune or clear"
+
+
 def _seq_conflict(session_id: str | None, last_seq: str, cleared: str = "") -> Conflict:
     if cleared:
         text = "the session that was read is gone: it was cleared, or has expired"
@@ -75,6 +79,7 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "FULL": lambda detail, session_id: TooLarge(
         f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
     ),
+    "BYTES": lambda detail, session_id: TooLarge(_too_many_bytes(*detail.split(" ")), session_id),
     "PINS": lambda detail, session_id: TooLarge(_too_many_pins(*detail.split(" ")), session_id),
     "PARAMS": lambda detail, session_id: TooLarge(
         f"the session would hold {detail} params, over max_params_count", session_id

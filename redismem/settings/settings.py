@@ -147,6 +147,10 @@ class Settings(BaseSettings):
     max_window_count: Annotated[int, Field(ge=10, le=1_000_000)] = Field(
         10_000, description="messages a window may hold; an append beyond it is refused"
     )
+    max_window_bytes: Annotated[int, Field(ge=64 * 1024, le=512 * 1024 * 1024)] = Field(
+        24 * 1024 * 1024,
+        description="stored size of all messages over 4 KiB in a window; an append beyond it is refused",
+    )
     max_pinned_count: Annotated[int, Field(ge=0, le=1_000)] = Field(
         100, description="pinned messages a session may hold; an append beyond it is refused"
     )

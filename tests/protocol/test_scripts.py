@@ -42,6 +42,7 @@ SETTINGS = Settings(
     idle_timeout_s=156.789,
     tick_s=2,
     max_window_count=4321,
+    max_window_bytes=888_888,
     max_params_count=777,
     max_value_bytes=99,
 )
@@ -107,6 +108,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
                 recent_limit=5,
                 window_limit=4321,
                 params_limit=777,
+                bytes_limit=888_888,
             ),
             "request": has_values(fresh=0, message_count=3, set_count=2, tokens=0, expect=17, now_ms=NOW_MS, pins=PINS),
             "token": lambda token: len(token) == 18 and token[:7] == append_token("my-id")[:7],
@@ -281,7 +283,7 @@ def test_a_missing_argument_is_a_dash() -> None:
     bare = SessionCalls(KEYS, SETTINGS)
     for update in (bare.append(MESSAGES), bare.update(**CHANGES)):
         assert str(update.commands[0][15]).endswith(" - -")
-    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][14] == b"86400000 10 - 6 10000 256"
+    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][14] == b"86400000 10 - 6 10000 256 25165824"
     for call in (bare.touch(), bare.page(5)):
         assert call.script is not None
         names = header(SOURCES[call.script.name]).arguments

@@ -22,6 +22,7 @@ LIMITS = {
     "recent_limit": 3,
     "window_limit": 20,
     "params_limit": 30,
+    "bytes_limit": 100_000,
     "new_policy": "",
 }
 REQUEST = {"fresh": 0, "message_count": 0, "set_count": 0, "tokens": 10, "expect": "-", "now_ms": NOW_MS, "pins": "-"}

@@ -62,11 +62,11 @@ def set_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[
 
 
 def append_limits(settings: Settings, policy: str = "") -> bytes:
-    """Encode the limits for append.lua: six numbers in one argument, because each argument costs time.
+    """Encode the limits for append.lua: seven numbers in one argument, because each argument costs time.
 
     `policy` is the policy of a new session, as the counters contain it without its mark.
     """
-    numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
+    numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count, settings.max_window_bytes)
     limits = (settings.kept_ms, settings.overdue_count, settings.overdue_tokens, *numbers)
     return " ".join(map(str, limits)).encode() + (b" " if policy else b"") + layout.encode_policy(policy)
 

@@ -44,7 +44,7 @@ _WHOLE_FIELDS = (
     layout.EDITED,
     layout.SKETCH,
 )
-_DROPPED_FIELDS = (*_QUEUE_FIELDS, *_WHOLE_FIELDS, layout.SUMMARIES_COUNT, layout.PINS)
+_DROPPED_FIELDS = (*_QUEUE_FIELDS, *_WHOLE_FIELDS, layout.SUMMARIES_COUNT, layout.PINS, layout.LARGE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,8 @@ def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], k
     pinned += [
         element for name, value in fields.items() if name.startswith(PINNED) for element in _split_pinned(name, value)
     ]
+    if large_bytes := layout.large_bytes(readable):
+        fields[layout.LARGE_BYTES] = b"%d" % large_bytes
     if pinned or layout.PINS in stored:
         fields[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
     return Restoration(faults, epoch, first_seq, messages, len(elements), left_out, fields, summaries, _policy(stored))

@@ -277,10 +277,12 @@ def test_append_and_read_returns_a_context_with_a_receipt() -> None:
 
 def test_the_limits_of_an_append_follow_the_settings() -> None:
     first = Settings(threshold=20, recent_limit=7, idle_timeout_s=81.5, threshold_tokens=99, max_window_count=30)
-    assert append_limits(first) == b"81500 20 99 7 30 256"
-    other = first.model_copy(update={"idle_timeout_s": 1, "threshold_tokens": 0, "max_window_count": 12})
-    assert append_limits(other) == b"1000 12 - 7 12 256"
-    assert append_limits(first.model_copy(update={"strategy": "none"})) == b"81500 30 - 7 30 256"
+    assert append_limits(first) == b"81500 20 99 7 30 256 25165824"
+    other = first.model_copy(
+        update={"idle_timeout_s": 1, "threshold_tokens": 0, "max_window_count": 12, "max_window_bytes": 70_000}
+    )
+    assert append_limits(other) == b"1000 12 - 7 12 256 70000"
+    assert append_limits(first.model_copy(update={"strategy": "none"})) == b"81500 30 - 7 30 256 25165824"
     for limits, told in ((None, other), (append_limits(first), first)):
         made = SessionCalls(KEYS.session("user-42"), other, limits=limits)
         assert made.append([USER]).commands[0][14] == append_limits(told)

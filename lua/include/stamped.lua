@@ -1,0 +1,13 @@
+-- Stamps the messages of an append, and adds the large ones to those of the window.
+-- READS state stamp first_message first_set limits change elements
+-- SETS more_large
+local more_large = 0
+for at = first_message, first_set - 1 do
+  elements[#elements + 1] = ARGV[at] .. stamp
+  if #ARGV[at] > 4087 then more_large = more_large + #ARGV[at] + 9 end
+end
+if more_large > 0 then
+  local large_before = tonumber(redis.call('HGET', state, 'large_bytes') or 0) or 0
+  local large_bytes = large_before + more_large
+  --- @include large_limit
+end
