@@ -31,7 +31,7 @@ _READ_COUNT = 64
 """The blocks that one call reads."""
 _BLOCKS_LIMIT = 256
 """The newest blocks of a summary from which it is written anew. It bounds the time, about a millisecond per message."""
-_STEP_COUNT = 512
+_STEP_COUNT = 256
 """The messages that are added to a summary in one step."""
 
 

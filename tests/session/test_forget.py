@@ -206,6 +206,23 @@ async def test_a_block_that_cannot_be_read_is_refused_and_nothing_is_written(
         assert (await raw.hgetall(originals), await session.read()) == before
 
 
+async def test_a_long_summary_is_written_anew_from_its_newest_blocks(
+    store: Store, namespace: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redismem.session.forgetting._BLOCKS_LIMIT", 1)
+    monkeypatch.setattr("redismem.session.forgetting._STEP_COUNT", 3)
+    async with store.memory(namespace, KEPT) as memory:
+        session = memory.session("a")
+        await converse(session, memory, None, 80)
+        (last,) = (each.last_seq for each in (await session.read()).summaries)
+        assert (await session.forget(68)).rewritten == ((1, last),)
+        (summary,) = (await session.read()).summaries
+        told = [seq for seq in range(1, 81) if f"velvet{seq}q" in summary.text]
+        assert len(told) > 10
+        assert told[0] > 32, "neither among the newest blocks nor near the message"
+        await check_gone(memory, raw, session, {68})
+
+
 async def test_wrong_seqs_are_refused(session: Session) -> None:
     with pytest.raises(SessionNotFound):
         await session.forget(1)
