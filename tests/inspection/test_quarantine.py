@@ -46,6 +46,7 @@ async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw
     if is_summarised:
         await summarise(memory)
     else:
+        await session.append(user("large" * 1_000))
         await session.append(user("11"), id="id-11")
     before, info = await session.read(), await session.info()
     put_ms = await put_into_quarantine(memory)
@@ -71,7 +72,7 @@ async def test_salvage_restores_the_readable_parts_consistently(
     memory: Memory, raw: Any, namespace: str, what: str
 ) -> None:
     session = memory.session("user-42")
-    await session.append(user("a"), user("b"), merge={"x": 1, "a": 2})
+    await session.append(user("a"), user("b"), user("large" * 1_000), merge={"x": 1, "a": 2})
     await CORRUPT[what](raw, memory.store.keys.session("user-42"))
     await session.append_and_read(user("current"))
     await session.clear()
