@@ -1,13 +1,13 @@
 """Forget a person: remove all sessions of an owner, or all whose ids begin alike, and prove that none is left.
 
-Each round finds sessions by the indexes, then scans all keys, and removes what it finds. A round that finds nothing is
-the proof. Nothing records the progress: a repeated call finds what is left.
+Each round finds sessions by the indexes, then scans all keys, and removes what it finds. A scan that finds nothing any
+more is the proof. Nothing records the progress: a repeated call finds what is left.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from redismem.errors import ForgetIncomplete, RedismemError
@@ -67,11 +67,12 @@ class _Erasure:
         self._unattributed: set[Trace] = set()
 
     async def run(self) -> ForgottenSessions:
-        """Remove until a round finds nothing."""
+        """Remove until a scan finds nothing."""
         await self._remove_local()
         for _ in range(_ROUNDS_LIMIT):
             self._unattributed.clear()
-            if not await self._remove_indexed() + await self._remove_scanned():
+            await self._remove_indexed()
+            if not await self._remove_scanned():
                 proven_ms = await self._store.server_time_ms()
                 count = self.done.session_count
                 log.info(
@@ -88,13 +89,12 @@ class _Erasure:
             for session_id in held:
                 await self._remove_session(session_id)
 
-    async def _remove_indexed(self) -> int:
-        """Remove the sessions that the indexes name, and return their number, expired ones included."""
-        count, looked_at = 0, set[str]()
-        async for session_id in _indexed(self._store, self._wanted, looked_at):
-            count += is_session_id(session_id) and await self._remove_session(session_id)
+    async def _remove_indexed(self) -> None:
+        """Remove the sessions that the indexes name, expired ones included."""
+        async for session_id in _indexed(self._store, self._wanted, set()):
+            if is_session_id(session_id):
+                await self._remove_session(session_id)
             self._on_progress(self.done)
-        return count
 
     async def _remove_scanned(self) -> int:
         """Remove what a scan of all keys finds, and return the number of traces."""
@@ -102,20 +102,19 @@ class _Erasure:
         while cursor or is_first:
             page = await self._store.run(traces.scan(self._wanted, keys, cursor, _PAGE_COUNT))
             cursor, is_first = page.cursor, False
-            found: Collection[Trace] = traces.traces_of(keys, page.keys)
-            if self._wanted.owner is not None and found:
-                found = await self._attribute(found)
+            owner_keys = traces.traces_of(keys, page.keys)
+            found: Collection[Trace] = owner_keys
+            if self._wanted.owner is not None and owner_keys:
+                found = await self._attribute(owner_keys)
             for trace in found:
                 count += await self._remove_trace(trace)
             self._on_progress(self.done)
         return count
 
-    async def _attribute(self, found: Collection[Trace]) -> list[Trace]:
+    async def _attribute(self, found: Mapping[Trace, Sequence[bytes]]) -> list[Trace]:
         """Return the traces that belong to the owner, and note those whose owner cannot be read."""
         store = self._store
-        pairs = [
-            (trace, key) for trace in found for key in traces.owner_keys(store.keys.session(trace.session_id), trace)
-        ]
+        pairs = [(trace, key) for trace, keys in found.items() for key in keys]
         types = await store.run(traces.key_types([key for _, key in pairs]))
         hashes = [pair for pair, kind in zip(pairs, types, strict=True) if kind == b"hash"]
         fields = await store.run(traces.owner_fields([key for _, key in hashes])) if hashes else []
@@ -124,7 +123,7 @@ class _Erasure:
         gone = {
             trace for (trace, _), kind in zip(pairs, types, strict=True) if kind == b"none" and trace.put_ms is None
         }
-        self._unattributed |= set(found) - owners.keys() - with_state - gone
+        self._unattributed |= found.keys() - owners.keys() - with_state - gone
         return [trace for trace, field in owners.items() if self._wanted.is_owner(field)]
 
     async def _remove_trace(self, trace: Trace) -> bool:

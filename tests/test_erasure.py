@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import redis.asyncio
 from support.checks import until
 from support.edited import is_sound, summarize
 from support.proxy import Proxy
+from support.redis_server import RedisServer
 from support.stored import read_namespace
 from support.stores import Store
 from support.writers import chat_message
@@ -307,17 +309,18 @@ async def test_what_was_accepted_in_an_outage_goes_too(proxy: Proxy, direct_memo
         assert {entry.session_id for entry in (await direct_memory.sessions()).sessions} == {"b-1"}
 
 
-async def test_without_the_right_to_scan_there_is_no_proof(redis_server: Any, raw: Any, namespace: str) -> None:
-    rights = ("on", "nopass", "resetchannels", "~*", "+@all", "-scan")
-    await raw.execute_command("ACL", "SETUSER", namespace, *rights)
-    url = redis_server.url.replace("//", f"//{namespace}:any@")
-    async with Memory.connect(url, namespace=namespace) as memory:
-        await fill(memory, "ann", "a-1", "a-2")
-        with pytest.raises(ForgetIncomplete, match="run SCAN") as stopped:
-            await memory.forget(owner="ann")
-        assert stopped.value.forgotten == ForgottenSessions(2)
-        assert await memory.count() == 0
-    await raw.execute_command("ACL", "DELUSER", namespace)
+async def test_without_the_right_to_scan_there_is_no_proof(redis_server: RedisServer, namespace: str) -> None:
+    async with redis.asyncio.Redis.from_url(redis_server.url) as admin:
+        rights = ("on", "nopass", "resetchannels", "~*", "+@all", "-scan")
+        await admin.execute_command("ACL", "SETUSER", namespace, *rights)
+        url = redis_server.url.replace("//", f"//{namespace}:any@")
+        async with Memory.connect(url, namespace=namespace) as memory:
+            await fill(memory, "ann", "a-1", "a-2")
+            with pytest.raises(ForgetIncomplete, match="run SCAN") as stopped:
+                await memory.forget(owner="ann")
+            assert stopped.value.forgotten == ForgottenSessions(2)
+            assert await memory.count() == 0
+        await admin.execute_command("ACL", "DELUSER", namespace)
 
 
 def test_the_blocking_memory_forgets_too(redis_server: Any, namespace: str) -> None:

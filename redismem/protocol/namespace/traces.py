@@ -97,27 +97,29 @@ def scan(wanted: Wanted, keys: Keys, cursor: int, count: int) -> Call[Page]:
     return Call(None, (command,), lambda reply: Page(int(reply[0]), reply[1]), op=Op.SCAN)
 
 
-def traces_of(keys: Keys, scanned: Sequence[bytes]) -> set[Trace]:
-    """Return the sessions and copies of this namespace that these keys belong to. Other keys are ignored."""
-    return {trace for key in scanned for trace in _trace_of(keys, key)}
+def traces_of(keys: Keys, scanned: Sequence[bytes]) -> dict[Trace, tuple[bytes, ...]]:
+    """Return the sessions and copies of this namespace that these keys belong to. Other keys are ignored.
+
+    With each comes the tuple of its keys that may have the field `owner`.
+    """
+    return dict(pair for key in scanned for pair in _trace_of(keys, key))
 
 
-def _trace_of(keys: Keys, key: bytes) -> Iterator[Trace]:
+def _trace_of(keys: Keys, key: bytes) -> Iterator[tuple[Trace, tuple[bytes, ...]]]:
     match = _KEY.fullmatch(key)
     if match is None:
         return
     kind, name = match[1].decode(), name_of(match[2])
     copy = _COPY.fullmatch(name) if kind == "quarantine" else None
     trace = Trace(name) if copy is None else Trace(copy[1], int(copy[2]))
-    if is_session_id(trace.session_id):
-        own = getattr(keys.session(trace.session_id), kind)
-        if key == own or (copy is not None and key.startswith(own + b":")):
-            yield trace
-
-
-def owner_keys(keys: SessionKeys, trace: Trace) -> tuple[bytes, ...]:
-    """Return the keys that may have the field `owner`."""
-    return (keys.state,) if trace.put_ms is None else quarantine_keys(keys, trace.put_ms)[1:]
+    try:
+        session = keys.session(trace.session_id)
+    except InvalidSessionId:  # another program's key
+        return
+    if key == getattr(session, kind):
+        yield trace, (session.state,)
+    elif trace.put_ms is not None and key.startswith(session.quarantine + b":"):
+        yield trace, quarantine_keys(session, trace.put_ms)[1:]
 
 
 def key_types(names: Sequence[bytes]) -> Call[list[bytes]]:
