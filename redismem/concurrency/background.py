@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from redismem.concurrency.loops import call_on
+
 Work = Callable[[], Coroutine[Any, Any, object]]
 _CONCURRENCY = 16
 
@@ -59,9 +61,9 @@ class LoopBackground:
         self._awake.clear()
 
     def wake(self) -> None:
-        """End a pause now."""
+        """End a pause now. The task may run in the event loop of another thread."""
         if self._task is not None and self.is_running():  # a closed event loop can wake no task
-            self._awake.set()
+            call_on(self._task.get_loop(), self._awake.set)
 
     async def run_all(self, works: Sequence[Work]) -> None:
         """Run all works, up to 16 at a time."""

@@ -15,7 +15,8 @@ def at_loop_end(call: Callable[[], Awaitable[None] | None]) -> Callable[[], None
     """Call a function, which may be async, when the running event loop shuts down, as at the end of `asyncio.run`.
 
     At that time the loop has cancelled all tasks, and still runs callbacks. A loop that is closed without
-    `shutdown_asyncgens` does not call. Return a function that ends the wait; it may be called in any thread.
+    `shutdown_asyncgens` does not call. Return a function that ends the wait; it may be called in any thread. Keep it:
+    when it is collected, the function is called soon, as at the end of the loop.
     """
     is_waiting = True
 

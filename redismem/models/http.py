@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import httpx
 
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
-from redismem.models.tls import default_ssl_context
+from redismem.models.clients import Clients
 
 CONNECT_S = 5.0
 MAX_REPLY_BYTES = 1024 * 1024
@@ -142,8 +142,7 @@ class Endpoint:
         self._headers = {**headers, **key_headers}
         self._timeout_s = timeout_s
         self._max_reply_bytes = max_reply_bytes
-        self._owns_client = client is None
-        self._client = client or httpx.AsyncClient(verify=default_ssl_context(), trust_env=False)
+        self._clients = Clients(client)
 
     async def ask(self, body: Callable[[], Any]) -> Any:
         """Send the JSON that `body` builds and return the decoded answer. Raises ModelFailed."""
@@ -169,8 +168,7 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close the connections, unless the caller owns the client."""
-        if self._owns_client:
-            await self._client.aclose()
+        await self._clients.aclose()
 
     def _request(self, body: Callable[[], Any]) -> httpx.Request:
         try:
@@ -179,10 +177,12 @@ class Endpoint:
             raise model_error("the messages contain a value that JSON cannot represent", permanent=True) from None
         timeout = httpx.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
         content = text.encode("utf-8", "replace")  # lone surrogates become question marks
-        return self._client.build_request("POST", self._url, content=content, headers=self._headers, timeout=timeout)
+        return self._clients.here().build_request(
+            "POST", self._url, content=content, headers=self._headers, timeout=timeout
+        )
 
     async def _send(self, request: httpx.Request) -> tuple[int, Mapping[str, str], bytes]:
-        response = await self._client.send(request, stream=True, follow_redirects=False, auth=None)
+        response = await self._clients.here().send(request, stream=True, follow_redirects=False, auth=None)
         try:
             raw = bytearray()
             # Raw bytes, because a small compressed body may unpack to any size.

@@ -12,11 +12,11 @@ import httpx
 
 from redismem.errors import InvalidSettings
 from redismem.models.base_url import split_base_url
+from redismem.models.clients import Clients
 from redismem.models.http import CONNECT_S, MAX_REPLY_BYTES, model_error, refusal_error, unavailable_error
 from redismem.models.http_model import HttpModel, Wire
 from redismem.models.openai import key_header_for
 from redismem.models.stream_wires import AnthropicStream, GeminiStream, OpenAIStream, StreamWire
-from redismem.models.tls import default_ssl_context
 
 _ERROR_BYTES = 64 * 1024
 
@@ -54,8 +54,7 @@ class StreamingModel:
         self._headers = headers | {"user-agent": "redismem"} | (wire.headers(key) if key else {})
         self._silence_s = silence_s
         self._total_s = total_s
-        self._owns_client = client is None
-        self._client = client or httpx.AsyncClient(verify=default_ssl_context(), trust_env=False)
+        self._clients = Clients(client)
 
     @property
     def name(self) -> str:
@@ -97,8 +96,7 @@ class StreamingModel:
     async def aclose(self) -> None:
         """Close the connections that the model opened itself."""
         await self._model_over_http.aclose()
-        if self._owns_client:
-            await self._client.aclose()
+        await self._clients.aclose()
 
     async def _send(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> httpx.Response:
         try:
@@ -106,8 +104,10 @@ class StreamingModel:
         except (ValueError, TypeError, RecursionError):
             raise model_error("the messages contain a value that JSON cannot represent", permanent=True) from None
         timeout = httpx.Timeout(self._silence_s, connect=min(CONNECT_S, self._silence_s))
-        request = self._client.build_request("POST", self._url, content=body, headers=self._headers, timeout=timeout)
-        return await self._client.send(request, stream=True, follow_redirects=False, auth=None)
+        request = self._clients.here().build_request(
+            "POST", self._url, content=body, headers=self._headers, timeout=timeout
+        )
+        return await self._clients.here().send(request, stream=True, follow_redirects=False, auth=None)
 
     async def _pieces(self, response: httpx.Response, end_s: float, max_tokens: int) -> AsyncIterator[str]:
         has_text = False

@@ -8,12 +8,14 @@ import inspect
 import json
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from redismem.concurrency.forks import reset_after_fork
 from redismem.context import Context, State, Summary
 from redismem.errors import InvalidSettings
 from redismem.info import Policy
@@ -86,17 +88,21 @@ class JsonlArchive:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._lock = asyncio.Lock()
+        self.reset()
+        reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Unlock the file in a forked process, which has no thread that writes."""
+        self._lock = threading.Lock()
 
     async def __call__(self, session_id: str, context: Context) -> None:
         document = _build_document(context) | {"session_id": session_id}
-        async with self._lock:
-            await asyncio.to_thread(self._write, document)
+        await asyncio.to_thread(self._write, document)
 
     def _write(self, document: dict[str, Any]) -> None:
         line = _encode_line(document)
         # Unbuffered: one write per line, so that several processes can share the file.
-        with open(self._path, "a+b", buffering=0, opener=_open_private) as file:
+        with self._lock, open(self._path, "a+b", buffering=0, opener=_open_private) as file:
             if file.seekable() and file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
                 line = b"\n" + line  # a crashed write left an unfinished line
             if file.write(line) != len(line):

@@ -26,7 +26,7 @@ class Extractive:
     provider = None
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
 
     async def summarize(
         self, messages: Sequence[Message], previous: str | None, max_tokens: int, sketch: Sketch | None = None
@@ -40,7 +40,7 @@ class Extractive:
         before = replace_data(clean_text(previous or "")).strip()
         if not messages and not before:
             raise ValueError("there is nothing to summarise")
-        async with self._turn:
+        async with self._turn():
             work = compose(before, messages, max(max_tokens, 1) * 4, sketch)
             while True:
                 try:
@@ -48,6 +48,14 @@ class Extractive:
                 except StopIteration as done:
                     return Draft(done.value, 0, 0, self.name)
                 await asyncio.sleep(0)
+
+    def _turn(self) -> asyncio.Lock:
+        """Return the lock for the running event loop, because a lock works in one loop only."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._turns:
+            self._turns = {each: turn for each, turn in self._turns.items() if not each.is_closed()}
+            self._turns[loop] = asyncio.Lock()
+        return self._turns[loop]
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to close."""
