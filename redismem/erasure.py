@@ -119,7 +119,7 @@ class _Erasure:
         hashes = [pair for pair, kind in zip(pairs, types, strict=True) if kind == b"hash"]
         fields = await store.run(traces.owner_fields([key for _, key in hashes])) if hashes else []
         owners = {trace: field for (trace, _), field in zip(hashes, fields, strict=True) if field is not None}
-        with_state = {trace for trace, key in hashes if not key.endswith(b":originals")}
+        with_state = {trace for trace, key in hashes if key == found[trace][0]}
         gone = {
             trace for (trace, _), kind in zip(pairs, types, strict=True) if kind == b"none" and trace.put_ms is None
         }

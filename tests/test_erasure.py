@@ -151,6 +151,12 @@ async def test_what_cannot_be_attributed_is_counted_and_left(memory: Memory, raw
     assert "torn" not in await names(raw, namespace)
 
 
+async def test_a_session_without_an_owner_is_nobodys_whatever_its_id(memory: Memory) -> None:
+    await fill(memory, None, "x:originals", "x:state", "x:5:originals", "quarantine:x:5:state")
+    assert (await memory.forget(owner="ann")).unattributed_count == 0
+    assert await memory.count() == 4
+
+
 async def test_expired_sessions_leave_no_entry_behind(memory: Memory, raw: Any, namespace: str) -> None:
     by_owner: dict[str, Any] = {"owner": "ann"}
     for forget in (by_owner, {"prefix": "gone"}):
