@@ -47,7 +47,7 @@ async def chat(
     """
     del request
     stream = partial(EventStream, service, caller, Kind.CHAT)
-    session = memory.session(asked.session_id or memory.new_session_id())
+    session = memory.session(asked.session_id or memory.new_session_id(), owner=asked.owner)
     namespace = caller.namespace
     if last_event_id is not None:
         event = parse_event_id(last_event_id)

@@ -246,11 +246,15 @@ class StateChange(Taken):
 
 
 class ChatMessage(Taken):
-    """A message for the chat. Without `session_id` it begins a session. `project` adds that project's background."""
+    """A message for the chat. Without `session_id` it begins a session. `project` adds that project's background.
+
+    A session that the message begins belongs to `owner`.
+    """
 
     session_id: Name | None = None
     message: Annotated[str, Field(min_length=1, max_length=100_000)]
     project: ProjectName | None = None
+    owner: Name | None = None
 
 
 class ChatSession(Taken):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.http_service import RunningService, numbered_message
+from support.http_service import ASKED, RunningService, numbered_message, read_events, serve_chat
 
 from redismem import ForgetIncomplete, ForgottenSessions, Memory
 from redismem.web.http.problems import to_problem
@@ -26,6 +26,19 @@ async def test_an_append_or_state_change_that_begins_a_session_gives_it_an_owner
         (await http.ask("GET", f"/v1/sessions/{name}")).json()["owner"] for name in ("plain", "read", "state", "none")
     ]
     assert owners == ["ann", "ann ü", "bob", None]
+
+
+async def test_a_chat_that_begins_a_session_gives_it_an_owner(memory: Memory) -> None:
+    async with serve_chat(memory, None) as http:
+        for owner in ("ann", "bob"):
+            await read_events(http.client, "/api/chat", json=ASKED | {"owner": owner})
+        assert (await memory.session("s").info()).owner == "ann"
+        for wrong in ("", " ", "a\n", 7):
+            refused = await http.ask("POST", "/api/chat", json={"session_id": "t", "message": "x", "owner": wrong})
+            assert refused.status_code in (400, 422)
+        assert not await memory.session("t").exists()
+        assert (await http.ask("DELETE", "/v1/sessions?owner=ann")).json()["session_count"] == 1
+    assert await memory.count() == 0
 
 
 @pytest.mark.parametrize("query", ["?owner=", "?owner=%20", "?owner=a%0A", "?owner=" + "x" * 257])
