@@ -147,6 +147,8 @@ class Context:
     provisional."""
     policy: Policy | None = None
     """The policy of an evicted session, for `on_evict`; None in all other contexts, see `Session.info`."""
+    owner: str | None = None
+    """The owner of an evicted session, for `on_evict`; None in all other contexts, see `Session.info`."""
     background: str = ""
     """Text about the project of this turn, quoted before the summaries; "" if none was requested."""
     _recalled: Sequence[Message] | Recalled = ()

@@ -80,10 +80,10 @@ class JsonlArchive:
     """An `on_evict` that appends sessions to a file, one line of JSON each; `read_archive` reads them back.
 
     A line has session_id, epoch, summary_version, window_version, total_messages, first_seq, last_seq, recent_limit,
-    summaries, state, policy, `messages` (the dicts as appended) and, in the same order, `stored`: seq, tokens,
-    stored_ms and `beside` (metadata, timestamp_us, id, pinned; or null) per message. `pinned` and `stored_pinned` are
-    the same for pinned messages. If JSON in UTF-8 cannot represent a string or number exactly (lone surrogates), the
-    line approximates it and adds `exact`: the whole line as msgpack in base64.
+    summaries, state, policy, owner, `messages` (the dicts as appended) and, in the same order, `stored`: seq,
+    tokens, stored_ms and `beside` (metadata, timestamp_us, id, pinned; or null) per message. `pinned` and
+    `stored_pinned` are the same for pinned messages. If JSON in UTF-8 cannot represent a string or number exactly (lone
+    surrogates), the line approximates it and adds `exact`: the whole line as msgpack in base64.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -142,6 +142,7 @@ def _build_document(context: Context) -> dict[str, Any]:
         "stored_pinned": _message_rows(context.pinned),
         "state": {name: getattr(context.state, name) for name in State.__slots__},
         "policy": None if context.policy is None else asdict(context.policy),
+        "owner": context.owner,
     }
 
 
@@ -198,6 +199,9 @@ def _decode_context(line: Any) -> Context:
     if (policy := line.get("policy")) is not None:
         _check(policy, _POLICY_TYPES)
         context.policy = Policy(**policy)
+    if (owner := line.get("owner")) is not None:
+        _check(line, {"owner": (str,)})
+        context.owner = owner
     return context
 
 

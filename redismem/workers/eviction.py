@@ -17,6 +17,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import NONE, EvictionReason
+from redismem.protocol.owners import decode_owner
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
@@ -250,6 +251,7 @@ class Eviction:
             return False  # removed or quarantined in the meantime: there is nothing to hand over
         context = transcript.context
         context.policy = decode_policy(layout.counters(transcript.fields[layout.COUNTERS]).policy)
+        context.owner = decode_owner(transcript.fields.get(layout.OWNER))
         if self._store.keeps_originals:
             messages = await session.messages(include_originals=True)
             context.messages = [message for message in messages if not message.pinned]

@@ -88,17 +88,17 @@ async def test_a_session_with_a_shorter_timeout_is_handed_over_in_time(
     handed: list[Any] = []
 
     async def on_evict(session_id: str, context: Context) -> None:
-        handed.append((session_id, context.policy))
+        handed.append((session_id, context.policy, context.owner))
 
     async with store.memory(namespace, Settings(shards=2)) as memory:
-        session = memory.session("short", policy=policy)
+        session = memory.session("short", policy=policy, owner="ann")
         await clock.run_at(T0, session.append(chat_message(1)))
         await clock.run_at(T0, memory.session("long").append(chat_message(1)))
         eviction = Eviction(memory.store, on_evict)
         for now_ms in (T0 + 500_000, T0 + 560_000, T0 + 600_000):
             assert await clock.run_at(now_ms, eviction.enforce()) == 0
         assert await clock.run_at(T0 + 600_001, eviction.enforce()) == 1
-        assert handed == [("short", policy)]
+        assert handed == [("short", policy, "ann")]
         await clock.run_at(T0 + 700_000, session.append(chat_message(1)))
         for steps in range(1, 5):
             now_ms = T0 + 700_000 + 590_000 * steps

@@ -187,6 +187,18 @@ async def test_a_policy_is_read_as_it_was_written(tmp_path: Path, policy: Policy
             list(read_archive(path))
 
 
+@pytest.mark.parametrize("owner", [None, "ann", "Jörg ☃"])
+async def test_an_owner_is_read_as_it_was_written(tmp_path: Path, owner: str | None) -> None:
+    path = tmp_path / "a.jsonl"
+    context = context_of([({"role": "user"}, None, 3, 9)], State(), [])
+    context.owner = owner
+    (found,) = await write_and_read(path, context)
+    assert (found, found.owner) == (context, owner)
+    path.write_text(json.dumps(json.loads(path.read_text().splitlines()[0]) | {"owner": 7}) + "\n")
+    with pytest.raises(ValueError, match="line 1 is no line of an archive"):
+        list(read_archive(path))
+
+
 async def accept_transcript(session_id: str, context: Context, to: str = "") -> None:
     del session_id, context, to
 

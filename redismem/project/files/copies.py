@@ -1,4 +1,4 @@
-"""Export a session with summaries or a policy and restore it, with every message and summary at its original seqs.
+"""Export a session and restore it, with its policy and owner, and every message and summary at its original seqs.
 
 An id that begins with the session's epoch is exported without the epoch, because the restored session gets a new one.
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from redismem.concurrency.offload import run_apart
 from redismem.context import Context, Summary
-from redismem.errors import InvalidItem, InvalidSettings
+from redismem.errors import InvalidItem, InvalidSessionId, InvalidSettings
 from redismem.info import Policy
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.encoding import encode_message
@@ -20,6 +20,7 @@ from redismem.messages.gaps import fill_gaps, last_seqs
 from redismem.messages.message import Message
 from redismem.originals.fields import encode_fields
 from redismem.protocol import layout
+from redismem.protocol.owners import encode_owner
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.session import quarantine
 from redismem.protocol.session.restore import Restoration
@@ -32,9 +33,10 @@ _MOST = 1 << 53
 
 
 class Copy(NamedTuple):
-    """A session with summaries or a policy.
+    """A session with summaries, a policy or an owner.
 
-    The window begins at `first_seq`; `last_seq` is the last seq ever assigned. `policy` is as in the counters.
+    The window begins at `first_seq`; `last_seq` is the last seq ever assigned. `policy` is as in the counters, `owner`
+    as in the state.
     """
 
     messages: Sequence[Message]
@@ -42,11 +44,13 @@ class Copy(NamedTuple):
     first_seq: int
     last_seq: int
     policy: str = ""
+    owner: bytes = b""
 
 
-def describe(context: Context, messages: Sequence[Message], policy: Policy) -> dict[str, Any]:
-    """Return the part of an export entry about summaries, policy, and the places of messages."""
-    return ({} if policy == Policy() else {"policy": asdict(policy)}) | {
+def describe(context: Context, messages: Sequence[Message], policy: Policy, owner: str | None) -> dict[str, Any]:
+    """Return the part of an export entry about summaries, policy, owner, and the places of messages."""
+    rules = {} if policy == Policy() else {"policy": asdict(policy)}
+    return (rules if owner is None else rules | {"owner": owner}) | {
         "window": {"first_seq": context.first_seq, "last_seq": context.last_seq},
         "summaries": [_describe_summary(summary, context.epoch) for summary in context.summaries],
         "places": [[message.seq, message.stored_ms, message.tokens] for message in messages],
@@ -91,7 +95,15 @@ def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
         if not covered < summary.first_seq <= summary.last_seq < first_seq:
             raise InvalidItem("the summaries of a conversation are not in order")
         covered = summary.last_seq
-    return Copy(placed, summaries, first_seq, last_seq, _parse_policy(entry.get("policy", {})))
+    policy, owner = _parse_policy(entry.get("policy", {})), _parse_owner(entry.get("owner"))
+    return Copy(placed, summaries, first_seq, last_seq, policy, owner)
+
+
+def _parse_owner(given: Any) -> bytes:
+    try:
+        return b"" if given is None else encode_owner(given)
+    except InvalidSessionId as refused:
+        raise InvalidItem(refused.text) from None
 
 
 def _parse_policy(given: Mapping[str, Any]) -> str:
@@ -147,8 +159,8 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
 def _state(
     copy: Copy, epoch: str, elements: Mapping[int, bytes], earlier: Sequence[Message], with_originals: bool
 ) -> dict[bytes, bytes]:
-    """Return the fields of the state for summaries and pinned messages."""
-    found: dict[bytes, bytes] = {}
+    """Return the fields of the state for the owner, summaries and pinned messages."""
+    found: dict[bytes, bytes] = {layout.OWNER: copy.owner} if copy.owner else {}
     for summary in copy.summaries:
         ids = tuple(_bind_id(each, epoch) for each in summary.message_ids)
         bound = replace(summary, id=_bind_id(summary.id, epoch), message_ids=ids)

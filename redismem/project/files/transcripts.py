@@ -27,14 +27,14 @@ _BESIDE: dict[str, type] = {"metadata": dict, "timestamp_us": int, "id": str, "p
 
 
 class Transcript(NamedTuple):
-    """The messages of a conversation; `copy` has them with their seqs if the session has summaries or a policy."""
+    """The messages of a conversation. Unless they are all that a session has, `copy` has them with their seqs."""
 
     messages: Sequence[Message]
     copy: Copy | None = None
 
 
 async def export_transcript(session: Session) -> dict[str, Any]:
-    """Export all messages of a session with their attributes, including kept originals, its summaries and its policy.
+    """Export a session: all messages with their attributes, kept originals included, its summaries, policy and owner.
 
     Raises Conflict if the session kept changing.
     """
@@ -44,13 +44,14 @@ async def export_transcript(session: Session) -> dict[str, Any]:
             return {"messages": []}
         try:
             messages = await session.messages(include_originals=True)
-            policy = (await session.info()).policy
+            info = await session.info()
         except SessionNotFound:
             continue
-        if not context.summaries and policy == Policy():
-            return {"messages": [_build_entry(each) for each in messages]}
+        entry = {"messages": [_build_entry(each) for each in messages]}
+        if not context.summaries and (info.policy, info.owner) == (Policy(), None):
+            return entry
         if _position(await session.read()) == _position(context):
-            return {"messages": [_build_entry(each) for each in messages]} | copies.describe(context, messages, policy)
+            return entry | copies.describe(context, messages, info.policy, info.owner)
     raise Conflict("other writers kept changing a conversation, so it could not be exported")
 
 

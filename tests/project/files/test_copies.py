@@ -136,6 +136,28 @@ async def test_a_policy_comes_back(store: Store, namespace: str, clock: Clock, c
         assert conversations(await other.export_files()) == conversations(files)
 
 
+@pytest.mark.parametrize("count", [0, 3, 21], ids=["empty", "without summaries", "with summaries"])
+async def test_a_copy_is_forgotten_with_its_owner(store: Store, namespace: str, clock: Clock, count: int) -> None:
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        apollo = memory.project("apollo")
+        talk_id = (await apollo.conversations.start("talk")).id
+        session = memory.session(apollo.conversations.session_id(talk_id), owner="ann")
+        await session.merge({"a": 1})
+        for number in range(count):
+            await session.append(chat_message(number))
+        await Worker(memory.store, Echo()).drain()
+        assert bool((await session.read()).summaries) == (count == 21)
+        files = await apollo.export_files()
+        other = memory.project("other")
+        await other.import_files(files)
+        copied = other.conversations.session(talk_id)
+        assert (await copied.info()).owner == "ann"
+        assert await check_session(memory.store, copied.id) == []
+        assert conversations(await other.export_files()) == conversations(files)
+        assert (await memory.forget(owner="ann")).session_count == 2
+        assert not await copied.exists()
+
+
 async def test_a_session_that_is_there_stays_as_it_is(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         apollo, talk_id = await create_conversation(memory)
@@ -226,6 +248,8 @@ WRONG = {
     "a timeout below zero": wrong("policy", {"idle_timeout_s": -1}),
     "an unknown rule": wrong("policy", {"more": True}),
     "no policy": wrong("policy", []),
+    "an owner that is none": wrong("owner", ""),
+    "an owner of another type": wrong("owner", 7),
 }
 
 
