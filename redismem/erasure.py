@@ -1,7 +1,8 @@
 """Forget a person: remove all sessions of an owner, or all whose ids begin alike, and prove that none is left.
 
 Each round finds sessions by the indexes, then scans all keys, and removes what it finds. A scan that finds nothing any
-more is the proof. Nothing records the progress: a repeated call finds what is left.
+more is the proof, if the indexes then name none that was begun or restored meanwhile. Nothing records the progress: a
+repeated call finds what is left.
 """
 
 from __future__ import annotations
@@ -67,12 +68,15 @@ class _Erasure:
         self._unattributed: set[Trace] = set()
 
     async def run(self) -> ForgottenSessions:
-        """Remove until a scan finds nothing."""
+        """Remove until neither a scan nor, after it, the indexes name anything.
+
+        A key that is created or renamed meanwhile may be in a place that the scan has passed.
+        """
         await self._remove_local()
         for _ in range(_ROUNDS_LIMIT):
             self._unattributed.clear()
             await self._remove_indexed()
-            if not await self._remove_scanned():
+            if not await self._remove_scanned() and not await self._remove_indexed():
                 proven_ms = await self._store.server_time_ms()
                 count = self.done.session_count
                 log.info(
@@ -89,12 +93,13 @@ class _Erasure:
             for session_id in held:
                 await self._remove_session(session_id)
 
-    async def _remove_indexed(self) -> None:
-        """Remove the sessions that the indexes name, expired ones included."""
+    async def _remove_indexed(self) -> int:
+        """Remove the sessions that the indexes name, and return their number, expired ones included."""
+        count = 0
         async for session_id in _indexed(self._store, self._wanted, set()):
-            if is_session_id(session_id):
-                await self._remove_session(session_id)
+            count += is_session_id(session_id) and await self._remove_session(session_id)
             self._on_progress(self.done)
+        return count
 
     async def _remove_scanned(self) -> int:
         """Remove what a scan of all keys finds, and return the number of traces."""

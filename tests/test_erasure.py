@@ -207,6 +207,24 @@ async def test_a_session_begun_meanwhile_goes_too(memory: Memory) -> None:
     assert not await memory.session("a-2").exists()
 
 
+@pytest.mark.parametrize("wanted", [{"owner": "ann"}, {"prefix": "a-"}])
+async def test_a_session_begun_behind_the_scan_goes_too(memory: Memory, wanted: Any) -> None:
+    send, begun = memory.store.run, 0
+
+    async def begin_after(call: Any, **options: Any) -> Any:
+        nonlocal begun
+        value = await send(call, **options)
+        if call.op == "scan" and not value.cursor and not begun:
+            begun += 1
+            await fill(memory, "ann", "a-1")
+        return value
+
+    memory.store.run = begin_after  # type: ignore[method-assign]
+    forgotten = await memory.forget(**wanted)
+    assert (begun, forgotten.session_count) == (1, 1)
+    assert not await memory.session("a-1").exists()
+
+
 async def test_writers_that_do_not_stop_are_reported(memory: Memory, raw: Any) -> None:
     keys = memory.store.keys.session("a-1")
     fields = {"epoch": "1-ab", "counters": b"v1 1 0 0 0 9999999999999", "owner": b"%d ann" % owner_score("ann")}
