@@ -26,6 +26,7 @@ from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import RecallCache
 from redismem.session.session import Session
+from redismem.settings.names import SYNONYMS
 from redismem.settings.settings import Settings
 from redismem.store.open import open_store
 from redismem.store.sessions import read_sessions
@@ -308,8 +309,9 @@ class Memory:
 def refuse_others(names: Collection[str]) -> None:
     """Raise TypeError for unknown arguments of `Memory.connect`, with a hint to the right one."""
     for name in names:
-        if name in Settings.model_fields:
-            raise TypeError(f"connect() has no option {name!r}: pass settings=Settings({name}=...)")
+        if name in Settings.model_fields or name in SYNONYMS:
+            setting = SYNONYMS.get(name, name)
+            raise TypeError(f"connect() has no option {name!r}: pass settings=Settings({setting}=...)")
         near = difflib.get_close_matches(name, [*inspect.signature(Memory.connect).parameters][:-1], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise TypeError(f"connect() has no option {name!r}{hint}")

@@ -100,6 +100,8 @@ def test_a_timestamp_that_is_a_number_is_refused() -> None:
         ),
         ("append_and_read", "expct", r"append_and_read\(\) has no option 'expct'; did you mean expect\?"),
         ("append", "waiting_for_param", "did you mean waiting"),
+        ("append", "idempotency_key", r"append\(\) has no option 'idempotency_key'; did you mean id\?$"),
+        ("append", "ttl", r"'ttl': session\(id, policy=Policy\(idle_timeout_s=\.\.\.\)\) has it$"),
         ("append", "zzzzzz", r"append\(\) has no option 'zzzzzz'$"),
         ("update", "waiting_for_param", r"update\(\) has no option 'waiting_for_param'; did you mean waiting\?"),
         ("update", "expect", r"update\(\) has no option 'expect'$"),
@@ -119,6 +121,7 @@ async def test_an_unknown_option_is_named(store: Store, namespace: str, method: 
     ("option", "said"),
     [
         ("deadline_s", r"connect\(\) has no option 'deadline_s': pass settings=Settings\(deadline_s=\.\.\.\)$"),
+        ("ttl", r"connect\(\) has no option 'ttl': pass settings=Settings\(idle_timeout_s=\.\.\.\)$"),
         ("namespce", r"connect\(\) has no option 'namespce'; did you mean namespace\?$"),
         ("qqqqqqq", r"connect\(\) has no option 'qqqqqqq'$"),
     ],
@@ -126,6 +129,36 @@ async def test_an_unknown_option_is_named(store: Store, namespace: str, method: 
 def test_an_unknown_option_of_connect_is_named_with_its_place(kind: Any, option: str, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         kind.connect("memory://", **{option: 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            [{"role": "user", "content": "CANARY"}],
+            r"message 1: .* not a list: pass messages one by one, as in append\(",
+        ),
+        (
+            ({"role": "user", "content": "CANARY"},),
+            r"not a tuple: pass messages one by one, as in append\(\*messages\)$",
+        ),
+        ("CANARY", r"not a str: pass \{'role': 'user', 'content': \.\.\.\}$"),
+        (5, "not a int$"),
+    ],
+)
+async def test_messages_in_a_list_or_as_text_are_refused_with_the_right_form(
+    store: Store, namespace: str, given: Any, said: str
+) -> None:
+    async with store.memory(namespace) as memory:
+        session = memory.session("a")
+        with pytest.raises(InvalidMessage, match=said) as refused:
+            await session.append(given)
+        assert "CANARY" not in str(refused.value)
+        with pytest.raises(
+            TypeError, match=r"has no option '(role|content)': pass a message, such as \{'role': 'user'"
+        ):
+            await session.append(role="user", content="CANARY")  # type: ignore[call-arg]
+        assert not await session.exists()
 
 
 async def test_a_type_error_of_a_callback_stays_unchanged(store: Store, namespace: str) -> None:
@@ -141,6 +174,7 @@ async def test_a_type_error_of_a_callback_stays_unchanged(store: Store, namespac
     ("given", "said"),
     [
         ({"treshold": 5}, r"^treshold is not a setting; did you mean threshold\?$"),
+        ({"ttl": 60}, r"^ttl is not a setting; did you mean idle_timeout_s\?$"),
         ({"qqqqqqq": 5}, "^qqqqqqq is not a setting$"),
         ({"deadline_s": 500}, "^deadline_s: .* 120, in seconds$"),
         ({"reply_timeout_s": 1000}, "^reply_timeout_s: .* 120, in seconds$"),

@@ -7,7 +7,8 @@ import re
 from redismem.cli.depths import attempts_of
 from redismem.cli.terminal import duration, plural, printable, size
 from redismem.inspection.rules import Finding
-from redismem.settings.environment import PREFIX, Complaint
+from redismem.settings.environment import Complaint
+from redismem.settings.names import PREFIX
 
 _CONFIG = {
     "client-output-buffer-limit": (

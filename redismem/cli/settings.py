@@ -6,7 +6,8 @@ from typing import Any
 
 from redismem.cli.place import safe_url
 from redismem.cli.terminal import AsJson, console, print_json, printable
-from redismem.settings.environment import PREFIX, Look, look
+from redismem.settings.environment import Look, look
+from redismem.settings.names import PREFIX
 from redismem.settings.settings import Settings
 
 _SECRETS = ("model_api_key", "embed_api_key")

@@ -22,7 +22,8 @@ from redismem.cli.terminal import Stop, Url, plural, print_json
 from redismem.events import facts
 from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory, make_embedder
-from redismem.settings.environment import PREFIX, look
+from redismem.settings.environment import look
+from redismem.settings.names import PREFIX
 from redismem.settings.settings import Settings
 from redismem.workers.outcomes import SummaryOutcome
 

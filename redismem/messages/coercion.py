@@ -8,7 +8,7 @@ stored beside the message.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from redismem.errors import InvalidMessage
@@ -53,7 +53,12 @@ def coerce_message(shape: object) -> tuple[dict[str, Any], dict[str, Any] | None
     elif isinstance(shape, HasModelDump) and not isinstance(shape, type):
         payload = dump_models(shape)
     else:
-        raise InvalidMessage(f"a message is a dict, a Message or an object with its fields, not a {_kind(shape)}")
+        hint = ""
+        if isinstance(shape, str):
+            hint = ": pass {'role': 'user', 'content': ...}"
+        elif isinstance(shape, Iterable):
+            hint = ": pass messages one by one, as in append(*messages)"
+        raise InvalidMessage(f"a message is a dict, a Message or an object with its fields, not a {_kind(shape)}{hint}")
     if not isinstance(payload, dict):
         raise InvalidMessage(f"a {_kind(shape)} is not a message: it has no fields")
     # Many servers require the key `content` in a message with tool calls, even if it is null.

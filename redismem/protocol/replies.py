@@ -27,6 +27,7 @@ from redismem.protocol.owners import decode_owner
 from redismem.protocol.permissions import decode_refused_command
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
+from redismem.settings.names import name_setting, over_limit
 
 _Meaning = Callable[[str, str | None], RedismemError]
 
@@ -43,14 +44,15 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
 
 
 def _too_many_pins(count: str, size: str = "", count_limit: str = "", bytes_limit: str = "") -> str:
-    over = f"over max_pinned_count, {count_limit}, or max_pinned_bytes, {bytes_limit}"
+    over = f"{over_limit('max_pinned_count', count_limit)}, or {over_limit('max_pinned_bytes', bytes_limit)}"
     return (
         f"{count} messages of {size} bytes would be pinned, {over}: append a system prompt once, unpin or replace some"
     )
 
 
 def _too_many_bytes(size: str, limit: str = "") -> str:
-    return f"the window's large messages have {size} bytes and may not grow beyond {limit}: summarise, prune or clear"
+    grown = f"the window's large messages have {size} bytes and may not grow beyond {limit}"
+    return f"{grown}: summarise, prune or clear, or raise {name_setting('max_window_bytes')}"
 
 
 def _seq_conflict(session_id: str | None, last_seq: str, cleared: str = "") -> Conflict:
@@ -77,12 +79,14 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "VERSION": lambda detail, _: _lost_race("VERSION", *detail.split(" ")),
     "NAME": lambda detail, _: _lost_race("NAME", *detail.split(" ")),
     "FULL": lambda detail, session_id: TooLarge(
-        f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
+        f"the window holds {detail} messages and may not grow: summarise, prune or clear, or raise "
+        f"{name_setting('max_window_count')}",
+        session_id,
     ),
     "BYTES": lambda detail, session_id: TooLarge(_too_many_bytes(*detail.split(" ")), session_id),
     "PINS": lambda detail, session_id: TooLarge(_too_many_pins(*detail.split(" ")), session_id),
     "PARAMS": lambda detail, session_id: TooLarge(
-        f"the session would hold {detail} params, over max_params_count", session_id
+        f"the session would hold {detail} params, over the limit {name_setting('max_params_count')}", session_id
     ),
     "PAST": lambda detail, session_id: InvalidTime(
         f"by the server's clock a session active at {detail} ms is past its timeout", session_id

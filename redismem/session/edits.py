@@ -11,6 +11,7 @@ from redismem.formats.reading import calls_in, results
 from redismem.formats.sections import speaker_of
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.message import Message
+from redismem.settings.names import over_limit
 
 
 def check_expected(context: Context, expect: Expected | None) -> None:
@@ -70,7 +71,8 @@ def select_last_turn(context: Context, limit: int) -> list[Message]:
 def _messages_from(context: Context, place: int, limit: int) -> list[Message]:
     messages = context.messages[place:]
     if len(messages) > limit:
-        raise TooLarge(f"{len(messages)} messages in one pop, over {limit}", context.session_id)
+        over = over_limit("max_batch_count", limit)
+        raise TooLarge(f"{len(messages)} messages in one pop, {over}", context.session_id)
     return messages
 
 

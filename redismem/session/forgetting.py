@@ -21,6 +21,7 @@ from redismem.protocol.session import pages
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.edits import View
 from redismem.protocol.session.forget import Kept
+from redismem.settings.names import over_limit
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
 
@@ -45,7 +46,7 @@ def check_seqs(seqs: Collection[Any], limit: int, session_id: str) -> set[int]:
     if any(type(seq) is not int or seq < 1 for seq in seqs):
         raise ValueError("a seq is an integer, 1 or more")
     if len(seqs) > limit:
-        raise TooLarge(f"{len(seqs)} seqs to forget at once, over {limit}", session_id)
+        raise TooLarge(f"{len(seqs)} seqs to forget at once, {over_limit('max_batch_count', limit)}", session_id)
     return set(seqs)
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
@@ -14,11 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from redismem.events import facts
+from redismem.settings.names import PREFIX, suggest_setting
 
 log = logging.getLogger("redismem")
 
 _SILENT = logging.Logger("redismem", logging.CRITICAL + 1)
-PREFIX = "REDISMEM_"
 # The benchmarks and the options of `redismem serve` read these.
 _NOT_SETTINGS = frozenset(["bench_url", "server_keys", "server_keys_file", "server_rate", "server_burst"])
 MOST_SESSIONS = 1_000_000_000
@@ -198,8 +197,8 @@ class Environment(EnvSettingsSource):
             name = variable.removeprefix(PREFIX.lower())
             if name == variable or name in fields or name in _NOT_SETTINGS:
                 continue
-            near = difflib.get_close_matches(name, fields, 1)
-            hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else ""
+            near = suggest_setting(name, fields)
+            hint = f"; did you mean {PREFIX}{near.upper()}?" if near else ""
             extra = facts(op="settings", setting=variable.upper())
             self._log.warning("%s is not a setting%s", variable.upper(), hint, extra=extra)
-            self.complaints.append(Complaint(variable.upper(), "unknown", near[0] if near else None))
+            self.complaints.append(Complaint(variable.upper(), "unknown", near))

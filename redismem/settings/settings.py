@@ -7,7 +7,6 @@ variable is logged as a warning. In code, an invalid value raises InvalidSetting
 
 from __future__ import annotations
 
-import difflib
 import logging
 from typing import Annotated, Any, Literal, Self
 
@@ -16,7 +15,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from redismem.errors import InvalidSettings
 from redismem.events import facts
-from redismem.settings.environment import LONGEST_S, MOST_SESSIONS, PREFIX, Environment, doubts, unit
+from redismem.settings.environment import LONGEST_S, MOST_SESSIONS, Environment, doubts, unit
+from redismem.settings.names import PREFIX, suggest_setting
 
 log = logging.getLogger("redismem")
 # Settings without effect unless a provider is set.
@@ -323,6 +323,6 @@ def _line(error: Any) -> str:
     """Return the line of an error text about one setting: its name, the error and the unit."""
     name = ".".join(map(str, error["loc"])) or "settings"
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, Settings.model_fields, 1)
-        return f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else "")
+        near = suggest_setting(name, Settings.model_fields)
+        return f"{name} is not a setting" + (f"; did you mean {near}?" if near else "")
     return f"{name}: {error['msg']}{unit(name)}"

@@ -216,7 +216,7 @@ async def _parse_files(
                 why = f": {cause}" if isinstance(cause, InvalidItem | InvalidTransition) else ""
                 raise InvalidItem(f"item {place} of {name} cannot be read{why}") from None
     if len(given) > ITEMS_LIMIT:
-        raise TooLarge(f"an import holds {len(given)} items, at most {ITEMS_LIMIT:,} are allowed")
+        raise TooLarge(f"an import holds {len(given)} items, over {ITEMS_LIMIT:,}, a fixed limit")
     return given, transcripts_by_id
 
 

@@ -20,6 +20,7 @@ from redismem.project.files.copies import Copy
 from redismem.project.items.items import Items
 from redismem.project.kinds.conversations import Conversations
 from redismem.session.session import Session
+from redismem.settings.names import over_limit
 
 _BATCH_COUNT = 200
 _TRIES_LIMIT = 10
@@ -67,7 +68,9 @@ def parse_transcript(entry: Mapping[str, Any], max_message_bytes: int) -> Transc
     copy = copies.parse_copy(entry, messages)
     for summary in copy.summaries:
         if len(summary.encode()) > max_message_bytes:
-            raise TooLarge(f"a summary is over {max_message_bytes} bytes")
+            raise TooLarge(
+                f"a summary has {len(summary.encode())} bytes, {over_limit('max_message_bytes', max_message_bytes)}"
+            )
     return Transcript(messages, copy)
 
 
@@ -87,7 +90,8 @@ def _messages(entries: Any, max_message_bytes: int) -> list[Message]:
         except InvalidMessage as refused:
             raise InvalidItem(f"a message cannot be stored: {refused.text}") from None
         if len(element) > max_message_bytes:
-            raise TooLarge(f"a message has {len(element)} bytes, over {max_message_bytes}")
+            over = over_limit("max_message_bytes", max_message_bytes)
+            raise TooLarge(f"a message has {len(element)} bytes, {over}")
         found.append(message)
     return found
 

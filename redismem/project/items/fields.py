@@ -45,7 +45,7 @@ def text(value: Any, name: str) -> str:
     if not isinstance(value, str) or _HALF.search(value):
         raise InvalidItem(f"{name} must be a string")
     if len(value) * 4 > TEXT_BYTES and (size := len(value.encode())) > TEXT_BYTES:
-        raise TooLarge(f"{name} has {size} bytes, at most {TEXT_BYTES} are allowed")
+        raise TooLarge(f"{name} has {size} bytes, over {TEXT_BYTES}, a fixed limit")
     return str.__str__(value)
 
 
@@ -56,7 +56,7 @@ def line(value: Any, name: str) -> str:
     if not stripped or _NOT_IN_A_LINE.search(stripped):
         raise InvalidItem(f"{name} must be a string on one line, and not empty")
     if len(stripped) > LINE_CHARS:
-        raise TooLarge(f"{name} has {len(stripped)} characters, at most {LINE_CHARS} are allowed")
+        raise TooLarge(f"{name} has {len(stripped)} characters, over {LINE_CHARS}, a fixed limit")
     return stripped
 
 
@@ -69,7 +69,7 @@ def tag(value: Any, name: str = "a tag") -> str:
     """A string of at most 64 characters on one line, casefolded."""
     folded = fold_case(line(value, name))
     if len(folded) > TAG_CHARS:
-        raise TooLarge(f"{name} has {len(folded)} characters, at most {TAG_CHARS} are allowed")
+        raise TooLarge(f"{name} has {len(folded)} characters, over {TAG_CHARS}, a fixed limit")
     return folded
 
 
@@ -78,7 +78,7 @@ def _to_list(value: Any, name: str) -> list[Any]:
         raise InvalidItem(f"{name} must be a list")
     values = list(value)
     if len(values) > LIST_COUNT:
-        raise TooLarge(f"{name} has {len(values)} entries, at most {LIST_COUNT} are allowed")
+        raise TooLarge(f"{name} has {len(values)} entries, over {LIST_COUNT}, a fixed limit")
     return values
 
 
@@ -110,7 +110,7 @@ def reason(value: Any) -> str:
     """The reason of a change: a string of at most 1,000 characters."""
     checked = text(value, "the reason")
     if len(checked) > REASON_CHARS:
-        raise TooLarge(f"the reason has {len(checked)} characters, at most {REASON_CHARS} are allowed")
+        raise TooLarge(f"the reason has {len(checked)} characters, over {REASON_CHARS}, a fixed limit")
     return checked
 
 
@@ -193,7 +193,7 @@ def properties(value: Any, name: str) -> dict[str, Any]:
         raise InvalidItem(f"{name} must be a dict")
     checked = {tag_like(key, name): each for key, each in value.items()}
     if (size := len(pack(checked, InvalidItem, name))) > PROPERTIES_BYTES:
-        raise TooLarge(f"{name} has {size} bytes, at most {PROPERTIES_BYTES} are allowed")
+        raise TooLarge(f"{name} has {size} bytes, over {PROPERTIES_BYTES}, a fixed limit")
     return checked
 
 
@@ -201,5 +201,5 @@ def tag_like(value: Any, name: str) -> str:
     """A string of at most 64 characters on one line, in its original case."""
     checked = line(value, name)
     if len(checked) > TAG_CHARS:
-        raise TooLarge(f"a name in {name} has {len(checked)} characters, at most {TAG_CHARS} are allowed")
+        raise TooLarge(f"a name in {name} has {len(checked)} characters, over {TAG_CHARS}, a fixed limit")
     return checked

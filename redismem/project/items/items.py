@@ -266,10 +266,12 @@ class Change:
 def check_size(kind: Kind, item_id: str, state: State, body: bytes) -> None:
     """Raise TooLarge if an item exceeds the size limit, or has more links than one change can update."""
     if len(body) > ITEM_BYTES:
-        raise TooLarge(f"{kind.name} {item_id} would have {len(body)} bytes, at most {ITEM_BYTES} are allowed")
+        raise TooLarge(f"{kind.name} {item_id} would have {len(body)} bytes, over {ITEM_BYTES}, a fixed limit")
     for name in LINKS:
         if len(state.get(name, ())) > fields.LIST_COUNT:
-            raise TooLarge(f"{item_id} would have more than {fields.LIST_COUNT} {name.replace('_', ' ')}")
+            raise TooLarge(
+                f"{item_id} would have more than {fields.LIST_COUNT} {name.replace('_', ' ')}, a fixed limit"
+            )
 
 
 def add_moves(keys: ProjectKeys, batch: Batch, item_id: str, before: State | None, after: State | None) -> None:

@@ -126,7 +126,7 @@ async def check_dependents(items: Items, task_ids: Sequence[str], index: str) ->
     counts = await items.run(items.calls.counts(indexes)) if indexes else []
     for task_id, count in zip(task_ids, counts, strict=True):
         if count >= DEPENDENTS_COUNT:
-            raise TooLarge(f"{count} tasks depend on {task_id}, and no more may")
+            raise TooLarge(f"{count} tasks depend on {task_id}, and {DEPENDENTS_COUNT} is a fixed limit")
 
 
 async def load_dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:

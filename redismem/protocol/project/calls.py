@@ -116,7 +116,7 @@ class ProjectCalls:
             TooLarge: the batch would block the server for too long.
         """
         if batch.work > CHANGE_LIMIT:
-            raise TooLarge(f"the change takes {batch.work} steps, over {CHANGE_LIMIT:,}")
+            raise TooLarge(f"the change takes {batch.work} steps, over {CHANGE_LIMIT:,}, a fixed limit")
         fixed = (self.keys.items, self.keys.names, self.keys.journal, self.keys.changes)
         places = {key: number for number, key in enumerate(fixed, 1)}
 

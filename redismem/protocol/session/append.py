@@ -17,6 +17,7 @@ from redismem.protocol.call import Call, Command
 from redismem.protocol.ids import append_token
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.state import StateChanges
+from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings
 
 T = TypeVar("T")
@@ -100,7 +101,8 @@ def check_size(settings: Settings, element: bytes, session_id: str, name: str) -
         TooLarge: the element exceeds `max_message_bytes`.
     """
     if len(element) > settings.max_message_bytes:
-        raise TooLarge(f"{name} has {len(element)} bytes, over {settings.max_message_bytes}", session_id)
+        over = over_limit("max_message_bytes", settings.max_message_bytes)
+        raise TooLarge(f"{name} has {len(element)} bytes, {over}", session_id)
 
 
 def compress_large(settings: Settings, element: bytes) -> bytes:

@@ -38,6 +38,7 @@ from redismem.protocol.session.append import (
 )
 from redismem.protocol.session.pages import Page, page
 from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, change, check_options
+from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings
 
 _MOST = 1 << 53
@@ -116,6 +117,7 @@ class SessionCalls:
 
     def _append(self, called: str, expect: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:
+            check_options(called, options, AppendOptions)
             why = "an append needs a message; merge(), set_waiting() and the other setters change the state alone"
             raise InvalidMessage(why, self.keys.session_id)
         if not options:
@@ -195,7 +197,8 @@ class SessionCalls:
         """
         settings, session_id = self.settings, self.keys.session_id
         if len(messages) > settings.max_batch_count:
-            raise TooLarge(f"{len(messages)} messages in one append, over {settings.max_batch_count}", session_id)
+            over = over_limit("max_batch_count", settings.max_batch_count)
+            raise TooLarge(f"{len(messages)} messages in one append, {over}", session_id)
         tokens = pinned_count = pinned_bytes = 0
         most_bytes = settings.uncompressed_bytes
         elements: list[bytes] = []

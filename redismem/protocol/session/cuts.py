@@ -20,6 +20,7 @@ from redismem.originals.fields import encode_fields
 from redismem.protocol import layout
 from redismem.protocol.session.edits import View
 from redismem.protocol.session.pages import Block
+from redismem.settings.names import over_limit
 
 
 @dataclass(slots=True)
@@ -72,7 +73,8 @@ def blocks_to_read(view: View, from_seq: int, most_count: int) -> Sequence[int]:
             raise NotInWindow(f"a summary covers seq {from_seq}, and the session keeps no originals", session_id)
         return ()
     if from_seq - first_seq > most_count:
-        raise TooLarge(f"up to {from_seq - first_seq} messages would come back, over {most_count}", session_id)
+        over = over_limit("max_window_count", most_count)
+        raise TooLarge(f"up to {from_seq - first_seq} messages would come back, {over}", session_id)
     if first_seq == from_seq and (first_seq - 1) % BLOCK_COUNT == 0:
         return ()  # whole blocks go
     return range(block_number(first_seq), block_number(max(from_seq - 1, first_seq)) + 1)

@@ -11,6 +11,7 @@ from redismem.errors import InvalidState, TooLarge
 from redismem.messages.message import UNSET, Unset
 from redismem.messages.values import encode_value
 from redismem.protocol.layout import PARAM
+from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings
 
 _NAME_BYTES = 256
@@ -29,6 +30,15 @@ class StateChanges(TypedDict, total=False):
 
 
 _READ_OPTIONS = ("limit", "before", "max_tokens")
+_SYNONYMS = {"waiting_for_param": "waiting", **dict.fromkeys(("idempotency_key", "message_id", "request_id"), "id")}
+_ELSEWHERE = {
+    **{name: f"read({name}=...) has it" for name in _READ_OPTIONS},
+    **dict.fromkeys(
+        ("ttl", "ttl_s", "expire_s", "idle_timeout_s"), "session(id, policy=Policy(idle_timeout_s=...)) has it"
+    ),
+    **dict.fromkeys(("role", "content"), "pass a message, such as {'role': 'user', 'content': ...}"),
+}
+"""Options that belong elsewhere, with their place."""
 
 
 def check_options(called: str, options: Mapping[str, object], known: type) -> None:
@@ -37,13 +47,14 @@ def check_options(called: str, options: Mapping[str, object], known: type) -> No
     Raises:
         TypeError: an option is unknown; the text suggests the closest known one.
     """
-    names = {name: name for name in known.__annotations__} | {"waiting_for_param": "waiting"}
+    names = {name: name for name in known.__annotations__}
+    close = names | {synonym: name for synonym, name in _SYNONYMS.items() if name in names}
     for option in options:
-        if option not in names or names[option] != option:
-            matches = difflib.get_close_matches(option, names, 1)
-            hint = f"; did you mean {names[matches[0]]}?" if matches else ""
-            if option in _READ_OPTIONS:
-                hint = f": read({option}=...) has it"
+        if option not in names:
+            matches = difflib.get_close_matches(option, close, 1)
+            hint = f"; did you mean {close[matches[0]]}?" if matches else ""
+            if option in _ELSEWHERE:
+                hint = f": {_ELSEWHERE[option]}"
             raise TypeError(f"{called}() has no option {option!r}{hint}") from None
 
 
@@ -80,7 +91,8 @@ def change(
     def put(field: bytes, value: Any, label: str) -> None:
         packed = encode_value(value, label)
         if len(packed) > settings.max_value_bytes:
-            raise TooLarge(f"{label} has {len(packed)} bytes, over {settings.max_value_bytes}", session_id)
+            over = over_limit("max_value_bytes", settings.max_value_bytes)
+            raise TooLarge(f"{label} has {len(packed)} bytes, {over}", session_id)
         sets.extend((field, packed))
 
     for name, value in _check_count({} if merge is None else merge, session_id).items():
@@ -104,7 +116,7 @@ def _check_count(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any
     if not isinstance(params, Mapping):
         raise InvalidState(f"merge takes a mapping from param names to values, not a {type(params).__name__}")
     if len(params) > _CHANGE_COUNT:
-        raise TooLarge(f"{len(params)} params in one change, over {_CHANGE_COUNT}", session_id)
+        raise TooLarge(f"{len(params)} params in one change, over {_CHANGE_COUNT}, a fixed limit", session_id)
     return params
 
 

@@ -262,7 +262,9 @@ async def test_pinned_messages_stay_first_and_bounded(faulty: Faulty, degradable
     assert context.degraded
     assert context.to_openai() == [prompt, user(2), user(1), user(3)]
     assert (await session.info()).window_count == 2
-    with pytest.raises(TooLarge, match=r"101 messages of \d+ bytes would be pinned, over max_pinned_count, 100, or"):
+    with pytest.raises(
+        TooLarge, match=r"101 messages of \d+ bytes would be pinned, over 100, the limit max_pinned_count"
+    ):
         await session.append(*[prompt] * 99)
     faulty.is_away = False
     await wait_until_replayed(degradable)
