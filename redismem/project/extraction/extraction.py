@@ -201,8 +201,11 @@ class Extractions:
         data = user_prompt(messages, known, [summary.text for summary in context.summaries])
         prompt = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": data}]
         answer = parse_answer(await ask(prompt), {item_id for item_id, _ in known})
-        if (await session.read(limit=1)).epoch != context.epoch:
+        now = await session.read(limit=1)
+        if now.epoch != context.epoch:
             return Answer(), 0  # cleared in the meantime: its content must not survive
+        if now.window_version != context.window_version:
+            raise Conflict("messages were removed or replaced meanwhile, and must not become items")
         return answer, context.total_messages
 
     async def _apply(self, claimed: _Claim, answer: Answer, read_seq: int) -> Extraction:

@@ -210,6 +210,31 @@ async def test_what_is_cleared_meanwhile_makes_no_items(apollo: Project, model: 
     assert await counts(apollo) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("edit", ["forget", "pop", "replace", "rewrite"])
+async def test_what_is_removed_meanwhile_makes_no_items(
+    apollo: Project, model: ChatModel, server: Any, clock: ProjectClock, edit: str
+) -> None:
+    talk_id = await end_conversation(apollo, "Let us begin.", "Let us use Redis. Ada moves the data.")
+    session = apollo.conversations.session(talk_id)
+    server.modes.append("hang")
+    extracting = asyncio.create_task(apollo.extract_due(model))
+    await asyncio.to_thread(server.wait_for_asked, 1)
+    other = {"role": "user", "content": "Let us wait."}
+    given = {"forget": (2,), "pop": (1,), "replace": (2, other), "rewrite": (2, [other])}[edit]
+    await getattr(session, edit)(*given)
+    server.release()
+    (late,) = await extracting
+    assert (late.outcome, late.item_ids) == (Outcome.FAILED, ())
+    assert "removed or replaced" in late.reason
+    assert await counts(apollo) == (0, 0, 0)
+    clock.tick(60)
+    server.text = json.dumps({"tasks": [{"title": "Begin"}]})
+    assert [each.outcome for each in await apollo.extract_due(model)] == [Outcome.DONE]
+    shown = request_turns(server.asked[-1])[-1][1]
+    assert ("Let us begin." in shown, "Redis" in shown) == (True, False)
+    assert await counts(apollo) == (0, 1, 0)
+
+
 async def test_offline_nothing_is_extracted_and_it_says_so(apollo: Project) -> None:
     talk_id = await end_conversation(apollo)
     (did,) = await apollo.extract_due(None)
