@@ -121,7 +121,7 @@ class Context:
     _messages: list[Message] | StoredMessages
     state: State
     total_messages: int
-    """The number of seqs used in this epoch: one per appended message and one per pop."""
+    """The number of messages of this epoch, without those that were popped, undone, rewritten or forgotten."""
     first_seq: int
     """The seq of the window's first message; all earlier messages are summarised or pinned. If the window is empty, it
     is the next seq. Seqs have gaps where messages are pinned or were popped.

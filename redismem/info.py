@@ -26,7 +26,7 @@ class SessionInfo:
     epoch: str
     """The id of this life of the session: a clear or an expiry ends it."""
     total_messages: int
-    """The number of seqs used in this epoch: one per appended message and one per pop."""
+    """The number of messages of this epoch, without those that were popped, undone, rewritten or forgotten."""
     first_seq: int
     """The seq of the window's first message."""
     window_count: int
@@ -44,6 +44,8 @@ class SessionInfo:
     """The time at which Redis removes the session, unless the session is used before."""
     queued: str | None
     """The queue the session is in: overdue, leased or dead; None means no queue."""
+    last_seq: int = 0
+    """The last seq, equal to the number of seqs used in this epoch: a pop uses one, too."""
     pinned_count: int = 0
     attempts: int = 0
     """Failed attempts at the next summary, plus one if an attempt is running."""

@@ -19,7 +19,7 @@
 --   more       changes of the counters: tokens, uncounted elements and hidden seqs
 --   sizes      numbers of places, blocks and fields to set, in one argument; then these, and the fields to drop
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited pins large_bytes committed
---   writes counters ids_a ids_b ids_c ids_d repeated edited pins large_bytes summaries_count sketch committed pinned: summary:
+--   writes counters ids_a ids_b ids_c ids_d repeated edited removed pins large_bytes summaries_count sketch committed pinned: summary:
 -- REPLY 1 removed, 0 the session has changed; if made before, the reply of known_append
 -- ERROR PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)

@@ -29,7 +29,7 @@
 --   sizes      numbers of elements that stay, elements that follow, new messages, and messages that count afterwards
 --   more       numbers of fields to set and to drop; then elements, unstamped messages, fields, and the rest of the block
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited queued pins large_bytes committed
---   writes counters ids_a ids_b ids_c ids_d repeated edited queued pins large_bytes summaries_count with_originals sketch committed pinned: summary:
+--   writes counters ids_a ids_b ids_c ids_d repeated edited removed queued pins large_bytes summaries_count with_originals sketch committed pinned: summary:
 -- REPLY counters@epoch; if made before, the reply of known_append; 0 if the window has changed
 -- ERROR FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)

@@ -35,7 +35,14 @@ from redismem.protocol.owners import decode_owner, owner_score
 from redismem.protocol.session import append_ids
 from redismem.settings.settings import Settings
 
-_OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ, layout.LARGE_BYTES)
+_OPTIONAL_NUMBERS = (
+    layout.ATTEMPTS,
+    layout.DEATHS,
+    layout.SUMMARIES_COUNT,
+    layout.DROPPED_SEQ,
+    layout.LARGE_BYTES,
+    layout.REMOVED,
+)
 _NONE_MS = -2
 _FENCE = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]+")
 

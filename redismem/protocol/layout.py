@@ -6,7 +6,7 @@ The scripts repeat these names as text; a test compares them with this file and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ WITH_ORIGINALS = b"with_originals"
 DROPPED_SEQ = b"dropped_seq"
 PRUNED = b"pruned"
 EDITED = b"edited"
+REMOVED = b"removed"
 PINS = b"pins"
 SKETCH = b"sketch"
 WAITING = b"waiting"
@@ -98,6 +99,10 @@ FIELDS = {
     DROPPED_SEQ: _field("last seq when the session left the dead list without a retry", "commit requeue"),
     PRUNED: _field("nonce of the last prune, which identifies a resent one", "prune"),
     EDITED: _field("nonce of the last edit: earlier reads are stale", "forget replace rewrite"),
+    REMOVED: _field(
+        "seqs without a message, because it was popped, rewritten or forgotten; missing if there is none",
+        "forget rewrite",
+    ),
     PINS: _field("number of pinned messages, and their bytes", "append forget replace rewrite"),
     LARGE_BYTES: _field(
         "bytes of the window's messages over 4,096 bytes; missing if there was none",
@@ -292,6 +297,11 @@ def bounds(field: bytes) -> tuple[int, int]:
     except ValueError:
         pass  # raised below, like a foreign mark
     raise _unreadable_counters(field)
+
+
+def total_messages(fields: Mapping[bytes, bytes], seqs_count: int) -> int:
+    """Return the number of messages of a session that has given so many seqs. Raises ValueError."""
+    return max(0, seqs_count - int(fields.get(REMOVED, b"0")))
 
 
 def uncounted_count(field: bytes) -> int:

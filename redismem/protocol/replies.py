@@ -177,7 +177,7 @@ def context(
             [] if bare else summaries(stored),
             StoredMessages(elements, total - len(elements) + 1, epoch, seqs),
             State() if bare else state(stored),
-            total,
+            total if bare else layout.total_messages(stored, total),
             first_seq,
             total,
             epoch,
@@ -215,7 +215,7 @@ def appended_context(
     decoded = context(session_id, recent_limit, stored if type(stored) is dict else fields(stored), elements)
     if type(reply) is bytes:
         # The reads are in the same transaction, so the counters are those of the context.
-        total, window_count = decoded.total_messages, len(elements)
+        total, window_count = decoded.last_seq, len(elements)
         if decoded.is_mixed:
             window_count -= uncounted_count(reply.partition(b"@")[0])
         epoch = decoded.epoch
@@ -291,7 +291,8 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
         return SessionInfo(
             session_id=session_id,
             epoch=stored[layout.EPOCH].decode(),
-            total_messages=numbers.message_count,
+            total_messages=layout.total_messages(stored, numbers.message_count),
+            last_seq=numbers.message_count,
             first_seq=numbers.first_seq,
             window_count=numbers.window_count,
             window_tokens=numbers.tokens,

@@ -142,7 +142,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "nonce": hexadecimal,
             "pins": lambda pins: pins.startswith("-1,-9,"),
             "more": "-50 0 -1",
-            "sizes": "2 0 0",
+            "sizes": "2 0 1",
         },
     ),
     "rewrite": (
@@ -164,7 +164,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "left": lambda left: left == b"%d+1-2" % (50 + TOKENS),
             "block": lambda block: block == "-",
             "sizes": "1 1 3 4",
-            "more": "0 0",
+            "more": "1 0",
         },
     ),
     "replace": (

@@ -16,13 +16,13 @@ _MEANT: dict[str, set[bytes]] = {
     "unpack(restored)": set(),  # restores fields unchanged
     "unpack(ARGV, first_drop)": _CALLERS,
     "unpack(noted)": set(),
-    "unpack(fields)": {layout.SUMMARIES_COUNT, layout.PINNED},
+    "unpack(fields)": {layout.SUMMARIES_COUNT, layout.PINNED, layout.REMOVED},
     "unpack(ARGV, first_drop, first_original - 1)": {
         *(layout.SUMMARY, layout.PINNED, layout.SKETCH, layout.COMMITTED, layout.WITH_ORIGINALS)
     },
     "summary_field": {layout.SUMMARY},
     "unpack(folded)": {layout.SUMMARY},
-    "unpack(sets)": {layout.SUMMARIES_COUNT, layout.SUMMARY, layout.PINNED},
+    "unpack(sets)": {layout.SUMMARIES_COUNT, layout.SUMMARY, layout.PINNED, layout.REMOVED},
     "unpack(drops)": {layout.COMMITTED, layout.SUMMARY, layout.PINNED},
     "field": {layout.SUMMARY},
     "pinned_field": {layout.PINNED},

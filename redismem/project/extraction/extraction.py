@@ -140,7 +140,7 @@ class Extractions:
     async def _has_more(self, stored: Stored) -> bool:
         """True if messages were added since the last extraction."""
         session = self._sessions(self._session_id(stored.id))
-        return await session.exists() and (await session.info()).total_messages > stored.state["read_seq"]
+        return await session.exists() and (await session.info()).last_seq > stored.state["read_seq"]
 
     async def extract(
         self, conversation_id: str, ask: Ask | None, *, at_once: bool, unanswered: OnUnanswered | None = None
@@ -206,7 +206,7 @@ class Extractions:
             return Answer(), 0  # cleared in the meantime: its content must not survive
         if now.window_version != context.window_version:
             raise Conflict("messages were removed or replaced meanwhile, and must not become items")
-        return answer, context.total_messages
+        return answer, context.last_seq
 
     async def _apply(self, claimed: _Claim, answer: Answer, read_seq: int) -> Extraction:
         stored = claimed.stored

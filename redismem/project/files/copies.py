@@ -29,6 +29,7 @@ from redismem.store.store import Store
 PLACES_LIMIT = 100_000
 """The maximum seq in a copy. No conversation is longer."""
 _NUMBERS = ("first_seq", "last_seq", "start_ms", "end_ms", "tokens", "created_ms")
+_WINDOW = ("first_seq", "last_seq", "total_messages")
 _MOST = 1 << 53
 
 
@@ -43,6 +44,7 @@ class Copy(NamedTuple):
     summaries: Sequence[Summary]
     first_seq: int
     last_seq: int
+    total_messages: int
     policy: str = ""
     owner: bytes = b""
 
@@ -51,7 +53,7 @@ def describe(context: Context, messages: Sequence[Message], policy: Policy, owne
     """Return the part of an export entry about summaries, policy, owner, and the places of messages."""
     rules = {} if policy == Policy() else {"policy": asdict(policy)}
     return (rules if owner is None else rules | {"owner": owner}) | {
-        "window": {"first_seq": context.first_seq, "last_seq": context.last_seq},
+        "window": {name: getattr(context, name) for name in _WINDOW},
         "summaries": [_describe_summary(summary, context.epoch) for summary in context.summaries],
         "places": [[message.seq, message.stored_ms, message.tokens] for message in messages],
     }
@@ -74,12 +76,13 @@ def _bind_id(id: str, epoch: str) -> str:
 def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
     """Parse the output of `describe`. Raises InvalidItem, and the errors of decoding a foreign format."""
     window, places = entry["window"], entry["places"]
-    first_seq, last_seq = (_check_number(window[name]) for name in ("first_seq", "last_seq"))
+    first_seq, last_seq, total = (_check_number(window[name]) for name in _WINDOW)
     if (
         type(entry["summaries"]) is not list
-        or len(window) != 2
+        or len(window) != len(_WINDOW)
         or len(places) != len(messages)
         or not 0 < first_seq <= last_seq + 1 <= PLACES_LIMIT
+        or total > last_seq
     ):
         raise InvalidItem("the places of a conversation's messages are invalid")
     placed, before = [], 0
@@ -96,7 +99,7 @@ def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
             raise InvalidItem("the summaries of a conversation are not in order")
         covered = summary.last_seq
     policy, owner = _parse_policy(entry.get("policy", {})), _parse_owner(entry.get("owner"))
-    return Copy(placed, summaries, first_seq, last_seq, policy, owner)
+    return Copy(placed, summaries, first_seq, last_seq, total, policy, owner)
 
 
 def _parse_owner(given: Any) -> bytes:
@@ -159,7 +162,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
 def _state(
     copy: Copy, epoch: str, elements: Mapping[int, bytes], earlier: Sequence[Message], with_originals: bool
 ) -> dict[bytes, bytes]:
-    """Return the fields of the state for the owner, summaries and pinned messages."""
+    """Return the fields of the state for the owner, summaries, pinned and removed messages."""
     found: dict[bytes, bytes] = {layout.OWNER: copy.owner} if copy.owner else {}
     for summary in copy.summaries:
         ids = tuple(_bind_id(each, epoch) for each in summary.message_ids)
@@ -167,6 +170,8 @@ def _state(
         found[layout.SUMMARY + b"%d" % summary.first_seq] = bound.encode()
     if copy.summaries:
         found[layout.SUMMARIES_COUNT] = b"%d" % len(copy.summaries)
+    if removed_count := copy.last_seq - copy.total_messages:
+        found[layout.REMOVED] = b"%d" % removed_count
     if with_originals:
         found[layout.WITH_ORIGINALS] = b"1"
     if moved := [message.seq for message in earlier if message.pinned]:

@@ -124,7 +124,7 @@ async def write_transcripts(
             continue
         if not stored:
             created.append(session)
-        last_seq = (await session.info()).total_messages if stored else 0
+        last_seq = (await session.info()).last_seq if stored else 0
         for at in range(0, len(rest), _BATCH_COUNT):
             last_seq = (await session.append(*rest[at : at + _BATCH_COUNT], expect=last_seq)).last_seq
     return created

@@ -114,13 +114,14 @@ class Conversations(Collection[Conversation]):
             kind_of(item_id)
         change = await self._items.change()
         session = self.session(id)
-        count = (await session.info()).total_messages if await session.exists() else 0
+        info = await session.info() if await session.exists() else None
+        count, last_seq = (0, 0) if info is None else (info.total_messages, info.last_seq)
         ended_ms = change.moment(stored, None)
         came_of_it = list(dict.fromkeys([*stored.state["extracted"], *extracted]))
         sets: State = {"summary": fields.text(summary, "summary"), "extracted": came_of_it}
         sets |= {"ended_at": ended_ms, "valid_until": ended_ms, "message_count": count}
         # Read again if messages were added since the last extraction.
-        if extract and (stored.state["extraction"] is None or count > stored.state["read_seq"]):
+        if extract and (stored.state["extraction"] is None or last_seq > stored.state["read_seq"]):
             sets |= {"extraction": "due", "due_ms": change.now_ms, "attempts": 0}
         change.alter(stored, sets=sets)
         return self._to_record(await change.commit(), id)

@@ -67,6 +67,10 @@ class View:
         """Return the place of a seq in the window; negative before the window."""
         return place_of(seq, self.context.first_seq, self.context.last_seq, self.elements)
 
+    def removed_field(self, count: int) -> bytes:
+        """Return the new value of the field `removed`, after `count` more seqs have no message. Raises ValueError."""
+        return b"%d" % (int(self.fields.get(layout.REMOVED, b"0")) + count)
+
     def pinned_group(self, message: Message) -> dict[int, bytes]:
         """Return the pinned messages that left the window together with this one: elements by seq.
 

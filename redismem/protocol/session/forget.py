@@ -190,6 +190,8 @@ def forget(
     _change_pinned(removal, view, selected)
     _change_blocks(removal, view, selected, blocks)
     _change_summaries(removal, view, summaries)
+    if selected:
+        removal.sets += (layout.REMOVED, view.removed_field(len(selected)))
     keys, context, script = calls.keys, view.context, scripts.load("forget")
     pins = pins_argument(calls.settings, -removal.pinned_count, -removal.pinned_bytes)
     command = evalsha(

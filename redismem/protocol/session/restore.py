@@ -42,6 +42,7 @@ _WHOLE_FIELDS = (
     layout.WITH_ORIGINALS,
     layout.PRUNED,
     layout.EDITED,
+    layout.REMOVED,
     layout.SKETCH,
 )
 _DROPPED_FIELDS = (*_QUEUE_FIELDS, *_WHOLE_FIELDS, layout.SUMMARIES_COUNT, layout.PINS, layout.LARGE_BYTES)

@@ -67,6 +67,8 @@ class Ending(NamedTuple):
     """The stamped elements that follow them: pinned messages and gaps."""
     removed: Sequence[Message]
     """The messages that do not stay."""
+    removed_count: int
+    """The seqs that have no message any more."""
     cut: Cut | None = None
     """The change behind the window; None for a rewrite within it."""
 
@@ -74,7 +76,7 @@ class Ending(NamedTuple):
 def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
     """Build a pop of the newest messages. False means that the session has changed since it was read."""
     removed = {message.seq for message in popped}
-    ending = Ending(*_end(view, popped[0].seq, lambda seq: seq not in removed, 1), popped)
+    ending = Ending(*_end(view, popped[0].seq, lambda seq: seq not in removed, 1), popped, len(popped) + 1)
     return _call(calls, view, ending, NewMessages(append_token(None)), bool, Op.POP)
 
 
@@ -94,10 +96,13 @@ def rewrite(
     removed = [message for message in (*context.pinned, *context.messages) if message.seq >= from_seq]
     own_count = int(not new.elements)
     if cut is None:
-        ending = Ending(*_end(view, from_seq, lambda _: False, own_count), removed)
+        ending = Ending(*_end(view, from_seq, lambda _: False, own_count), removed, len(removed) + own_count)
     else:
         elements = fill_gaps(cut.restored, cut.first_seq, context.last_seq + own_count, _stamp(view))
-        ending = Ending(0, elements, removed, cut)
+        # A gap that a summary covers is counted twice: its summary does not tell it from a message.
+        covered_count = context.first_seq - from_seq
+        in_window = [message for message in removed if message.seq >= context.first_seq]
+        ending = Ending(0, elements, removed, covered_count + len(in_window) + own_count, cut)
     decode = partial(_decode_receipt, session_id, new.seqs_count)
     return _call(calls, view, ending, new, decode, Op.REWRITE)
 
@@ -150,6 +155,8 @@ def _call(
 ) -> Call[T]:
     keys, shard, context, script = calls.keys, calls.keys.shard, view.context, scripts.load("rewrite")
     cut = ending.cut or Cut(context.first_seq)
+    if ending.removed_count:
+        cut.changes[layout.REMOVED] = view.removed_field(ending.removed_count)
     pinned = [view.element(message) for message in ending.removed if message.pinned]
     removed, restored = ([each for each in part if not each.pinned] for part in (ending.removed, cut.messages))
     counted_count = len(context.messages) - len(removed) + len(restored) + len(new.elements) - new.pinned_count
