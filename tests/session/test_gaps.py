@@ -126,7 +126,7 @@ async def test_a_copy_has_the_same_seqs(memory: Memory, session: Session, is_sum
         await summarize(memory)
     context, messages = await session.read(), await session.messages(include_originals=True)
     summaries = [replace(each, id=each.id.removeprefix(context.epoch)) for each in context.summaries]
-    copy = copies.Copy(messages, summaries, context.first_seq, context.last_seq)
+    copy = copies.Copy(messages, summaries, context.first_seq, context.last_seq, context.total_messages)
     await copies.put(memory.store, "copy", copy)
     there = await memory.session("copy").read()
     assert seqs(there.messages) == seqs(context.messages)
