@@ -6,6 +6,7 @@ import gc
 import io
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.messages.values import decode_value, encode_value
-from redismem.models.extractive.summarizer import Extractive
+from redismem.models.extractive.summarizer import compose
 from redismem.models.http_model import split_turns
 from redismem.models.lost_facts import restore_lost_facts
 from redismem.session.paging import narrow
@@ -114,7 +115,8 @@ def context(*messages: Message, summaries: list[Summary] | None = None) -> Conte
 
 def extract(text: str, previous: str | None = None) -> None:
     messages = [] if previous else [Message("user", text), Message("tool", text, tool_call_id="c")]
-    run_to_end(Extractive().summarize(messages, previous, 300))
+    before = replace_data(clean_text(previous or "")).strip()
+    deque(compose(before, messages, 1_200), maxlen=0)
 
 
 def late(text: str) -> Context:
@@ -294,7 +296,7 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "cut_after": lambda messages: cut_after(messages, 1),
     "cut_after, with orphans": lambda messages: cut_after(messages, 1, keeps_orphans=True),
     "open_calls": lambda messages: open_calls(messages[: len(messages) // 2], messages),
-    "extractive": lambda messages: run_to_end(Extractive().summarize(messages, None, 300)),
+    "extractive": lambda messages: deque(compose("", messages, 1_200), maxlen=0),
     "learn_messages": lambda messages: run_to_end(learn_messages(Sketch(), messages)),
     "narrow": lambda messages: narrow(context(*messages), len(messages) // 2, len(messages) - 1, 10**9),
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
