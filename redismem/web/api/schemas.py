@@ -196,7 +196,7 @@ class MessageDocument(BaseModel):
 class PruneLimit(Taken):
     """The number of newest messages to keep."""
 
-    max_messages: Annotated[int, Field(ge=0, le=1 << 53)]
+    max_messages: Annotated[int, Field(ge=0, le=1 << 53, strict=True)]
 
 
 class Pruned(BaseModel):

@@ -35,7 +35,7 @@ class Documented:
         if method not in methods:
             raise Problem("method_not_allowed", allow=", ".join(_allowed_methods(methods, path)))
         if query and path.startswith(_CHECKED_ROOTS):
-            check_names(query, methods[method])
+            check_names(query, *methods[method])
 
 
 def is_stream(path: str) -> bool:
@@ -52,27 +52,41 @@ def is_search(method: str, path: str, query: bytes) -> bool:
     return path == "/v1/sessions" or path.startswith("/v1/projects")
 
 
-def check_names(query: bytes, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the query as a dict. If a name is repeated, its last value counts.
+def check_names(query: bytes, names: tuple[str, ...], lists: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the query as a dict. Names in `lists` may be repeated: their last value counts.
 
     Raises:
-        Problem: invalid, if there are too many fields, or a name is not in `names`.
+        Problem: bad_request, if the query is not percent-encoded UTF-8: other bytes would name another owner.
+        Problem: invalid, if there are too many fields, another name is repeated, or a name is not in `names`.
     """
     try:
-        fields = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_FIELDS_COUNT))
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_COUNT)
+    except UnicodeDecodeError:
+        raise Problem("bad_request", "a query is percent-encoded UTF-8") from None
     except ValueError:
         raise Problem("invalid", f"a query has at most {_FIELDS_COUNT} fields") from None
+    fields = dict(pairs)
     if not fields.keys() <= set(names):
         detail = f"a query here has {', '.join(names)}, and no other name" if names else "there is no query here"
         raise Problem("invalid", detail)
+    single = [name for name, _ in pairs if name not in lists]
+    if len(set(single)) < len(single):
+        raise Problem("invalid", "each name of a query comes once")
     return fields
 
 
-def _names_by_method(operations: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    return {
-        method.upper(): tuple(field["name"] for field in operation.get("parameters", ()) if field["in"] == "query")
-        for method, operation in operations.items()
-    }
+def _names_by_method(operations: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return the query names of each method, and those of them that may be repeated."""
+    found = {}
+    for method, operation in operations.items():
+        fields = [field for field in operation.get("parameters", ()) if field["in"] == "query"]
+        lists = tuple(field["name"] for field in fields if _is_list(field["schema"]))
+        found[method.upper()] = tuple(field["name"] for field in fields), lists
+    return found
+
+
+def _is_list(schema: Mapping[str, Any]) -> bool:
+    return any(each.get("type") == "array" for each in (schema, *schema.get("anyOf", ())))
 
 
 def _allowed_methods(methods: Mapping[str, Any], path: str) -> list[str]:

@@ -43,7 +43,13 @@ async def test_the_newest_messages_are_kept(http: RunningService, session: Sessi
     missing = await http.ask("POST", f"{PATH}/prune", json={"max_messages": 1})
     assert (missing.status_code, missing.json()["code"]) == (404, "session_not_found")
     await session.append(*map(numbered_message, range(1, 4)))
-    for body in ({}, {"max_messages": -1}, {"max_messages": None}, {"max_messages": 1, "more": 1}):
+    for body in (
+        {},
+        {"max_messages": -1},
+        {"max_messages": None},
+        {"max_messages": True},
+        {"max_messages": 1, "more": 1},
+    ):
         assert (await http.ask("POST", f"{PATH}/prune", json=body)).status_code == 422
     for dropped_count in (2, 0):
         answer = await http.ask("POST", f"{PATH}/prune", json={"max_messages": 1})

@@ -38,6 +38,8 @@ async def test_a_body_is_json_whatever_its_type_is_called(http: RunningService, 
         ("POST", "/v1/sessions/s/messages?reed=true", "a query here has read, owner, and no other name"),
         ("GET", "/v1/sessions/s?x", "there is no query here"),
         ("POST", f"/v1/sessions/s/messages?{'read&' * 101}", "a query has at most 100 fields"),
+        ("DELETE", "/v1/sessions?owner=canary-7c1f&owner=b", "each name of a query comes once"),
+        ("POST", "/v1/sessions/s/messages?owner=canary-7c1f&owner=b", "each name of a query comes once"),
         ("GET", "/v1/sessions/s/context?format=canary-7c1f", "Input should be 'openai', 'anthropic' or 'gemini'"),
         ("GET", "/v1/sessions?limit=5000", "Input should be less than or equal to 1000"),
         ("POST", "/v1/sessions", "send no body"),
@@ -52,6 +54,16 @@ async def test_a_request_with_an_unknown_or_invalid_part_is_refused(
     assert CANARY not in refused.text
 
 
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/sessions"), ("POST", "/v1/sessions/s/messages")])
+async def test_a_query_in_another_encoding_names_no_other_owner(http: RunningService, method: str, path: str) -> None:
+    for owner in ("J%F6rg", "a%FF", "%ED%A0%80"):
+        refused = await http.ask(
+            method, f"{path}?owner={owner}", json=numbered_message(1) if method == "POST" else None
+        )
+        assert (refused.status_code, refused.json()["detail"]) == (400, "a query is percent-encoded UTF-8")
+    assert (await http.ask("GET", "/v1/sessions/s")).status_code == 404
+
+
 @pytest.mark.parametrize("body", [{"remove_params": [""] * 1_000}, {"remove_params": [0] * 1_000}, UNKNOWN])
 def test_the_number_of_faults_of_a_body_is_limited(body: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as refused:
@@ -64,6 +76,13 @@ async def test_the_first_faults_of_many_are_reported(http: RunningService) -> No
     faults = [(fault["where"], fault["what"]) for fault in refused.json()["faults"]]
     unknown = [(f"body.unknown{number}", "extra_forbidden") for number in range(FAULTS_COUNT)]
     assert faults == [("body.waiting_for_param", "string_type"), *unknown][:FAULTS_COUNT]
+
+
+async def test_a_name_that_takes_several_values_may_be_repeated(http: RunningService) -> None:
+    path = "/v1/projects/p/context"
+    assert (await http.ask("GET", f"{path}?term=a&term=b")).status_code == 200
+    refused = await http.ask("GET", f"{path}?term=a&term=b&max_tokens=60&max_tokens=70")
+    assert (refused.status_code, refused.json()["detail"]) == (422, "each name of a query comes once")
 
 
 async def test_probes_may_be_asked_with_any_query(http: RunningService) -> None:
