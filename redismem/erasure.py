@@ -17,6 +17,7 @@ from redismem.info import ForgottenSessions
 from redismem.protocol.keys import is_session_id
 from redismem.protocol.namespace import traces
 from redismem.protocol.namespace.traces import Trace, Wanted
+from redismem.protocol.owners import is_owner_field
 from redismem.protocol.session import quarantine
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.store.store import Store
@@ -128,7 +129,8 @@ class _Erasure:
         gone = {
             trace for (trace, _), kind in zip(pairs, types, strict=True) if kind == b"none" and trace.put_ms is None
         }
-        self._unattributed |= found.keys() - owners.keys() - with_state - gone
+        damaged = {trace for trace, field in owners.items() if not is_owner_field(field)}
+        self._unattributed |= (found.keys() - owners.keys() - with_state - gone) | damaged
         return [trace for trace, field in owners.items() if self._wanted.is_owner(field)]
 
     async def _remove_trace(self, trace: Trace) -> bool:

@@ -135,7 +135,8 @@ async def test_copies_in_quarantine_go_by_the_owner_they_had(memory: Memory, raw
 
 
 async def test_what_cannot_be_attributed_is_counted_and_left(memory: Memory, raw: Any, namespace: str) -> None:
-    await fill(memory, "ann", "torn", "strange", count=3)
+    await fill(memory, "ann", "torn", "strange", "damaged", count=3)
+    await raw.hset(memory.store.keys.session("damaged").state, "owner", b"17 ann")
     for session_id in ("torn", "strange"):
         keys = memory.store.keys.session(session_id)
         await raw.delete(keys.state)
@@ -144,7 +145,7 @@ async def test_what_cannot_be_attributed_is_counted_and_left(memory: Memory, raw
     assert (await memory.session("torn").read()).messages == []
     assert await memory.session("torn").exists() is False
     forgotten = await memory.forget(owner="ann")
-    assert forgotten.unattributed_count == 2
+    assert forgotten.unattributed_count == 3
     assert (forgotten.session_count, forgotten.quarantined_count) == (0, 0)
     assert (await memory.forget(prefix="torn")).quarantined_count == 1
     assert (await memory.forget(prefix="strange")).quarantined_count == 1
