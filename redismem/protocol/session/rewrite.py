@@ -155,8 +155,7 @@ def _call(
 ) -> Call[T]:
     keys, shard, context, script = calls.keys, calls.keys.shard, view.context, scripts.load("rewrite")
     cut = ending.cut or Cut(context.first_seq)
-    if ending.removed_count:
-        cut.changes[layout.REMOVED] = view.removed_field(ending.removed_count)
+    cut.changes.update({layout.REMOVED: view.removed_field(ending.removed_count)} if ending.removed_count else {})
     pinned = [view.element(message) for message in ending.removed if message.pinned]
     removed, restored = ([each for each in part if not each.pinned] for part in (ending.removed, cut.messages))
     counted_count = len(context.messages) - len(removed) + len(restored) + len(new.elements) - new.pinned_count
