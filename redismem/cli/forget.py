@@ -51,6 +51,8 @@ async def forget(
         print_json({"namespace": namespace, "owner": owner, "prefix": prefix, **asdict(forgotten), "error": failure})
     else:
         _print(forgotten, where)
+    if not (failure or forgotten.session_count or forgotten.quarantined_count):
+        complain(f"there was no session {where}: check the spelling, capitals too, unless you have forgotten it before")
     if failure is not None:
         complain(f"not complete: {failure}; the same command removes the rest")
     return 0 if failure is None else 1

@@ -55,6 +55,16 @@ def test_it_removes_all_sessions_and_prints_the_proof(
     assert again["error"] is None
 
 
+def test_a_misspelt_owner_is_no_proof_without_a_warning(
+    command: Any, people: blocking.Memory, redis_options: Any
+) -> None:
+    ran = command("forget", "--owner", "Ann", "--yes", *redis_options)
+    assert (ran.code, people.count()) == (0, 3)
+    assert "there was no session with owner Ann" in ran.err
+    assert "check the spelling" in ran.err
+    assert "spelling" not in command("forget", "--owner", "ann", "--yes", *redis_options).err
+
+
 @pytest.mark.parametrize(("answer", "code", "left"), [("n\n", 1, 3), ("", 1, 3), ("y\n", 0, 1)])
 def test_it_asks_with_the_number_of_sessions(
     command: Any, keyboard: Any, people: blocking.Memory, redis_options: Any, answer: Any, code: Any, left: Any
