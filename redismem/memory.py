@@ -74,7 +74,7 @@ class Memory:
         cls,
         url: str | None = None,
         *,
-        namespace: str = "default",
+        namespace: str | None = None,
         settings: Settings | None = None,
         credentials: Credentials | None = None,
         client: Any = None,
@@ -96,7 +96,8 @@ class Memory:
         Args:
             url: The URL of Redis. `None` means `REDISMEM_URL`; if that is unset too, an embedded store. The embedded
                 store ends with the process, so the memory logs a warning unless the URL is `memory://`.
-            namespace: The tenant. Sessions of different namespaces never mix.
+            namespace: The tenant. Sessions of different namespaces never mix. `None` means `REDISMEM_NAMESPACE`,
+                or else `default`.
             settings: All other settings. `None` reads them from the environment.
             credentials: A function, plain or async, that returns user and password as a tuple; `None` as user means
                 the user in the URL, or the default user. It is called before each greeting of a connection, and once

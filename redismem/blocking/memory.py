@@ -60,7 +60,7 @@ class Memory:
         cls,
         url: str | None = None,
         *,
-        namespace: str = "default",
+        namespace: str | None = None,
         settings: Settings | None = None,
         credentials: Credentials | None = None,
         client: Any = None,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, fit_table, plural, print_json, printable
+from redismem.cli.terminal import AsJson, Namespace, Url, console, fit_table, plural, print_json, printable
 from redismem.inspection.check import check as check_all
 from redismem.inspection.depths import sessions_count
 from redismem.inspection.invariants import Violation
-from redismem.inspection.projects import check_projects, is_known
+from redismem.inspection.projects import check_projects
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -44,8 +44,6 @@ async def check(
 
             found = [violation async for violation in check_all(memory.store, on_checked=advance)]
             found += [violation async for violation in check_projects(memory.store)]
-        if not (checked or found or place.embedded or await is_known(memory.store)):
-            raise Stop(f"{place.name} has no namespace {namespace}; `redismem namespaces` lists the existing ones", 2)
     if as_json:
         rows = [violation._asdict() for violation in found[:limit]]
         numbers = {"sessions_count": checked, "violations_count": len(found)}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import open_memory, open_read_only, warn_if_embedded
+from redismem.cli.place import open_read_only, open_used
 from redismem.cli.terminal import (
     AsJson,
     Namespace,
@@ -120,8 +120,7 @@ async def _take_off(
 ) -> int:
     if bool(named) == everything:
         raise Stop("name sessions or give --all, not both", 2)
-    async with open_memory(url, namespace) as (memory, place):
-        warn_if_embedded(place)
+    async with open_used(url, namespace) as (memory, place):
         if everything:
             found = await dead.requeue_all(memory.store, again=again)
         else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import open_memory, open_read_only, warn_if_embedded
+from redismem.cli.place import open_read_only, open_used
 from redismem.cli.quarantine import Yes
 from redismem.cli.sessions import confirm
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, duration, print_json, print_rows, progress
@@ -69,8 +69,7 @@ async def drop(
     The first call retires it, so that new blocks do not use it; a call an hour later drops it. Looks at the blocks of
     all sessions, and scans all keys of the Redis for blocks in quarantine. The exit code is 1 if nothing was dropped.
     """
-    async with open_memory(url, namespace) as (memory, place):
-        warn_if_embedded(place)
+    async with open_used(url, namespace) as (memory, place):
         question = f"Drop dictionary {number} of namespace {namespace}?"
         if not yes and sys.stdin.isatty() and not confirm(question):
             raise Stop("cancelled; nothing was dropped")

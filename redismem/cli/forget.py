@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.place import open_memory, warn_if_embedded
+from redismem.cli.place import open_used
 from redismem.cli.sessions import confirm
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, plural, print_json, printable, progress
 from redismem.erasure import Wanted, count_sessions
@@ -39,8 +39,7 @@ async def forget(
     interrupted, the same command removes the rest.
     """
     wanted = Wanted(owner, prefix)
-    async with open_memory(url, namespace) as (memory, place):
-        warn_if_embedded(place)
+    async with open_used(url, namespace) as (memory, place):
         named = f"owner {printable(owner)}" if owner is not None else f"prefix {printable(prefix or '')}"
         where = f"with {named} in namespace {namespace} on {place.name}"
         if not yes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 from redismem.cli.terminal import Stop, complain
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
+from redismem.inspection.quarantine import list_names
 from redismem.memory import Memory
 from redismem.settings.settings import Settings
 from redismem.store.availability import UNTIL_IT_DOES
@@ -17,6 +19,9 @@ from redismem.store.store import Store
 from redismem.transport.connect import EMBEDDED
 from redismem.transport.connect import connect as connect_transport
 
+# Keys to scan for the names of namespaces: about a second.
+SCANNED_LIMIT = 1_000_000
+_NAMES_LIMIT = 10
 _OF_NODES = ("+cluster", "+sentinel")
 _URL_ADVICE = (
     "; a URL looks like redis://user:password@host:6379/0, rediss://…, unix://…, "
@@ -90,9 +95,32 @@ def stop_for(place: str, error: RedismemError) -> Stop:
     return Stop(f"{place}: {error}".replace(UNTIL_IT_DOES, ""))
 
 
+async def _check_used(store: Store, place: Place) -> None:
+    """Check that the namespace was ever used, because a wrong name looks like an empty namespace.
+
+    Raises:
+        Stop: if it was not; the text names the existing namespaces.
+    """
+    from redismem.inspection.projects import is_known
+
+    if place.embedded or await is_known(store):
+        return
+    listed = "`redismem namespaces` lists the existing ones"
+    with contextlib.suppress(NotAllowed):  # without the right to scan, the command lists none either, and says why
+        names, is_all = await list_names(store, SCANNED_LIMIT)
+        close = difflib.get_close_matches(store.keys.namespace, names, _NAMES_LIMIT)
+        names = [*close, *(name for name in names if name not in close)]
+        if names:
+            more = "" if is_all and len(names) <= _NAMES_LIMIT else f", …; {listed}"
+            listed = f"there are: {', '.join(names[:_NAMES_LIMIT])}{more}"
+        elif is_all:
+            listed = "it has none yet"
+    raise Stop(f"{place.name} has no namespace {store.keys.namespace}; {listed}", 2)
+
+
 @contextlib.asynccontextmanager
 async def open_memory(url: str | None, namespace: str, **overrides: Any) -> AsyncIterator[tuple[Memory, Place]]:
-    """Yield a connected memory and its place.
+    """Yield a connected memory and its place. Records the namespace if it was never used.
 
     Raises:
         Stop: if Redis does not answer or refuses a call.
@@ -106,12 +134,30 @@ async def open_memory(url: str | None, namespace: str, **overrides: Any) -> Asyn
 
 
 @contextlib.asynccontextmanager
+async def open_used(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Place]]:
+    """Yield a connected memory and its place, for commands that change what a used namespace holds.
+
+    Raises:
+        Stop: if the namespace was never used, or as `open_memory`.
+    """
+    async with open_read_only(url, namespace) as (memory, place):
+        memory.store.is_agreed = False
+        async with memory:
+            yield memory, place
+
+
+@contextlib.asynccontextmanager
 async def open_read_only(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Place]]:
-    """Yield a memory for read-only commands, and its place. Does not record an unused namespace in Redis."""
+    """Yield a memory for read-only commands, and its place. Does not record an unused namespace in Redis.
+
+    Raises:
+        Stop: if the namespace was never used, or if Redis does not answer or refuses a call.
+    """
     memory, place = connect(url, namespace)
     warn_if_embedded(place)
     try:
         await memory.store.look()
+        await _check_used(memory.store, place)
         memory.store.is_agreed = True  # else the first session call would record the namespace
         yield memory, place
     except (StoreUnavailable, NotAllowed) as error:

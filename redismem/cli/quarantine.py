@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import open_memory, open_read_only, warn_if_embedded
+from redismem.cli.place import open_read_only, open_used
 from redismem.cli.sessions import Full, Redact, confirm
 from redismem.cli.terminal import (
     AsJson,
@@ -205,8 +205,7 @@ async def restore(
     Refused if the session has faults, unless `--salvage` is given, and if a live session has its id, unless `--swap` is
     given. A refusal changes nothing; the exit code is then 1.
     """
-    async with open_memory(url, namespace) as (memory, place):
-        warn_if_embedded(place)
+    async with open_used(url, namespace) as (memory, place):
         found = await _find(memory.store, session, at)
         try:
             back = await quarantine.restore(memory.store, found, salvage=salvage, swap=swap)
@@ -241,8 +240,7 @@ async def drop(
 
     On a terminal it asks for confirmation first, unless `--yes` is given.
     """
-    async with open_memory(url, namespace) as (memory, place):
-        warn_if_embedded(place)
+    async with open_used(url, namespace) as (memory, place):
         found = await _find(memory.store, session, at)
         question = f"Drop {printable(session)} of {found.put_ms} from quarantine in {namespace}?"
         if not yes and sys.stdin.isatty() and not confirm(question):

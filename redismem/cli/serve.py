@@ -66,7 +66,15 @@ Burst = Annotated[
 ]
 Origins = Annotated[
     tuple[str, ...],
-    Parameter(negative=(), help="An origin whose pages may send requests, such as https://shop.example; repeatable."),
+    Parameter(
+        negative=(),
+        show_default=False,
+        help="An origin whose pages may send requests, such as https://shop.example; repeatable. [default: none]",
+    ),
+]
+Scopes = Annotated[
+    tuple[str, ...],
+    Parameter(negative=(), show_default=False, help="read, write or admin; repeatable. [default: read and write]"),
 ]
 Workers = Annotated[
     bool | None, Parameter(help="Also summarise and evict in this server. [default: only with the embedded store]")
@@ -326,10 +334,7 @@ async def key(
     name: Annotated[str, Parameter(help="The name of the key in logs and limits.")],
     *,
     namespace: Namespace = "default",
-    scope: Annotated[tuple[str, ...], Parameter(negative=(), help="read, write or admin; repeatable.")] = (
-        "read",
-        "write",
-    ),
+    scope: Scopes = ("read", "write"),
 ) -> int:
     """Create a key: prints the key, which is shown only once, and below it the line for the key list."""
     from redismem.web.access import new_key

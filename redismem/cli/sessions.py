@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.depths import failing_line
-from redismem.cli.place import open_memory, open_read_only, warn_if_embedded
+from redismem.cli.place import open_read_only, open_used
 from redismem.cli.terminal import (
     AsJson,
     Namespace,
@@ -137,8 +137,7 @@ async def clear(
 
     On a terminal it asks for confirmation first, unless `--yes` is given.
     """
-    async with open_memory(url, namespace) as (memory, place):
-        warn_if_embedded(place)
+    async with open_used(url, namespace) as (memory, place):
         handle = memory.session(session)
         if not await handle.exists():
             raise SessionNotFound(f"there is no such session in namespace {namespace}", session)

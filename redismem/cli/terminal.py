@@ -22,7 +22,10 @@ Url = Annotated[
         "`redis+cluster://host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`."
     ),
 ]
-Namespace = Annotated[str, Parameter(help="The tenant, isolated from all other namespaces.")]
+_NAMESPACE_HELP = "The tenant, isolated from all other namespaces."
+Namespace = Annotated[str, Parameter(env_var="REDISMEM_NAMESPACE", help=_NAMESPACE_HELP)]
+# Of a command that appends messages of its own: they must not reach the namespace of the environment.
+OwnNamespace = Annotated[str, Parameter(help=_NAMESPACE_HELP)]
 AsJson = Annotated[
     bool,
     Parameter(

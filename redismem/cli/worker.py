@@ -72,7 +72,9 @@ JsonLogs = Annotated[
 Namespaces = Annotated[
     str,
     Parameter(
-        name="--namespace", help="The tenants to work for, separated by commas; each is isolated from the others."
+        name="--namespace",
+        env_var="REDISMEM_NAMESPACE",
+        help="The tenants to work for, separated by commas; each is isolated from the others.",
     ),
 ]
 _FAILURES = (

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from redismem.errors import Conflict
+from redismem.inspection.depths import sessions_count
 from redismem.inspection.invariants import Violation
 from redismem.project.items import stored as holdings
 from redismem.project.items.items import Items, Stored
@@ -45,8 +46,11 @@ async def project_names(store: Store) -> list[str]:
 
 
 async def is_known(store: Store) -> bool:
-    """True if the namespace is recorded in Redis or has projects. Raises StoreUnavailable, UnsupportedFormat."""
-    return await store.look() or bool(await project_names(store))
+    """True if the namespace is recorded in Redis, or has sessions or projects without a record.
+
+    Raises StoreUnavailable, UnsupportedFormat.
+    """
+    return await store.look() or bool(await project_names(store) or await sessions_count(store))
 
 
 async def _find_violations(items: Items) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ __all__ = [
     "Search",
     "drop",
     "find",
+    "list_names",
     "list_namespaces",
     "list_quarantined",
     "read",
@@ -227,6 +228,23 @@ async def list_namespaces(
     store: Store, *, cursor: int = 0, looked_at_limit: int = LOOKED_AT_LIMIT, on_step: OnStep | None = None
 ) -> Namespaces:
     """Return the namespaces in the Redis of this store. Raises NotAllowed, StoreUnavailable."""
+    names, looked_at, next_cursor = await _scan_names(store, cursor, looked_at_limit, on_step)
+    return Namespaces([await _namespace(store, name) for name in names], looked_at, next_cursor)
+
+
+async def list_names(store: Store, looked_at_limit: int) -> tuple[list[str], bool]:
+    """Return the names of the namespaces, sorted, and True if these are all.
+
+    Raises NotAllowed, StoreUnavailable.
+    """
+    names, _, cursor = await _scan_names(store, 0, looked_at_limit, None)
+    return names, cursor is None
+
+
+async def _scan_names(
+    store: Store, cursor: int, looked_at_limit: int, on_step: OnStep | None
+) -> tuple[list[str], int, int | None]:
+    """Return the names of namespaces, the number of scanned keys, and the cursor that continues, `None` at the end."""
     names: set[str] = set()
     looked_at = 0
     while True:
@@ -237,7 +255,7 @@ async def list_namespaces(
             on_step(looked_at)
         if cursor == 0 or looked_at >= looked_at_limit:
             break
-    return Namespaces([await _namespace(store, name) for name in sorted(names)], looked_at, cursor or None)
+    return sorted(names), looked_at, cursor or None
 
 
 async def _namespace(store: Store, name: str) -> NamespaceEntry:

@@ -35,6 +35,7 @@ class Settings(BaseSettings):
     )
 
     url: str | None = Field(None, description="URL of Redis; unset: the embedded store", repr=False)
+    namespace: str = Field("default", description="namespace, unless `connect(namespace=…)` or `--namespace` names one")
     username: str | None = Field(
         None, description="user of the password in the password file; unset: the user in the URL, or the default user"
     )

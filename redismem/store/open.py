@@ -16,7 +16,7 @@ from redismem.transport.base import Transport
 
 def open_store(
     transport: Transport,
-    namespace: str,
+    namespace: str | None,
     settings: Settings,
     on_event: OnEvent | None,
     clock: Clock | None,
@@ -24,10 +24,13 @@ def open_store(
 ) -> Store:
     """Return a store, with a hook if `on_event` is given, and with the fallback if `background` is given.
 
+    `None` as namespace means the namespace of the settings.
+
     Raises:
         InvalidSessionId: The namespace is not valid.
         TypeError: `on_event` is not a plain function.
     """
+    namespace = settings.namespace if namespace is None else namespace
     store = Store(transport, namespace, settings, clock, None if on_event is None else Hook(on_event, namespace))
     if background is not None:
         store.use_fallback(Fallback(store, background), min(settings.fallback_after_s, settings.deadline_s))

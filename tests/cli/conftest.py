@@ -11,6 +11,7 @@ from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
 from redismem import Memory, Settings
+from redismem.blocking import Memory as BlockingMemory
 from redismem.cli import main, place
 from redismem.store.store import Store
 from redismem.transport.connect import connect
@@ -46,6 +47,15 @@ def store_options(request: pytest.FixtureRequest) -> list[str]:
 def redis_options(redis_server: RedisServer, namespace: str) -> list[str]:
     """The options that name the real Redis and this test's namespace."""
     return ["--url", redis_server.url, "--namespace", namespace]
+
+
+@pytest.fixture
+def used_options(redis_options: list[str]) -> list[str]:
+    """The same options, after a session was begun and cleared in the namespace: commands refuse an unused one."""
+    with BlockingMemory.connect(redis_options[1], namespace=redis_options[3]) as memory:
+        memory.session("cleared").append({"role": "user", "content": "x"})
+        memory.session("cleared").clear()
+    return redis_options
 
 
 @pytest.fixture

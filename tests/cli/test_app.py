@@ -147,13 +147,13 @@ def test_an_unreachable_redis_is_one_line_and_code_1(command: Any, monkeypatch: 
 
 
 def test_the_url_option_overrides_the_url_of_the_environment(
-    command: Any, monkeypatch: pytest.MonkeyPatch, redis_server: Any
+    command: Any, monkeypatch: pytest.MonkeyPatch, used_options: list[str]
 ) -> None:
     monkeypatch.setenv("REDISMEM_URL", f"redis://127.0.0.1:{free_port()}/0")
     with monkeypatch.context() as patch:
         patch.setenv("REDISMEM_DEADLINE_S", "0.05")
         assert command("sessions").code == 1
-    assert command("sessions", "--url", redis_server.url).code == 0
+    assert command("sessions", *used_options).code == 0
 
 
 @pytest.mark.parametrize(

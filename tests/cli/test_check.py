@@ -57,7 +57,7 @@ def test_an_unused_namespace_does_not_pass(
     for options in ([], ["--json"]):
         ran = command("check", *options, *redis_options)
         assert (ran.code, ran.out) == (2, "")
-        assert f"has no namespace {namespace}; `redismem namespaces` lists" in ran.error_line
+        assert f"has no namespace {namespace}; " in ran.error_line
     assert list(raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)) == []
     assert command("check").code == 0, "an embedded store is empty, and says so"
     with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(shards=4)):

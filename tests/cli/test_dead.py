@@ -103,9 +103,9 @@ def test_a_session_that_is_not_on_the_list_is_named(command: Any, dead: Any, red
     assert ran.err == "redismem: session unknown is not dead\n"
 
 
-def test_no_dead_sessions_is_a_success(command: Any, redis_options: Any) -> None:
-    assert command("dead", "retry", "--all", *redis_options).code == 0
-    assert "0 dead sessions" in command("dead", "list", *redis_options).out
+def test_no_dead_sessions_is_a_success(command: Any, used_options: Any) -> None:
+    assert command("dead", "retry", "--all", *used_options).code == 0
+    assert "0 dead sessions" in command("dead", "list", *used_options).out
 
 
 @pytest.fixture

@@ -97,7 +97,8 @@ def test_a_number_that_cannot_be_one_is_refused(command: Any, redis_options: Any
         assert command("dictionaries", "drop", number, *redis_options).code == 2
 
 
-def test_no_dictionaries_are_no_failure(command: Any, store_options: Any) -> None:
-    ran = command("dictionaries", "list", *store_options)
-    assert ran.code == 0
-    assert "0 dictionaries in namespace default" in ran.out
+def test_no_dictionaries_are_no_failure(command: Any, used_options: Any) -> None:
+    for options, namespace in (([], "default"), (used_options, used_options[-1])):
+        ran = command("dictionaries", "list", *options)
+        assert ran.code == 0
+        assert f"0 dictionaries in namespace {namespace}" in ran.out

@@ -93,13 +93,13 @@ def test_an_empty_variable_forgets_nobody(
 
 
 def test_an_incomplete_removal_fails_and_says_what_was_done(
-    command: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch
+    command: Any, used_options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(self: Memory, **_: Any) -> None:
         raise ForgetIncomplete("stopped: Redis is down", forgotten=ForgottenSessions(4, 1))
 
     monkeypatch.setattr(Memory, "forget", fail)
-    ran = command("forget", "--owner", "ann", "--yes", *redis_options)
+    ran = command("forget", "--owner", "ann", "--yes", *used_options)
     assert ran.code == 1
     assert "forgot 4 sessions, and 1 in quarantine," in ran.out
     assert "proof" not in ran.out
@@ -107,12 +107,12 @@ def test_an_incomplete_removal_fails_and_says_what_was_done(
 
 
 def test_sessions_that_name_no_owner_are_counted(
-    command: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch
+    command: Any, used_options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def find_one(self: Memory, **_: Any) -> ForgottenSessions:
         return ForgottenSessions(unattributed_count=1, proven_ms=1_700_000_000_000)
 
     monkeypatch.setattr(Memory, "forget", find_one)
-    ran = command("forget", "--owner", "ann", "--yes", *redis_options)
+    ran = command("forget", "--owner", "ann", "--yes", *used_options)
     assert ran.code == 0
     assert "1 unreadable session: nobody can tell the owner" in " ".join(ran.out.split())

@@ -115,7 +115,7 @@ def test_an_export_of_an_empty_project_keeps_the_existing_files(
     assert f"namespace {redis_options[-1]} on redis://" in refused
     assert "has no project apolo" in refused
     elsewhere = [*redis_options[:2], "--namespace", f"{redis_options[-1]}2"]
-    assert run(command, elsewhere, "export", "apollo", tmp_path).code == 1
+    assert run(command, elsewhere, "export", "apollo", tmp_path).code == 2
     for file, text in good.items():
         document = json.loads(text)
         (tmp_path / file).write_text(json.dumps(document | {file.removesuffix(".json"): []}))

@@ -144,22 +144,22 @@ def test_an_id_cannot_control_the_terminal(
     assert (ran.code, "\u202e" in ran.out) == (0, False)
 
 
-def test_a_search_says_that_there_may_be_more(command: Any, redis_options: list[str], redis_server: Any) -> None:
+def test_a_search_says_that_there_may_be_more(command: Any, used_options: list[str], redis_server: Any) -> None:
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.mset({f"filler:{number}": "x" for number in range(5_000)})
-        for words in (["quarantine", "list", *redis_options], ["namespaces", *redis_options[:2]]):
+        for words in (["quarantine", "list", *used_options], ["namespaces", *used_options[:2]]):
             ran = command(*words, "--keys", "1000")
             assert re.search(r"scan incomplete, continue with --cursor \d+", ran.out), words
         raw.delete(*(f"filler:{number}" for number in range(5_000)))
 
 
-def test_a_user_without_scan_gets_a_clear_error(command: Any, redis_options: list[str], redis_server: Any) -> None:
+def test_a_user_without_scan_gets_a_clear_error(command: Any, used_options: list[str], redis_server: Any) -> None:
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.execute_command("ACL", "SETUSER", "blind", "on", ">pw", "~*", "+@all", "-scan")
         url = str(redis_server.url).replace("redis://", "redis://blind:pw@")
-        for words in (["quarantine", "list", *redis_options[2:]], ["namespaces"]):
+        for words in (["quarantine", "list", *used_options[2:]], ["namespaces"]):
             ran = command(*words, "--url", url)
             assert (ran.code, "SCAN" in ran.error_line) == (1, True)
-        found = command("doctor", "--json", "--url", url, *redis_options[2:]).document["findings"]
+        found = command("doctor", "--json", "--url", url, *used_options[2:]).document["findings"]
         assert next(each["verdict"] for each in found if each["name"] == "quarantine") == "warn"
         raw.execute_command("ACL", "DELUSER", "blind")

@@ -108,12 +108,16 @@ def test_an_expired_lease_and_a_session_in_backoff(command: Any, memory: Any, ra
 def test_looking_at_a_new_namespace_writes_nothing(
     command: Any, redis_server: Any, raw: Any, redis_options: Any, namespace: str
 ) -> None:
-    for words in (["queues"], ["watch", "--count", "1"], ["dead", "list"], ["sessions"]):
-        assert command(*words, *redis_options).code == 0
-    for words in (["show", "x"], ["recall", "x", "anything"]):
-        ran = command(*words, *redis_options)
-        assert (ran.code, "there is no such session" in ran.err) == (1, True)
+    for words in ("queues", "watch --count 1", "dead list", "sessions", "show x", "recall x anything"):
+        ran = command(*words.split(), *redis_options)
+        assert (ran.code, "has no namespace" in ran.err) == (2, True)
     assert list(raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)) == []
+
+
+@pytest.mark.parametrize("words", ["show x", "recall x anything"])
+def test_a_session_that_does_not_exist_is_named(command: Any, used_options: Any, words: str) -> None:
+    ran = command(*words.split(), *used_options)
+    assert (ran.code, "there is no such session" in ran.err) == (1, True)
 
 
 def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:

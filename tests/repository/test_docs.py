@@ -104,6 +104,9 @@ def place(redis_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     line = {"session_id": "s-1", "messages": [{"role": "user", "content": f"{number}"} for number in range(12)]}
     (tmp_path / "chats.jsonl").write_text(json.dumps(line) + "\n")
+    with blocking.Memory.connect(redis_server.url) as memory:  # commands refuse a namespace that was never used
+        memory.session("user-42").append({"role": "user", "content": "Where is my order?"})
+        memory.session("user-42").clear()
     with blocking.Memory.connect(redis_server.url, namespace="shop") as memory:
         memory.session("user-42").append({"role": "user", "content": "Where is my order?"})
         yield redis_server.url

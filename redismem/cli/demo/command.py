@@ -13,7 +13,7 @@ from redismem.cli.demo.expected import bundled_turns
 from redismem.cli.demo.playing import Playing
 from redismem.cli.demo.project_week import play_week
 from redismem.cli.place import open_memory
-from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
+from redismem.cli.terminal import AsJson, OwnNamespace, Url, console, print_json
 from redismem.errors import RedismemError
 
 # The notes in the bundled conversation describe these values, so the environment must not change them.
@@ -38,7 +38,7 @@ async def demo(
     ] = False,
     project: OfProject = False,
     url: Url = None,
-    namespace: Namespace = "redismem-demo",
+    namespace: OwnNamespace = "redismem-demo",
     as_json: AsJson = False,
 ) -> int:
     """Play a bundled support chat turn by turn.

@@ -11,7 +11,7 @@ from cyclopts import Parameter, validators
 
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, plural, print_json
+from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, complain, console, plural, print_json
 from redismem.workers.strategies import from_settings
 
 Concurrency = Annotated[
@@ -42,7 +42,7 @@ async def replay(
     replace: Replace = False,
     no_summaries: NoSummaries = False,
     url: Url = None,
-    namespace: Namespace = "replay",
+    namespace: OwnNamespace = "replay",
     as_json: AsJson = False,
 ) -> int:
     """Store transcripts from a file turn by turn and time this; then summarise, read everything back and compare.
