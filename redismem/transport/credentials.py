@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from redismem.concurrency import forks
 from redismem.concurrency.callbacks import run_callback
 from redismem.errors import InvalidSettings
 from redismem.events import facts, unquoted
@@ -33,6 +34,8 @@ FAILED = "CredentialsFailed"
 """The reason of a `StoreUnavailable` if user and password could not be had."""
 # A call to a token service may take longer than a reply of Redis. The lane's calls retry meanwhile.
 _LONGEST_S = 10.0
+# A function that never returns would otherwise leave a thread behind for each attempt to connect.
+_LATE_S = 60.0
 _MOST_BYTES = 16 * 1024
 
 
@@ -51,6 +54,13 @@ class Asker:
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._complaint = ""
+        self.reset()
+        forks.reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Ask anew in a forked process, where the threads of the parent's questions do not run."""
+        self._late: Future[Any] | None = None
+        self._ask_again_at_s = 0.0
 
     async def login(self) -> Login:
         """Return the login, within 10 s. An async function runs on this event loop.
@@ -58,13 +68,13 @@ class Asker:
         Raises:
             ConnectionLost: The function failed, or returned no login.
         """
-        limit = asyncio.timeout(_LONGEST_S)
+        answer, limit = self._ask(self._credentials), asyncio.timeout(_LONGEST_S)
         try:
             async with limit:
-                given = await asyncio.wrap_future(_in_a_thread(self._credentials))
+                given = await asyncio.wrap_future(answer)
                 return self._check(await run_callback(lambda: given) if inspect.isawaitable(given) else given)
         except Exception as error:
-            raise self._failure(error, is_late=limit.expired()) from None
+            raise self._failure(error, answer, is_late=limit.expired()) from None
 
     def login_blocking(self, until: float) -> Login:
         """Return the login, until this monotonic time. An async function runs on an event loop of its own.
@@ -72,15 +82,22 @@ class Asker:
         Raises:
             ConnectionLost: The function failed, or returned no login in time.
         """
-        answer = _in_a_thread(self._finish)
+        answer = self._ask(self._finish)
         try:
             return self._check(answer.result(max(0.0, until - time.monotonic())))
         except Exception as error:
-            raise self._failure(error, is_late=not answer.done()) from None
+            raise self._failure(error, answer, is_late=not answer.done()) from None
+
+    def _ask(self, call: Callable[[], Any]) -> Future[Any]:
+        """Call the function in a thread, unless a call that was given up in the last minute still runs."""
+        if (late := self._late) is not None and not late.done() and time.monotonic() < self._ask_again_at_s:
+            return late
+        return _in_a_thread(call)
 
     def _finish(self) -> Any:
         async def wait_for(given: Awaitable[Any]) -> Any:
-            return await given
+            async with asyncio.timeout(_LONGEST_S):
+                return await given
 
         given = self._credentials()
         return asyncio.run(wait_for(given)) if inspect.isawaitable(given) else given
@@ -92,13 +109,21 @@ class Asker:
         if not isinstance(username, str | None) or not isinstance(password, str):
             kinds = f"{type(username).__name__} and {type(password).__name__}"
             raise _Unusable(f"credentials() returned {kinds}, not a str or None as user and a str as password")
-        if not password:
-            raise _Unusable("credentials() returned an empty password")
+        if not password or username == "":
+            raise _Unusable(f"credentials() returned an empty {'user' if password else 'password'}")
+        if max(len(password), len(username or "")) > _MOST_BYTES:
+            raise _Unusable("credentials() returned a user or password of more than 16 KiB")
+        try:
+            f"{username}{password}".encode()
+        except UnicodeEncodeError:
+            raise _Unusable("credentials() returned a user or password with half a surrogate pair") from None
         self._complaint = ""
         return username, password
 
-    def _failure(self, error: Exception, *, is_late: bool) -> ConnectionLost:
+    def _failure(self, error: Exception, answer: Future[Any], *, is_late: bool) -> ConnectionLost:
         """Return the error of the connection, and log a new one: with the fallback, no caller sees it."""
+        if not answer.done() and answer is not self._late:
+            self._late, self._ask_again_at_s = answer, time.monotonic() + _LATE_S
         text = f"credentials() raised {_place_of(error)}"
         if is_late:
             text = "credentials() did not return in time"
@@ -125,9 +150,9 @@ def _in_a_thread(call: Callable[[], Any]) -> Future[Any]:
     def run() -> None:
         try:
             answer.set_result(call())
-        except Exception as error:
+        except _Unusable as error:
             answer.set_exception(error)
-        except BaseException as error:  # which would end a thread of the caller
+        except BaseException as error:  # a StopIteration or CancelledError, too, means more to a future than a failure
             answer.set_exception(unquoted(error))
 
     threading.Thread(target=run, name="redismem-credentials", daemon=True).start()

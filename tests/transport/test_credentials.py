@@ -6,6 +6,7 @@ The passwords contain the canary, so that each test also checks that no error an
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import functools
 import threading
@@ -162,16 +163,32 @@ def _exit() -> Login:
     raise SystemExit(f"{CANARY}")
 
 
+def _next_token() -> Login:
+    tokens: list[Login] = []
+    return next(token for token in tokens)
+
+
+def _cancelled() -> Login:
+    pending: concurrent.futures.Future[Login] = concurrent.futures.Future()
+    pending.cancel()
+    return pending.result()
+
+
 @pytest.mark.parametrize(
     ("credentials", "said"),
     [
         (Vault(RuntimeError(f"no token, was {CANARY}")), "credentials() raised RuntimeError in test_credentials.py:"),
         (_exit, "credentials() raised SystemExit in test_credentials.py:"),
+        (_next_token, "credentials() raised StopIteration in test_credentials.py:"),
+        (_cancelled, "credentials() raised CancelledError in _base.py:"),
         (Vault(CANARY), "credentials() returned str, not a tuple of user or None and password"),
         (Vault((None, CANARY, "")), "credentials() returned tuple, not a tuple of user or None and password"),
         (Vault((None, CANARY.encode())), "credentials() returned NoneType and bytes, not a str or None as user"),
         (Vault((1, CANARY)), "credentials() returned int and str, not a str or None as user"),
         (Vault(("app", "")), "credentials() returned an empty password"),
+        (Vault(("", CANARY)), "credentials() returned an empty user"),
+        (Vault((None, CANARY * 2_000)), "credentials() returned a user or password of more than 16 KiB"),
+        (Vault((None, f"{CANARY}\ud800")), "credentials() returned a user or password with half a surrogate pair"),
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
