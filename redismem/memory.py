@@ -163,7 +163,7 @@ class Memory:
         """Stop the workers and close the connections, except the caller's `client`.
 
         With the fallback, first replay its backlog, within `deadline_s`. If Redis does not accept an entry in that
-        time, the entry is lost and an error is logged.
+        time, or if this call is cancelled, the entry is lost and an error is logged.
         """
         async with AsyncExitStack() as steps:  # each step happens, even if one before it fails
             steps.push_async_callback(self.store.aclose)

@@ -217,16 +217,19 @@ class Scheduler:
         if self._watch is not None:
             self._watch.cancel()
         if ticker is not None:
-            ticker.pause()
-            await asyncio.sleep(0)  # lets a tick that has started finish
-            ticker.shutdown(wait=False)
-            if not self._store.is_away:
-                self._run(self._release_leadership())
+            self._run(self._end_ticks(ticker))  # as a task, for which a second `stop` at the same time waits too
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=self._stop_s)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+
+    async def _end_ticks(self, ticker: AsyncIOScheduler) -> None:
+        ticker.pause()
+        await asyncio.sleep(0)  # lets a tick that has started finish
+        ticker.shutdown(wait=False)
+        if not self._store.is_away:
+            await self._release_leadership()
 
     async def _release_leadership(self) -> None:
         if "tick" in self._last:

@@ -20,6 +20,7 @@ from support.writers import chat_message
 
 import redismem.blocking
 from redismem import Memory, Settings
+from redismem.protocol.namespace import holds
 from redismem.workers.scheduler import Scheduler
 
 OFTEN = Settings(shards=2, tick_s=0.02, deadline_s=60, reply_timeout_s=20)
@@ -223,3 +224,21 @@ async def test_each_step_of_a_close_happens_though_one_fails(
     assert closed == ["closed"]
     with pytest.raises(RuntimeError, match="this memory is closed"):
         await memory.ping()
+
+
+async def test_two_that_close_at_once_stop_the_workers_once(
+    redis_server: RedisServer, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A signal handler and the end of an application may both close."""
+    seldom = OFTEN.model_copy(update={"tick_s": 3_600})
+    memory = Memory.connect(redis_server.url, namespace=namespace, settings=seldom, workers=True)
+    await until_held(memory)
+    await until(lambda: asyncio.sleep(0, not workers_of(memory)._running))
+    await asyncio.gather(memory.aclose(), memory.aclose())
+    assert len(asyncio.all_tasks()) == 1
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=OFTEN) as other:
+        now_ms = await other.store.server_time_ms()
+        leaders = await other.store.run(holds.holds(other.store.keys))
+    assert len(leaders) == 2
+    assert all(each.until_ms <= now_ms for each in leaders.values()), "another pod takes over at once"

@@ -74,8 +74,10 @@ class Fallback:
 
     async def aclose(self) -> None:
         """Replay the backlog, within `deadline_s`, and log what is lost."""
-        await self._replay.end(self._settings.deadline_s)
-        self._unclosed()
+        try:
+            await self._replay.end(self._settings.deadline_s)
+        finally:
+            self._unclosed()
 
     def start_probing(self) -> None:
         """Start to probe Redis, because a breaker has opened."""

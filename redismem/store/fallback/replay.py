@@ -94,17 +94,19 @@ class Replay:
         return self._ongoing.is_cut_off and bool(self._reachable())
 
     async def end(self, timeout_s: float) -> None:
-        """Replay the backlog for at most `timeout_s`, then stop the task for good."""
+        """Replay the backlog for at most `timeout_s`, then stop the task for good. A cancellation stops it at once."""
         until_s = monotonic() + timeout_s
         self._is_hurried = True
         if self._backlog.held:
             self.start()
         self._background.wake()
-        while self._backlog.held and monotonic() < until_s:
-            await self._store.transport.sleep(0.01)
-        self._is_ending = True
-        self._background.wake()
-        await self._background.end(0.0 if self._backlog.held else 1.0)
+        try:
+            while self._backlog.held and not self._is_ending and monotonic() < until_s:
+                await self._store.transport.sleep(0.01)
+        finally:
+            self._is_ending = True
+            self._background.wake()
+            await self._background.end(0.0 if self._backlog.held else 1.0)
 
     async def _work(self) -> None:
         try:

@@ -119,3 +119,20 @@ def test_a_memory_closed_in_another_loop_replays_its_backlog(
     server.start()
     asyncio.run(closed.aclose())
     assert asyncio.run(contents(memory.session("a"))) == [user("away")["content"]]
+
+
+async def test_a_close_that_is_cancelled_stops_the_replay_and_logs_the_loss(
+    server: RedisServer, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    patient = HASTY.model_copy(update={"deadline_s": 60})
+    memory = Memory.connect(server.url, namespace=namespace, settings=patient, fallback=True)
+    await memory.session("a").append(user("before"))
+    server.kill()
+    assert (await memory.session("a").append(user("away"))).degraded
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await memory.aclose()
+    assert "ended with 1 messages of 1 sessions that Redis has not taken" in caplog.text
+    assert len(asyncio.all_tasks()) == 1, "no task probes Redis any more"
+    await memory.aclose()
+    assert "the replay failed" not in caplog.text
