@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter, validators
 
@@ -24,6 +24,9 @@ from redismem.cli.terminal import (
 from redismem.inspection import dead
 from redismem.inspection.dead import DeadSession
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions to show.")]
 Session = Annotated[str, Parameter(help="Session ids from `redismem dead list`.")]
 All = Annotated[bool, Parameter(name="--all", negative=(), show_default=False, help="All dead sessions.")]
@@ -32,10 +35,10 @@ All = Annotated[bool, Parameter(name="--all", negative=(), show_default=False, h
 async def list_dead(
     *, limit: Limit = 100, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
 ) -> int:
-    """List dead sessions, longest dead first.
+    """List dead sessions by the reason of their last failure, the most frequent reason first.
 
-    `log` is the session's hash in the workers' logs; `waiting` is the number of messages in its window. The lines below
-    the table give the last failure. Dead sessions are retried automatically, with growing delays.
+    `log` is the session's hash in the workers' logs; `waiting` is the number of messages in its window. With more dead
+    sessions than `--limit`, the longest dead are listed. They are retried automatically, with growing delays.
     """
     async with open_read_only(url, namespace) as (memory, place):
         found = await dead.list_dead(memory.store, limit)
@@ -53,37 +56,39 @@ async def list_dead(
 
 
 def _print(found: Sequence[DeadSession], now_ms: int) -> None:
+    from rich.text import Text
+
+    groups: dict[str, list[DeadSession]] = {}
+    for each in found:
+        groups.setdefault(_reason(each), []).append(each)
+    out = console()
+    for reason, sessions in sorted(groups.items(), key=lambda group: -len(group[1])):
+        out.print(Text(f"{plural(len(sessions), 'session')}: {reason}", "bold"))
+        out.print(fit_table(out, _table_of(sessions, now_ms), "session"))
+        out.print()
+
+
+def _table_of(sessions: Sequence[DeadSession], now_ms: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("session", overflow="fold")
     table.add_column("log", no_wrap=True, style="dim")
-    for heading in ("died", "waiting", "expires"):
+    for heading in ("died", "attempts", "waiting", "expires"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for each in found:
-        info = each.info
-        numbers = (
-            (info, "")
-            if isinstance(info, str)
-            else (f"{info.window_count:,}", f"in {duration(info.expires_ms - now_ms)}")
-        )
+    for each in sessions:
+        info, numbers = each.info, ("", "", "")
+        if not isinstance(info, str):
+            expires = f"in {duration(info.expires_ms - now_ms)}"
+            numbers = (f"{info.attempts:,}", f"{info.window_count:,}", expires)
         died = f"{duration(now_ms - each.died_ms)} ago"
         table.add_row(Text(printable(each.session_id)), each.log_id, died, *numbers)
-    reasons = Table.grid(padding=(0, 2))
-    reasons.add_column(no_wrap=True, style="dim")
-    reasons.add_column(overflow="fold")
-    for each in found:
-        reasons.add_row(each.log_id, Text(_why(each)))
-    out = console()
-    out.print(fit_table(out, table, "session"))
-    out.print(reasons)
+    return table
 
 
-def _why(each: DeadSession) -> str:
-    if isinstance(each.info, str):
-        return each.info
-    return f"{each.info.failure or 'no reason recorded'}, after {plural(each.info.attempts, 'attempt')}"
+def _reason(each: DeadSession) -> str:
+    return each.info if isinstance(each.info, str) else each.info.failure or "no reason recorded"
 
 
 async def retry(

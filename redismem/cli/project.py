@@ -19,7 +19,7 @@ from redismem.project.project import Project
 
 Name = Annotated[str, Parameter(help="The name of the project.")]
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Items to show.")]
-Text = Annotated[str, Parameter(help="Words or prefixes of words; an item must match all of them.")]
+Text = Annotated[str, Parameter(show_default=False, help="Words or prefixes of words; an item must match all of them.")]
 At = Annotated[
     str | None,
     Parameter(

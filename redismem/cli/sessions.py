@@ -33,6 +33,7 @@ Redact = Annotated[
     bool, Parameter(negative=(), show_default=False, help="Leave out the texts of messages and summaries.")
 ]
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))]
+_SHOWN_COUNT = 50
 
 
 async def sessions(
@@ -94,7 +95,9 @@ async def show(
     session: Session,
     /,
     *,
-    limit: Annotated[Limit | None, Parameter(help="Show only this many newest messages. [default: all]")] = None,
+    limit: Annotated[
+        Limit | None, Parameter(help="Show only this many newest messages. [default: 50, with --json all]")
+    ] = None,
     originals: Annotated[
         bool, Parameter(negative=(), show_default=False, help="Include the original messages behind the summaries.")
     ] = False,
@@ -111,7 +114,8 @@ async def show(
     from redismem.cli import session_view
 
     async with open_read_only(url, namespace) as (memory, place):
-        info, context = await look(memory.store, session, limit)
+        newest = limit if limit is not None or as_json else _SHOWN_COUNT
+        info, context = await look(memory.store, session, newest)
         messages = await originals_of(memory.store, context) if originals else []
         now_ms, key = await memory.server_time_ms(), key_of(memory.store, session)
     if as_json:
@@ -119,6 +123,8 @@ async def show(
     else:
         where = f"namespace {namespace} on {place.name}"
         session_view.show(console(), context, info, now_ms, where, key, full, redact, messages)
+        if (hidden := info.window_count - len(context.pending) - len(context.recent)) > 0:
+            print(f"{plural(hidden, 'earlier message')} not shown: --limit {min(info.window_count, 10_000)}")
     return 0
 
 

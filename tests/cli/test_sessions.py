@@ -281,3 +281,15 @@ def test_the_list_says_how_much_room_is_left(command: Any, memory: Any, redis_op
     assert "1 live session in" in (shown := command("sessions", *redis_options).out)
     assert "room for 2 more, the limit is 3" in shown
     assert command("sessions", "--json", *redis_options).document["room"] == 2
+
+
+def test_a_long_window_is_shown_from_its_newest_messages(command: Any, redis_options: Any) -> None:
+    with redismem.blocking.Memory.connect(redis_options[1], namespace=redis_options[3]) as memory:
+        memory.session("long").append(*({"role": "user", "content": f"text {n}."} for n in range(1, 121)))
+    shown = command("show", "long", *redis_options).out
+    assert ("text 71." in shown, "text 70." in shown) == (True, False)
+    assert "70 earlier messages not shown: --limit 120" in shown
+    whole = command("show", "long", "--limit", "120", *redis_options).out
+    assert ("text 1." in whole, "not shown" in whole) == (True, False)
+    document = command("show", "long", "--json", *redis_options).document
+    assert len(document["pending"]) + len(document["recent"]) == 120
