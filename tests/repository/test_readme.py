@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.redis_server import RedisServer
 
 from redismem import Settings
@@ -61,6 +62,22 @@ asyncio.run(main())
     here = os.environ | {"REDISMEM_URL": redis_server.url}
     ran = subprocess.run([sys.executable, script], env=here, capture_output=True, text=True, check=True)
     assert ran.stdout == "You asked: hello; You asked: hello\nhello; You asked: hello\n"
+
+
+@pytest.mark.nightly
+def test_the_turns_pass_a_strict_checker(tmp_path: Path) -> None:
+    first, again = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[:2]
+    (tmp_path / "first.py").write_text(first)
+    (tmp_path / "again.py").write_text(f"{first.partition('async def main')[0]}{again}")
+    (tmp_path / "wrong.py").write_text(first.replace("list[dict[str, Any]]", "list[dict]"))
+    words = ["mypy", "--strict", "--config-file=", f"--cache-dir={ROOT / '.mypy_cache' / 'readme'}"]
+    files = ["first.py", "again.py", "wrong.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", *words, *files], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert len(errors) == 1, done.stdout
+    assert errors[0].startswith("wrong.py:")
 
 
 def test_the_address_that_the_readme_names_is_the_one_that_compose_opens() -> None:
