@@ -142,7 +142,10 @@ class EditMachine(Machine):
         together = [old.seq] if was_inside else seen.view.pinned_group(old)
         visible = (*context.pinned, *context.messages)
         read = {message.seq: entry_of(message) for message in visible if message.seq in together}
-        expected = self.model.replace(seen.name, seen.life, old.seq, read, context.first_seq, new, number, self.now)
+        place = seen.view.place(old.seq)
+        expected = self.model.replace(
+            *(seen.name, seen.life, old.seq, read, context.first_seq, place, new, number, self.now)
+        )
         self._edit(what, seen.name, call, expected, again)
 
     @precondition(lambda self: self.views)

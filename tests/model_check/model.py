@@ -270,11 +270,14 @@ class Model:
         seq: int,
         read: dict[int, Entry],
         first_seq: int,
+        place: int,
         new: Entry,
         number: int,
         now: int,
     ) -> bool | None:
-        """Replace a message. `read` holds its entry as the caller saw it.
+        """Replace a message. `read` holds its entry as the caller saw it, and `place` is its place in the window.
+
+        The place changes if gaps before it have met since.
 
         If the message had left the window, `read` holds all entries that left together with it.
         """
@@ -284,6 +287,8 @@ class Model:
         is_inside = seq >= session.first_seq
         (group,) = [[seq]] if is_inside else [seqs for seqs in session.groups if seq in seqs] or [[]]
         if {member: session.entry(member) for member in group} != read:
+            return False
+        if is_inside and place != session.place(seq):
             return False
         old = read[seq]
         if is_inside and old.kind != new.kind and len(session.window) >= self.settings.max_window_count:

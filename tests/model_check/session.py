@@ -90,6 +90,11 @@ class SessionModel:
         before = [None, *self.places]
         return [entry for last, entry in zip(before, self.places, strict=False) if not (entry == last == GAP)]
 
+    def place(self, seq: int) -> int:
+        """Return the place of a seq among the stored elements of the window."""
+        before = [None, *self.places][: seq - self.first_seq]
+        return sum(not (entry == last == GAP) for last, entry in zip(before, self.places, strict=False))
+
     @property
     def window(self) -> list[Entry]:
         """The messages that count."""

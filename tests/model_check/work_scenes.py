@@ -233,7 +233,8 @@ def works_with_originals(machine: WorkMachine, name: str, then: str) -> None:
         bring_into(machine, name, "evictions")
         machine.claim_eviction(name)
         machine.claim_eviction(name)
-        machine.evict(0)
+        if machine.in_hand:  # else the session is exempt
+            machine.evict(0)
     elif then == "prune":
         machine.prune(name, 1, True)
     else:
