@@ -121,7 +121,12 @@ OPERATIONS: dict[str, Operation] = {
         lambda session: session.unpin(2), 1, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),
     "forget": Operation(
-        lambda session: session.forget(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
+        lambda session: session.forget(*range(1, 17)),
+        2,
+        SessionNotFound,
+        SessionNotFound,
+        refuses_layout=True,
+        outage="refused",
     ),
     "clear": Operation(lambda session: session.clear(), 2, unknown=False, corrupt=False, outage="refused"),
     "clear that insists": Operation(lambda session: session.clear(missing_ok=False), unknown=SessionNotFound),

@@ -23,6 +23,7 @@ from support.writers import Echo, chat_message
 import redismem
 from redismem.context import Summary
 from redismem.models import Draft
+from redismem.text.plain import clean_text
 from redismem.workers.summaries import Worker
 
 
@@ -111,9 +112,15 @@ async def test_exactly_recent_limit_verbatim(open_memory: OpenMemory, counts: li
         assert after == before[-kept:]
 
 
+drafts = texts.map(lambda text: clean_text(text).strip()).filter(bool)
+"""Texts as a worker stores them: without control characters."""
+
+
 @HUNDRED
 @given(
-    told=st.lists(texts.filter(str.strip), min_size=11, max_size=25), limit=st.integers(1, 3), tokens=st.integers(0, 9)
+    told=st.lists(drafts, min_size=11, max_size=25),
+    limit=st.integers(1, 3),
+    tokens=st.integers(0, 9),
 )
 async def test_summary_structure(
     open_memory: OpenMemory, told: list[str], limit: int, tokens: int, clock: Clock
