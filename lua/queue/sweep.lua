@@ -69,7 +69,7 @@ for number, state in ipairs(states) do
       local without_reason = evicting ~= '' and string.gsub(counters, ' %a+$', '')
       if window_first_seq then
         --- @include policy
-        local watched_ms = is_watched and evicting == '' and -expires_ms
+        local watched_ms = is_watched and -expires_ms
         repaired = repaired + repair(session, state, queued, owner, sign * active_ms, without_reason, watched_ms)
       end
     end

@@ -13,6 +13,7 @@ from model_check.steps import SETTINGS
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import BOTH, Scene, bring_into, variants
 from redismem.concurrency.run_sync import run_without_loop
+from redismem.info import Policy
 
 # Scenes that need a new machine.
 
@@ -170,6 +171,14 @@ def torn_and_swept(machine: WorkMachine, name: str, index: str) -> None:
     machine.sweep({name})
 
 
+def chosen_torn_and_swept(machine: WorkMachine, name: str, policy: Policy) -> None:
+    """A session with a policy loses its entry among the evictions after it was chosen: the sweep watches it again."""
+    machine.append_pinned(name, 1)
+    machine.set_policy(name, policy)
+    torn_and_swept(machine, name, "evictions")
+    machine.agrees()
+
+
 def expired_and_found(machine: WorkMachine, name: str, index: str, by: str) -> None:
     """Each operation that meets an expired session removes its index entries."""
     bring_into(machine, name, index)
@@ -245,6 +254,7 @@ BEGINNINGS: tuple[Scene, ...] = (
 USERS = (cleared_late, *variants(pruned_in_another_life, count=(2, 3, 4)))
 LOSSES = (
     *variants(torn_and_swept, index=INDEXES),
+    *variants(chosen_torn_and_swept, policy=POLICIES),
     *variants(expired_and_found, index=("dead",), by=("claim", "queue_eviction", "requeue")),
     *variants(expired_and_found, index=("evictions",), by=("claim_eviction", "sweep")),
     *variants(expired_and_found, index=("overdue", "leased"), by=("claim",)),

@@ -212,9 +212,9 @@ class WorkModel(Model):
                 self._queue(name, "overdue", now)
                 session.attempts = self.settings.max_attempts - 1
             self.indexes["active"].setdefault(name, -session.active_ms if "x" in session.policy else session.active_ms)
-            if session.evicting is None and session.policy not in ("", "w"):
-                self.indexes["evictions"].setdefault(name, -session.expires_ms)
             forgotten = session.evicting is not None and name not in self.indexes["evictions"]
+            if session.policy not in ("", "w"):
+                self.indexes["evictions"].setdefault(name, -session.expires_ms)
             session.evicting = None if forgotten else session.evicting
             mended += forgotten or self.indexes != before
         return removed, mended
