@@ -356,6 +356,17 @@ def rewritten_until_it_is_full(machine: WorkMachine, name: str) -> None:
         machine.agrees()
 
 
+def moved_on_since_it_was_unpinned(machine: WorkMachine, name: str) -> None:
+    """A pinned message had left the window when it was read, and the window has moved on since."""
+    machine.append_pinned(name, 1)
+    for _ in range(2):
+        machine.append_batch(name, 3)
+        machine.prune(name, 1, False)
+    machine.agrees()
+    assert machine.views[-1].view.context.pinned
+    machine.unpin_as_seen(0, 0, False)
+
+
 EDITS: tuple[Scene, ...] = (
     *variants(edited_while_leased, how=("pop", "undo", "rewrite", "replace", "unpin", "forget")),
     *variants(pinned_leave_the_window, keep=BOTH, how=("commit",)),
@@ -372,7 +383,7 @@ EDITS: tuple[Scene, ...] = (
     *variants(lost_in_a_failover, how=("pop", "prune", "rewrite", "replace", "forget"), refilled=BOTH),
     *variants(rewritten_behind_a_writer, how=("append", "commit", "replace")),
     *variants(rewritten_behind_a_summary, keep=BOTH, back=(4, 7, 9, 11, 13, 20)),
-    *(rewritten_until_it_is_full, rewritten_behind_a_fold, rewritten_behind_the_same),
+    *(rewritten_until_it_is_full, rewritten_behind_a_fold, rewritten_behind_the_same, moved_on_since_it_was_unpinned),
     *variants(edited_behind_gaps, how=("prune", "replace")),
     *variants(back_in_the_window, how=("replace", "unpin")),
 )
