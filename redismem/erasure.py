@@ -54,7 +54,7 @@ async def forget(
 
 async def count_sessions(store: Store, wanted: Wanted) -> int:
     """Return the number of sessions that the indexes name, expired ones included. Raises StoreUnavailable."""
-    return len({session_id async for session_id in _indexed(store, wanted, set())})
+    return len({session_id async for session_id in _indexed(store, wanted)})
 
 
 class _Erasure:
@@ -97,7 +97,7 @@ class _Erasure:
     async def _remove_indexed(self) -> int:
         """Remove the sessions that the indexes name, and return their number, expired ones included."""
         count = 0
-        async for session_id in _indexed(self._store, self._wanted, set()):
+        async for session_id in _indexed(self._store, self._wanted):
             count += is_session_id(session_id) and await self._remove_session(session_id)
             self._on_progress(self.done)
         return count
@@ -155,8 +155,9 @@ class _Erasure:
         return True
 
 
-async def _indexed(store: Store, wanted: Wanted, looked_at: set[str]) -> AsyncIterator[str]:
+async def _indexed(store: Store, wanted: Wanted) -> AsyncIterator[str]:
     """Yield each session that the indexes name once. The caller may remove it meanwhile."""
+    looked_at: set[str] = set()
     async for page in _owned_pages(store, wanted, looked_at) if wanted.prefix is None else _named_pages(store, wanted):
         for session_id in page:
             if session_id not in looked_at:

@@ -2,10 +2,11 @@
 -- A call without messages only changes the state. Either call creates a missing session.
 -- A window of more messages than threshold (at most window_limit) is overdue for a summary; so is a window of more tokens
 -- than token_limit (- for no limit) and more messages than recent_limit. A half full window goes first: due since 0.
--- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent call. The
--- first sending of a fresh call does not look for its token, and may still arrive after the resent one. tokens: of the
--- unpinned messages. expect: the last seq the caller saw, @ and the epoch, or @ with either or none; - is none without the
--- epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins: number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
+-- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent call.
+-- The first sending of a fresh call does not look for its token, and may still arrive after the resent one. tokens: of
+-- the unpinned messages. expect: the last seq the caller saw, @ and the epoch, or @ with either or none; - is none
+-- without the epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins:
+-- number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
 -- limits may end with ~ and the policy, and @ and the owner, of a session that the append creates. The key owners is needed
 -- only with an owner.
 -- KEYS

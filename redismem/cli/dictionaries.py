@@ -8,9 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.quarantine import Yes
 from redismem.cli.sessions import confirm
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, duration, print_json, print_rows, progress
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, duration, print_json, print_rows, progress
 from redismem.inspection import dictionaries
 from redismem.inspection.dictionaries import DictionaryEntry, DropOutcome
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from redismem.cli.place import open_used
 from redismem.cli.sessions import confirm
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, plural, print_json, printable, progress
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, complain, plural, print_json, printable, progress
 from redismem.erasure import Wanted, count_sessions
 from redismem.errors import ForgetIncomplete
 from redismem.info import ForgottenSessions
@@ -25,9 +25,7 @@ async def forget(
         str | None,
         Parameter(help="Forget the sessions whose id begins so. End it with your separator, as in `user-4:`."),
     ] = None,
-    yes: Annotated[
-        bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask for confirmation.")
-    ] = False,
+    yes: Yes = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,

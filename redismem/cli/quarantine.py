@@ -14,6 +14,7 @@ from redismem.cli.terminal import (
     Namespace,
     Stop,
     Url,
+    Yes,
     console,
     duration,
     one_line,
@@ -57,9 +58,6 @@ Salvage = Annotated[
 Swap = Annotated[
     bool,
     Parameter(negative=(), show_default=False, help="If a live session has this id, put that session into quarantine."),
-]
-Yes = Annotated[
-    bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask for confirmation.")
 ]
 SHOWN_CHARS = 240
 

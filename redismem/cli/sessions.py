@@ -14,6 +14,7 @@ from redismem.cli.terminal import (
     Namespace,
     Stop,
     Url,
+    Yes,
     console,
     duration,
     one_line,
@@ -132,9 +133,7 @@ async def clear(
     session: Session,
     /,
     *,
-    yes: Annotated[
-        bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask for confirmation.")
-    ] = False,
+    yes: Yes = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,

@@ -26,6 +26,9 @@ _NAMESPACE_HELP = "The tenant, isolated from all other namespaces."
 Namespace = Annotated[str, Parameter(env_var="REDISMEM_NAMESPACE", help=_NAMESPACE_HELP)]
 # Of a command that appends messages of its own: they must not reach the namespace of the environment.
 OwnNamespace = Annotated[str, Parameter(help=_NAMESPACE_HELP)]
+Yes = Annotated[
+    bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask for confirmation.")
+]
 AsJson = Annotated[
     bool,
     Parameter(

@@ -76,9 +76,11 @@ async def list_dictionaries(store: Store, now_ms: int) -> list[DictionaryEntry]:
         if dictionary is None:
             entries.append(DictionaryEntry(version, DictionaryState.UNREADABLE, None, None, unused.get(version)))
             continue
-        state = DictionaryState.PREVIOUS if version in settled else DictionaryState.NEW
-        state = DictionaryState.CURRENT if version == current else state
-        state = DictionaryState.RETIRED if version in unused else state
+        state = DictionaryState.NEW
+        if version in unused:
+            state = DictionaryState.RETIRED
+        elif version in settled:
+            state = DictionaryState.CURRENT if version == current else DictionaryState.PREVIOUS
         size_bytes = len(dictionary.content)
         entries.append(DictionaryEntry(version, state, dictionary.created_ms, size_bytes, unused.get(version)))
     return entries

@@ -55,10 +55,15 @@ def _too_many_bytes(size: str, limit: str = "") -> str:
     return f"{grown}: summarise, prune or clear, or raise {name_setting('max_window_bytes')}"
 
 
+def cleared_conflict(session_id: str | None, last_seq: int) -> Conflict:
+    """Return the error of a caller that has seen an earlier life of the session."""
+    text = "the session that was read is gone: it was cleared, or has expired"
+    return Conflict(text, session_id, last_seq, cleared=True)
+
+
 def _seq_conflict(session_id: str | None, last_seq: str, cleared: str = "") -> Conflict:
     if cleared:
-        text = "the session that was read is gone: it was cleared, or has expired"
-        return Conflict(text, session_id, int(last_seq), cleared=True)
+        return cleared_conflict(session_id, int(last_seq))
     return Conflict(f"another writer was faster, its last seq is {last_seq}", session_id, int(last_seq))
 
 

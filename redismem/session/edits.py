@@ -11,6 +11,7 @@ from redismem.formats.reading import calls_in, results
 from redismem.formats.sections import speaker_of
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.message import Message
+from redismem.protocol.replies import cleared_conflict
 from redismem.settings.names import over_limit
 
 
@@ -21,23 +22,25 @@ def check_expected(context: Context, expect: Expected | None) -> None:
         Conflict: The session was cleared or has expired since, or has another last seq.
         InvalidMessage: `expect` is invalid.
     """
-    check_life(context.session_id, expect, context)
-    seq, _ = (None, "") if expect is None else parse_expected(expect, context.session_id)
+    seq = check_life(context.session_id, expect, context)
     if seq not in (None, context.last_seq):
         raise Conflict(
             f"another writer was faster: the last seq is {context.last_seq}", context.session_id, context.last_seq
         )
 
 
-def check_life(session_id: str, expect: Expected | None, context: Context | None = None) -> None:
-    """Raise Conflict if `expect` names another life than that of `context`. Without a context, there is no session."""
+def check_life(session_id: str, expect: Expected | None, context: Context | None = None) -> int | None:
+    """Check that `expect` names no other life than that of `context`, and return its last seq, if it has one.
+
+    Without a context, there is no session. Raises as `check_expected` does.
+    """
     try:
-        _, epoch = (None, "") if expect is None else parse_expected(expect, session_id)
+        seq, epoch = (None, "") if expect is None else parse_expected(expect, session_id)
     except (TypeError, ValueError) as refused:
         raise InvalidMessage(str(refused), session_id) from None
     if epoch not in ("", "" if context is None else context.epoch):
-        text = "the session that was read is gone: it was cleared, or has expired"
-        raise Conflict(text, session_id, 0 if context is None else context.last_seq, cleared=True)
+        raise cleared_conflict(session_id, 0 if context is None else context.last_seq)
+    return seq
 
 
 def select_newest(context: Context, count: int, limit: int) -> list[Message]:

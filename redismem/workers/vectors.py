@@ -114,7 +114,11 @@ class VectorWriter:
         if dimensions and recorded in (None, ours._replace(dimensions=0)):
             write = namespace_calls.record_embedding(store.keys, ours, overrides=recorded is not None)
             recorded = await store.run(write)
-        if recorded is None or recorded == ours or (recorded.name == ours.name and 0 in (recorded[1], dimensions)):
+        if (
+            recorded is None
+            or recorded == ours
+            or (recorded.name == ours.name and 0 in (recorded.dimensions, dimensions))
+        ):
             self._recorded_dimensions, self._is_refused = dimensions, False
             return True
         self._is_refused = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model_check.steps import SETTINGS
+from model_check.steps import SETTINGS, Seen
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import BOTH, Scene, variants
 
@@ -299,8 +299,8 @@ def rewritten_behind_a_summary(machine: WorkMachine, name: str, keep: bool, back
     machine.agrees()
 
 
-def rewritten_behind_a_fold(machine: WorkMachine, name: str) -> None:
-    """Summaries are folded between the read and the rewrite, which moves neither the window nor the version."""
+def look_before_a_fold(machine: WorkMachine, name: str) -> Seen:
+    """Read a session, then fold its summaries, and return the view from before. It is the newest view again."""
     afresh(machine, name, 0, 6)
     for _ in range(2):
         claim = machine.claim(name)
@@ -313,6 +313,12 @@ def rewritten_behind_a_fold(machine: WorkMachine, name: str) -> None:
     assert claim is not None
     assert machine.commit_fold(claim, 2, True) == "ok"
     machine.views.append(late)
+    return late
+
+
+def rewritten_behind_a_fold(machine: WorkMachine, name: str) -> None:
+    """Summaries are folded between the read and the rewrite, which moves neither the window nor the version."""
+    late = look_before_a_fold(machine, name)
     machine.rewrite_as_seen(0, late.view.context.last_seq - 4, 1, 0, False)
     machine.agrees()
 

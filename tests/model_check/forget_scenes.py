@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model_check.edit_scenes import afresh
+from model_check.edit_scenes import afresh, look_before_a_fold
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import BOTH, Scene, variants
 
@@ -73,18 +73,7 @@ def forgotten_behind_a_writer(machine: WorkMachine, name: str, how: str) -> None
 
 def forgotten_behind_a_fold(machine: WorkMachine, name: str) -> None:
     """Summaries are folded between the read and the removal, which moves neither the window nor the version."""
-    afresh(machine, name, 0, 6)
-    for _ in range(2):
-        claim = machine.claim(name)
-        assert claim is not None
-        assert machine.commit_cover(claim, 3, True, True) == "ok"
-        machine.append_batch(name, 4)
-    machine.look(name)
-    late = machine.views[-1]
-    claim = machine.claim(name)
-    assert claim is not None
-    assert machine.commit_fold(claim, 2, True) == "ok"
-    machine.views.append(late)
+    late = look_before_a_fold(machine, name)
     machine.forget_as_seen(0, late.view.context.last_seq - 2, 1, True, False)
     machine.agrees()
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -25,17 +26,26 @@ TESTS = Path(__file__).parents[1]
 
 
 def run_all(url: str, namespace: str, folder: Path) -> dict[str, list[list[Any]]]:
-    """Run all processes for a while. Returns the ledgers by role."""
+    """Run all processes for a while, and until each has noted something twice. Returns the ledgers by role."""
     path = os.pathsep.join([str(TESTS), str(TESTS.parent)])
     started = []
     for number, role in enumerate(ROLES):
-        command = [sys.executable, "-m", "support.rewrite_race", role, url, namespace, str(SECONDS)]
+        command = [sys.executable, "-m", "support.rewrite_race", role, url, namespace]
         process = subprocess.Popen(
             [*command, str(folder / f"{number}")], env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.PIPE
         )
         started.append(process)
     try:
-        assert [process.wait(SECONDS + 120) for process in started] == [0] * len(ROLES)
+        ledgers = [folder / f"{number}" for number, role in enumerate(ROLES) if role != "worker"]
+        begun_s = monotonic()
+        while monotonic() < begun_s + SECONDS or any(len(read_ledger(path)) < 2 for path in ledgers):
+            assert monotonic() < begun_s + SECONDS + 120, "a process notes nothing"
+            with pytest.raises(subprocess.TimeoutExpired):
+                started[0].wait(0.1)
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.close()
+        assert [process.wait(60) for process in started] == [0] * len(ROLES)
     finally:
         for process in started:
             process.kill()

@@ -1,10 +1,9 @@
 """Processes that write, rewrite, clear, summarise and read one session, each with a memory of its own.
 
-`python -m support.rewrite_race ROLE URL NAMESPACE SECONDS LEDGER` starts one.
+`python -m support.rewrite_race ROLE URL NAMESPACE LEDGER` starts one.
 Every append and every rewrite has two messages, so each pair begins at an odd seq. A rewrite never removes the first
 pair, so a history that begins later has lost messages. Each process adds a line of JSON to its ledger for each
-acknowledged write or read and for each fault that it has seen. It ends after some seconds, or once its standard input
-ends.
+acknowledged write or read and for each fault that it has seen. It ends once its standard input ends.
 """
 
 from __future__ import annotations
@@ -101,11 +100,10 @@ ROLES: dict[str, Callable[[Session, Ledger], Awaitable[None]]] = {
 }
 
 
-async def play(role: str, url: str, namespace: str, seconds: str, path: str) -> None:
-    """Repeat the work of the role until its time is over, or standard input ends."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    loop.add_reader(sys.stdin, stop.set)
-    loop.call_later(float(seconds), stop.set)
+async def play(role: str, url: str, namespace: str, path: str) -> None:
+    """Repeat the work of the role until standard input ends."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin, stop.set)
     with open(path, "w", buffering=1, encoding="ascii") as file:  # noqa: ASYNC230 (before any work)
         async with Memory.connect(url, namespace=namespace, settings=SETTINGS) as memory:
             worker, session = Worker(memory.store, Echo()), memory.session(SESSION)

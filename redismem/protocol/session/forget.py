@@ -229,15 +229,11 @@ def _change_window(removal: _Removal, view: View, selected: Set[int]) -> None:
             run.append(place)
             is_changed, seqs_count = is_changed or goes, seqs_count + (gap or 1)
             if goes and messages[seq].pinned:
-                removal.pinned_count, removal.pinned_bytes = (
-                    removal.pinned_count + 1,
-                    removal.pinned_bytes + len(element),
-                )
+                removal.pinned_count += 1
+                removal.pinned_bytes += len(element)
             elif goes:
-                removal.tokens, removal.uncounted_count = (
-                    removal.tokens + messages[seq].tokens,
-                    removal.uncounted_count + 1,
-                )
+                removal.tokens += messages[seq].tokens
+                removal.uncounted_count += 1
             continue
         if is_changed:
             new = encode_gap(seqs_count) + view.elements[run[0]][-STAMP_BYTES:]

@@ -146,6 +146,14 @@ def _stamp(view: View) -> bytes:
     return b"\xcf" + layout.counters(view.fields[layout.COUNTERS]).active_ms.to_bytes(8, "big")
 
 
+def _note_removed(view: View, ending: Ending) -> Cut:
+    """Return the change behind the window, with the number of seqs that have no message any more."""
+    cut = ending.cut or Cut(view.context.first_seq)
+    if ending.removed_count:
+        cut.changes[layout.REMOVED] = view.removed_field(ending.removed_count)
+    return cut
+
+
 def _tokens(messages: Sequence[Message]) -> int:
     return sum(message.tokens for message in messages)
 
@@ -154,8 +162,7 @@ def _call(
     calls: SessionCalls, view: View, ending: Ending, new: NewMessages, decode: Callable[[Any], T], op: Op
 ) -> Call[T]:
     keys, shard, context, script = calls.keys, calls.keys.shard, view.context, scripts.load("rewrite")
-    cut = ending.cut or Cut(context.first_seq)
-    cut.changes.update({layout.REMOVED: view.removed_field(ending.removed_count)} if ending.removed_count else {})
+    cut = _note_removed(view, ending)
     pinned = [view.element(message) for message in ending.removed if message.pinned]
     removed, restored = ([each for each in part if not each.pinned] for part in (ending.removed, cut.messages))
     counted_count = len(context.messages) - len(removed) + len(restored) + len(new.elements) - new.pinned_count
