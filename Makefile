@@ -109,7 +109,8 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 	$(PYTHON) -m venv "$$new/venv"; \
 	"$$new/venv/bin/python" -m pip --quiet --disable-pip-version-check install '$(UV)'; \
 	"$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
-	  --extra fast --extra server --extra embeddings --group dev --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --extra fast --extra server --extra embeddings --extra openai-agents --extra agent-framework \
+	  --extra llama-index --extra langchain --group dev --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' --output-file "$$new/lock" $(ARGS); \
 	if grep -nE '://|^ *--?(i|f|index|extra|find|trusted)' "$$new/lock"; then \
 	  echo 'No address belongs into the lock; it stays as it was.' >&2; exit 1; \

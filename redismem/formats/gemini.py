@@ -33,7 +33,8 @@ class GeminiContext(TypedDict):
     """The input of generateContent: pass `contents` as it is, and `system_instruction` in the config."""
 
     contents: list[Any]
-    system_instruction: NotRequired[dict[str, Any]]
+    # A dict. Declared as Any: with Pillow installed, Google's types refuse a dict that its models accept.
+    system_instruction: NotRequired[Any]
     """The leading texts of the system and developer roles; missing if there are none."""
 
 
