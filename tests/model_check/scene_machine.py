@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from model_check import edit_scenes, eviction_scenes, forget_scenes, scenes, work_scenes
+from model_check import edit_scenes, eviction_scenes, forget_scenes, policy_scenes, scenes, work_scenes
 from model_check.machine import names
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import Scene
 
 EVERY_SCENE = (
-    *(*scenes.BEGINNINGS, *scenes.USERS),
+    *(*scenes.BEGINNINGS, *scenes.USERS, *policy_scenes.RULED),
     *(*work_scenes.LEASES, *work_scenes.DEAD, *work_scenes.ORIGINALS),
     *(*edit_scenes.EDITS, *forget_scenes.FORGETS, *eviction_scenes.EVICTIONS, *scenes.LOSSES),
 )
@@ -42,6 +42,10 @@ class SceneMachine(WorkMachine):
 
     @rule(name=names, scene=st.sampled_from(eviction_scenes.EVICTIONS))
     def scene_of_evictions(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(policy_scenes.RULED))
+    def scene_of_policies(self, name: str, scene: Scene) -> None:
         scene(self, name)
 
     @rule(name=names, scene=st.sampled_from(scenes.LOSSES))

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from model_check.machine import POLICIES
 from model_check.model import INDEXES, QUEUES
 from model_check.steps import SETTINGS
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import BOTH, Scene, bring_into, variants
 from redismem.concurrency.run_sync import run_without_loop
-from redismem.info import Policy
 
 # Scenes that need a new machine.
 
@@ -93,29 +91,6 @@ def committed_without_summary(machine: WorkMachine, name: str) -> None:
     machine.killed(True)
 
 
-def ruled_by_a_policy(machine: WorkMachine, name: str) -> None:
-    """A session is kept whole, then exempt with a time of its own, then has no policy."""
-    none, whole, exempt, short = POLICIES
-    machine.set_policy(name, whole)
-    bring_into(machine, name, "leased")
-    machine.set_policy(name, whole)
-    machine.commit_a_cover(0, 12, False, 4, True)
-    machine.append(name)
-    machine.claims_overdue(name)
-    for policy in (exempt, short):
-        machine.set_policy(name, policy)
-        machine.observe()
-        machine.queue_eviction(3, "limit")
-        machine.queue_eviction(3, "idle")
-        machine.touch(name)
-        machine.time_passes(1000)
-        machine.append(name)
-        machine.claim_eviction(name)
-        machine.sweep({name})
-    machine.set_policy(name, none)
-    machine.claims_overdue(name)
-
-
 def chosen_and_touched(machine: WorkMachine, name: str) -> None:
     machine.append(name)
     machine.observe()
@@ -169,14 +144,6 @@ def torn_and_swept(machine: WorkMachine, name: str, index: str) -> None:
             machine.send(("ZADD", getattr(shard, queue), machine.now, name))
             machine.model.indexes[queue][name] = machine.now
     machine.sweep({name})
-
-
-def chosen_torn_and_swept(machine: WorkMachine, name: str, policy: Policy) -> None:
-    """A session with a policy loses its entry among the evictions after it was chosen: the sweep watches it again."""
-    machine.append_pinned(name, 1)
-    machine.set_policy(name, policy)
-    torn_and_swept(machine, name, "evictions")
-    machine.agrees()
 
 
 def expired_and_found(machine: WorkMachine, name: str, index: str, by: str) -> None:
@@ -249,12 +216,11 @@ def failover_loses_a_session(machine: WorkMachine, name: str) -> None:
 
 BEGINNINGS: tuple[Scene, ...] = (
     *(nothing_there, duplicates, sent_again, ids_remembered_after_any_number_of_rotations, overtaken, expectations),
-    *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched, ruled_by_a_policy),
+    *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched),
 )
 USERS = (cleared_late, *variants(pruned_in_another_life, count=(2, 3, 4)))
 LOSSES = (
     *variants(torn_and_swept, index=INDEXES),
-    *variants(chosen_torn_and_swept, policy=POLICIES),
     *variants(expired_and_found, index=("dead",), by=("claim", "queue_eviction", "requeue")),
     *variants(expired_and_found, index=("evictions",), by=("claim_eviction", "sweep")),
     *variants(expired_and_found, index=("overdue", "leased"), by=("claim",)),

@@ -1,4 +1,4 @@
-"""Break one line of a script at a time: the machine must notice each fault.
+"""Break one line of a script at a time: a scene must notice each fault, so that none is noticed by chance.
 
 support/mutants.py pins a fault to its line.
 
@@ -13,24 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from hypothesis import HealthCheck, Phase, Verbosity, settings
-from hypothesis.stateful import run_state_machine_as_test
 from support.mutants import Mutant, expect_failure, install_mutant, mutate, play_keen_first, sample
 from support.redis_server import RedisServer
 
 from model_check.scene_machine import EVERY_SCENE, SceneMachine, play_one
-
-UNTIL_CAUGHT = settings(
-    max_examples=1000,
-    stateful_step_count=20,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    report_multiple_bugs=False,
-    verbosity=Verbosity.quiet,
-    suppress_health_check=list(HealthCheck),
-)
-
 
 NEVER = (r"if .*? then", "if false then")
 MINUS = (r" - \w+\)$", ")")
@@ -244,12 +230,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[SceneMach
     server.stop()
 
 
-def play(machine: type[SceneMachine]) -> None:
-    """Play the scenes first, then at random."""
-    play_keen_first(SCENES, lambda scene: play_one(machine, scene))
-    run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)
-
-
 @pytest.mark.parametrize("mutant", sample(MUTANTS))
 def test_a_broken_script_is_noticed(
     mutant: Mutant, machine: type[SceneMachine], monkeypatch: pytest.MonkeyPatch
@@ -257,7 +237,7 @@ def test_a_broken_script_is_noticed(
     with redis.Redis(port=machine.server.port) as client:
         install_mutant(mutant, client, monkeypatch)
     with expect_failure():
-        play(machine)
+        play_keen_first(SCENES, lambda scene: play_one(machine, scene))
 
 
 def test_a_fault_survives_a_rename_and_is_missed_where_it_has_no_place() -> None:

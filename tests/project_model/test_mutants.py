@@ -1,6 +1,6 @@
-"""Break one line of a project's scripts at a time: the scenes or the machines must notice each fault.
+"""Break one line of a project's scripts at a time: a scene must notice each fault, none by chance.
 
-support/mutants.py pins a fault to its line. The scenes are played first, then random histories.
+support/mutants.py pins a fault to its line.
 """
 
 from __future__ import annotations
@@ -12,30 +12,13 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from hypothesis import HealthCheck, Phase, Verbosity, settings
-from hypothesis.stateful import run_state_machine_as_test
 from support import import_scenes, project_scenes
 from support.clock import ProjectClock
 from support.mutants import Mutant, expect_failure, install_mutant, play_keen_first, sample
 from support.project_scenes import Scene
 
-from project_model.decisions_machine import DecisionsMachine
-from project_model.entities_machine import EntitiesMachine
-from project_model.machine import ProjectMachine
-from project_model.tasks_machine import TasksMachine
 from redismem import Memory
 
-UNTIL_CAUGHT = settings(
-    max_examples=150,
-    stateful_step_count=25,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    report_multiple_bugs=False,
-    verbosity=Verbosity.quiet,
-    suppress_health_check=list(HealthCheck),
-)
-MACHINES: list[type[ProjectMachine]] = [DecisionsMachine, TasksMachine, EntitiesMachine]
 SCENES = [*project_scenes.SCENES, *import_scenes.SCENES]
 _numbers = itertools.count(1)
 
@@ -104,11 +87,6 @@ async def play_scene(scene: Scene, port: int) -> None:
         await scene(clock.set_in(memory).project("apollo"), clock, raw)
 
 
-def play_machine(machine: type[ProjectMachine], port: int) -> None:
-    connect = staticmethod(lambda: redis.Redis(port=port))
-    run_state_machine_as_test(type(machine.__name__, (machine,), {"connect": connect}), settings=UNTIL_CAUGHT)
-
-
 @pytest.mark.parametrize("mutant", sample(MUTANTS))
 def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port = redis_server.port
@@ -116,7 +94,6 @@ def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypat
         install_mutant(mutant, client, monkeypatch)
     with expect_failure():
         play_keen_first(SCENES, lambda scene: asyncio.run(play_scene(scene, port)))
-        play_keen_first(MACHINES, lambda machine: play_machine(machine, port))
 
 
 def test_there_are_faults_enough() -> None:

@@ -70,6 +70,16 @@ async def a_race_of_several(apollo: Project, clock: ProjectClock, raw: Any) -> N
     assert await read_project(apollo, raw) == before
 
 
+async def several_at_once(apollo: Project, clock: ProjectClock, raw: Any) -> None:
+    """One change creates two items: both are there, and both stand in each index."""
+    change = await apollo._items.change()
+    made = {change.create(ENTITY, {"name": name, "tags": ["x"]}) for name in ("one", "two")}
+    await change.commit()
+    assert {(await apollo.entities.get(item_id)).name for item_id in made} == {"one", "two"}
+    assert {entity.id for entity in await apollo.entities.list()} == made
+    assert {entity.id for entity in await apollo.entities.list(tags=["x"])} == made
+
+
 async def a_lost_answer(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     """Retries do nothing, at once and after another change."""
     sent: list[Any] = []
@@ -248,6 +258,7 @@ SCENES: list[Scene] = [
     an_order_by_more_than_age,
     a_lost_race,
     a_race_of_several,
+    several_at_once,
     a_lost_answer,
     a_name_that_is_taken,
     a_name_that_was_left_behind,
