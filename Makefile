@@ -48,7 +48,7 @@ lint: $(READY) ## ruff: rules and format
 	@echo '==> ruff'
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@find redismem tests benchmarks -name '*.py' -exec wc -l {} + | awk '$$2 != "total" && $$1 > 300 {print "note: " $$2 " has " $$1 " lines; is it one thing?"}'
+	@find redismem tests benchmarks examples -name '*.py' -exec wc -l {} + | awk '$$2 != "total" && $$1 > 300 {print "note: " $$2 " has " $$1 " lines; is it one thing?"}'
 
 format: $(READY) ## put the format right, and what ruff can mend by itself
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -119,7 +119,7 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 
 clean: ## remove all that make has made, .venv too
 	@rm -rf $(VENV) build dist .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
-	@find redismem tests benchmarks .ci -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find redismem tests benchmarks examples .ci -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 have-redis:
 	@$(PYTHON) .ci/redis_server.py ensure

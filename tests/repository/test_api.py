@@ -76,6 +76,11 @@ def test_a_page_uses_public_names_only(path: Path) -> None:
     assert list(not_listed(path.read_text(), API.read_text())) == []
 
 
+def test_the_examples_use_public_names_only() -> None:
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        assert list(not_listed(f"```python\n{path.read_text()}\n```\n", API.read_text())) == [], path
+
+
 def test_a_name_that_is_not_public_is_noticed() -> None:
     page = API.read_text()
     text = "`redismem.store.Store` `redismem.Memory.connect` `redismem/store/` `redismem.slots`\n"

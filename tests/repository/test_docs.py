@@ -32,9 +32,8 @@ from redismem.inspection import invariants
 from redismem.protocol import scripts
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / name / "README.md" for name in ("lua", "tests"))]
-)
+READMES = [ROOT / folder / "README.md" for folder in ("lua", "tests", "examples")]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *READMES])
 LINKING = [*PAGES, ROOT / "benchmarks" / "README.md"]
 EXAMPLE_URL = "redis://127.0.0.1:6379/0"
 NOT_RUN = {
@@ -195,7 +194,7 @@ def unknown_names(text: str) -> Iterator[str]:
             known = found[1] in TARGETS
         elif found := re.match(r"redismem ([a-z]+)", name):
             known = found[1] in app
-        elif found := re.fullmatch(r"python -m (benchmarks\.\w+)", name):
+        elif found := re.fullmatch(r"python -m ((?:benchmarks|examples)\.\w+)", name):
             known = (ROOT / f"{found[1].replace('.', '/')}.py").exists()
         else:
             continue

@@ -76,7 +76,7 @@ def test_every_public_name_has_a_docstring(path: Path) -> None:
     assert missing_docstrings(path.read_text()) == []
 
 
-@pytest.mark.parametrize("folder", ["redismem", "tests", "benchmarks", ".ci"])
+@pytest.mark.parametrize("folder", ["redismem", "tests", "benchmarks", "examples", ".ci"])
 def test_no_docstring_is_a_fragment(folder: str) -> None:
     found = {path.relative_to(ROOT): fragments(path.read_text()) for path in sorted((ROOT / folder).rglob("*.py"))}
     assert found, "there is no such folder"

@@ -57,6 +57,7 @@ Both stores run the same scripts, and the tests of lua/ compare the replies of e
 
 NOT_QUICK = (
     "cli/",
+    "examples/",
     "formats/test_agent_loops.py",
     "formats/test_odd_messages.py",
     "lua/session/test_append_ids.py",

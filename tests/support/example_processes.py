@@ -1,0 +1,79 @@
+"""The examples as processes, started by the commands that examples/README.md gives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from redismem.models.tls import default_ssl_context
+from support.provider_server import ProviderServer
+from support.redis_server import RedisServer, free_port, wait_until
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def read_commands() -> dict[str, str]:
+    """Return the command of each example in the README."""
+    rows = re.findall(r"^\| \[.+?\]\((.+?)/?\) \| .+ \| `(.+)` \|$", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    return dict(rows)
+
+
+class Places:
+    """The Redis, the namespace and the provider of an example."""
+
+    def __init__(self, redis_server: RedisServer, namespace: str, provider: ProviderServer) -> None:
+        self.redis_url = redis_server.url
+        self.namespace = namespace
+        self.provider = provider
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "REDISMEM_URL": self.redis_url,
+            "REDISMEM_NAMESPACE": self.namespace,
+            "OPENAI_BASE_URL": self.provider.base_url,
+            "OPENAI_API_KEY": "a-key",
+        }
+
+
+@contextlib.contextmanager
+def start_example(name: str, places: Places, *more: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """Start an example by its command and these further words; it is killed at the end."""
+    program, *words = shlex.split(read_commands()[name])
+    command = [sys.executable, *([] if program == "python" else ["-m", program]), *words, *more]
+    environ, pipe = os.environ | places.environment | environment, subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=environ, text=True, stdout=pipe, stderr=subprocess.STDOUT) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+@contextlib.contextmanager
+def serve_example(name: str, places: Places, **environment: str) -> Iterator[httpx.Client]:
+    """Start an example that serves HTTP, and yield a client of it once it accepts connections."""
+    port = free_port()
+    with (
+        start_example(name, places, "--port", str(port), **environment) as running,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", verify=default_ssl_context(), timeout=60, trust_env=False
+        ) as client,
+    ):
+
+        def accepts() -> bool:
+            assert running.poll() is None, running.communicate()[0]
+            with contextlib.suppress(httpx.ConnectError):
+                return client.get("/").status_code > 0
+            return False
+
+        wait_until(accepts, f"{name} accepts connections")
+        yield client
