@@ -67,6 +67,10 @@ DOORS = {
     "uvicorn": "web",
     "prometheus_client": "web",
     "opentelemetry": "web",
+    "agents": "adapters",
+    "agent_framework": "adapters",
+    "llama_index": "adapters",
+    "langchain_core": "adapters",
 }
 Check = Callable[[Path], list[str]]
 
@@ -186,6 +190,23 @@ def check_doors(package: Path) -> list[str]:
     return wrong
 
 
+def check_adapters(package: Path) -> list[str]:
+    """An adapter imports no other adapter: each needs a framework of its own. They share `sessions`."""
+    wrong = []
+    for path, room, tree in modules(package):
+        wanted = {
+            part[2]
+            for part in (name.split(".") for name in imported_names(tree, package_of(path)))
+            if part[:2] == ["redismem", "adapters"] and len(part) > 2
+        }
+        if room == "adapters":
+            wrong += [
+                f"{path}: an adapter must not import the adapter {other}"
+                for other in sorted(wanted - {"sessions", Path(path).stem})
+            ]
+    return wrong
+
+
 def check_environment(package: Path) -> list[str]:
     def reads(node: ast.AST) -> bool:
         match node:
@@ -232,6 +253,7 @@ CHECKS = (
     check_circles,
     check_folders,
     check_doors,
+    check_adapters,
     check_environment,
     check_print,
     check_conftests,
@@ -265,6 +287,12 @@ def test_the_package_keeps_its_rooms(check: Check) -> None:
         (check_doors, "memory.py", "import redis.asyncio", "redis may only be imported in transport"),
         (check_doors, "store/store.py", "from httpx import get", "httpx may only be imported in models"),
         (check_doors, "store/store.py", "import requests", "requests has no door yet"),
+        (
+            check_adapters,
+            "adapters/langchain.py",
+            "from .llama_index import x",
+            "must not import the adapter llama_index",
+        ),
         (check_environment, "session.py", "import os\nx = os.environ['X']", "only settings reads"),
         (check_environment, "cli.py", "from os import getenv", "only settings reads"),
         (check_print, "session.py", "def f():\n    print('x')", "print() belongs into cli"),
