@@ -89,7 +89,7 @@ redis: ## start a private Redis on a free port and print its URL
 bench: $(READY) have-redis ## measure turns; REDISMEM_BENCH_URL=... to measure a Redis of yours
 	@$(BIN)/python -m benchmarks.turns $(ARGS)
 
-picture: $(READY) have-redis have-chromium ## take the picture of the page that the README begins with, docs/page.png
+picture: $(READY) have-redis have-chromium ## take the picture of the page, docs/page.png
 	@PICTURE=docs/page.png $(BIN)/python -m pytest -q tests/web/page/test_picture.py $(ARGS)
 
 build: $(READY) ## wheel and sdist, into dist/

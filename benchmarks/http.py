@@ -27,7 +27,7 @@ from benchmarks.measuring import Server, own_server, surroundings
 CONNECTIONS = 32
 SESSION_MESSAGES = 16
 NAMESPACE = "bench-http"
-WANTED_RATIO = 4.0
+LEAST_RATIO = 4.0
 _BODY = json.dumps(
     {"role": "user", "content": "Where is my order O-17? It should have been here by now. " * 3}
 ).encode()
@@ -235,12 +235,12 @@ def main() -> None:
         figures = found[name]
         print(f"{name:18} {figures['per_s']:11,.0f} {figures['p99_ms']:9.1f} {figures['cpu_us']:16.0f}")
     ratios = f"x {found['ratio']:.2f}; server CPU x {found['cpu_ratio']:.2f}"
-    print(f"redismem / plain   {ratios}; wanted: at least x {WANTED_RATIO:.1f}")
+    print(f"redismem / plain   {ratios}; limit: at least x {LEAST_RATIO:.1f}")
     if "streams" in found:
         streams = found["streams"]
         print(
             f"p99 beside {streams['count']} streams: {streams['without_ms']:.1f} -> {streams['with_ms']:.1f} ms, "
-            f"x {streams['ratio']:.2f}; wanted: at most x 1.50"
+            f"x {streams['ratio']:.2f}; limit: at most x 1.50"
         )
     if "memory_mib" in found:
         memory = found["memory_mib"]

@@ -106,7 +106,7 @@ def report(result: dict[str, Any]) -> str:
             f"\n{result['bytes_per_message']:.0f} bytes per message, all included (raw text: "
             f"{raw / result['messages']:.0f}); beside its messages a session takes "
             f"{result['overhead_bytes_a_session']:.0f} bytes",
-            f"used_memory to raw text: x {result['ratio']:.3f}; wanted: at most x {MOST_RATIO}",
+            f"used_memory to raw text: x {result['ratio']:.3f}; limit: at most x {MOST_RATIO}",
         )
     )
 

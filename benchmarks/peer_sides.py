@@ -213,7 +213,7 @@ class LangChain:
 
 
 class LangChainPerRequest(LangChain):
-    label: ClassVar[str] = "LangChain, an object a request"
+    label: ClassVar[str] = "LangChain, an object per request"
     does: ClassVar[str] = "the same, made anew each turn, as RunnableWithMessageHistory has its factory do"
 
     async def talk(self, session_id: str, turns_count: int) -> None:

@@ -158,10 +158,10 @@ def report(found: dict[str, Any]) -> str:
         ]
         for side, each in found["sides"].items()
     ]
-    return "\n".join([table(heads, rows), "", *_wanted(found)])
+    return "\n".join([table(heads, rows), "", *_verdicts(found)])
 
 
-def _wanted(found: dict[str, Any]) -> Iterator[str]:
+def _verdicts(found: dict[str, Any]) -> Iterator[str]:
     ratios = found["ratios"]
     yield verdict("turns per second with recall to those without", ratios["turns"]["per_s"], LEAST_RATIO, at_most=False)
     yield f"the same by the process' CPU: x {ratios['turns']['cpu']:.2f}"

@@ -94,11 +94,13 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
-def verdict(label: str, found: float, wanted: float, *, at_most: bool, unit: str = "x") -> str:
-    kept = found <= wanted if at_most else found >= wanted
-    figures = (f"x {found:.2f}", f"x {wanted:g}") if unit == "x" else (f"{found:.1f} {unit}", f"{wanted:g} {unit}")
-    which = "most" if at_most else "least"
-    return f"{label}: {figures[0]}; wanted: at {which} {figures[1]}{'' if kept else ' (MISSED)'}"
+def verdict(label: str, found: float, limit: float, *, at_most: bool, unit: str = "x") -> str:
+    """Return a line with a figure, its limit, and the distance if the figure is beyond the limit."""
+    figures = (f"x {found:.2f}", f"x {limit:g}") if unit == "x" else (f"{found:.1f} {unit}", f"{limit:g} {unit}")
+    beyond = found / limit - 1 if at_most else 1 - found / limit
+    side, bound = ("over", "most") if at_most else ("under", "least")
+    distance = f", {side} it by {beyond:.0%}" if beyond > 0 else ""
+    return f"{label}: {figures[0]}; limit: at {bound} {figures[1]}{distance}"
 
 
 def show_results(around: dict[str, str], result: dict[str, Any], report: str, file: Path | None) -> None:

@@ -227,7 +227,7 @@ def report_cost(rows: list[dict[str, Any]]) -> str:
     met = [f"x {row['ratio']:.2f} {row['way']}" for row in rows if row["call"] == "append_and_read"]
     return (
         f"server CPU of one call\n{table(('', 'median µs', 'quartiles', 'ratio'), lines)}\n"
-        f"append_and_read to bare RPUSH + LRANGE: {', '.join(met)}; wanted: at most x {MOST_SERVER_RATIO:.1f}"
+        f"append_and_read to bare RPUSH + LRANGE: {', '.join(met)}; limit: at most x {MOST_SERVER_RATIO:.1f}"
     )
 
 

@@ -63,7 +63,7 @@ def test_tail_gives_the_ratio_to_a_bare_read_and_the_limit() -> None:
     printed = run("benchmarks.tail", "--quick")
     for count in (1, 20, 100):
         assert re.search(
-            rf"^tail {count} / bare LRANGE {count}: x \d+\.\d\d; server CPU: [\d.]+ µs; wanted: ", printed, re.M
+            rf"^tail {count} / bare LRANGE {count}: x \d+\.\d\d; server CPU: [\d.]+ µs; limit: ", printed, re.M
         )
     assert re.search(r"^rewrite / bare LTRIM \+ RPUSH: x \d+\.\d\d$", printed, re.MULTILINE)
 
@@ -111,7 +111,7 @@ def test_nodes_gives_the_ratios_of_a_cluster_and_of_replicas_that_confirm() -> N
         assert re.search(rf"^{label} / one node(?: +x \d+\.\d\d){{4}}$", printed, re.MULTILINE)
     assert re.search(r"^cluster of three / three nodes, no cluster(?: +x \d+\.\d\d){4}$", printed, re.MULTILINE)
     assert re.search(r"^confirm=1 / not confirmed(?: +x \d+\.\d\d){4}$", printed, re.MULTILINE)
-    assert re.search(r"^server CPU of a turn in a cluster of three: x \d+\.\d\d; wanted", printed, re.MULTILINE)
+    assert re.search(r"^server CPU of a turn in a cluster of three: x \d+\.\d\d; limit", printed, re.MULTILINE)
 
 
 @pytest.mark.nightly
@@ -152,7 +152,7 @@ def test_memory_weighs_a_file(transcripts: Path) -> None:
 def test_memory_prints_its_ratio() -> None:
     """The ratio is that of the transcripts, or of synthetic conversations if there are none; it says which."""
     printed = run("benchmarks.memory", "--quick")
-    assert re.search(r"used_memory to raw text: x \d+\.\d{3}; wanted: at most x 1\.5", printed)
+    assert re.search(r"used_memory to raw text: x \d+\.\d{3}; limit: at most x 1\.5", printed)
     assert re.search(r"^texts +(airline\.jsonl|synthetic conversations)", printed, re.MULTILINE)
 
 
@@ -230,8 +230,8 @@ def test_compare_refuses_what_is_no_checkout(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_http_gives_the_ratio_to_plain_fastapi_and_the_memory() -> None:
     printed = run("benchmarks.http", "--quick", "--requests", "200", "--streams", "20")
-    assert re.search(r"^redismem / plain +x \d+\.\d\d; server CPU x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
-    assert re.search(r"^p99 beside 20 streams: [\d.]+ -> [\d.]+ ms, x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
+    assert re.search(r"^redismem / plain +x \d+\.\d\d; server CPU x \d+\.\d\d; limit: ", printed, re.MULTILINE)
+    assert re.search(r"^p99 beside 20 streams: [\d.]+ -> [\d.]+ ms, x \d+\.\d\d; limit: ", printed, re.MULTILINE)
     assert re.search(r"^memory after 200 requests: [\d.]+ MiB -> [\d.]+ MiB$", printed, re.MULTILINE)
 
 
@@ -252,4 +252,4 @@ def test_remembering_gives_share_and_tokens_of_each_way(transcripts: Path, tmp_p
         assert rows["everything"]["share"] >= 0.95
         assert rows["default context"]["share"] > rows["random sentences"]["share"] or each["questions"] == 1
     for label in ("default context", "context with recall", "recall alone"):
-        assert re.search(rf"^{label}: share \d\.\d{{3}} at [\d,]+ tokens, the mean; wanted: ", printed, re.MULTILINE)
+        assert re.search(rf"^{label}: share \d\.\d{{3}} at [\d,]+ tokens, the mean; limit: ", printed, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The manifests of docs/kubernetes.md, as far as they can be looked at without a cluster that runs them."""
+"""The manifests of docs/howto/kubernetes.md, as far as they can be looked at without a cluster that runs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redismem import Settings
 from redismem.cli.app import app
 from redismem.web.api import operations
 
-PAGE = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 MANIFESTS: list[Any] = [found for block in BLOCKS for found in yaml.safe_load_all(block)]
 
