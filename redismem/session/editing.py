@@ -12,18 +12,19 @@ from redismem.errors import SessionNotFound
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.originals.blocks import unpacked_bytes
+from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol.session import cuts, pages
 from redismem.protocol.session import edits as edit_calls
 from redismem.protocol.session import rewrite as rewrite_calls
 from redismem.recall.originals import Originals
 from redismem.session import edits
 from redismem.session.paging import check_count
+from redismem.session.reading import ReadableSession
 from redismem.session.reused_ids import check_same
-from redismem.session.state import SessionState
 from redismem.store.dictionaries import load_dictionaries
 
 
-class EditableSession(SessionState):
+class EditableSession(ReadableSession):
     """The edits of a session's messages. Each edit is atomic, and is refused if another writer was faster."""
 
     __slots__ = ()
@@ -47,7 +48,7 @@ class EditableSession(SessionState):
             if dropped:
                 return dropped
 
-    async def pop(self, count: int = 1, *, expect: Expected | None = None) -> list[Message]:
+    async def pop(self, count: int = 1, *, exact: bool = False, expect: Expected | None = None) -> list[Message]:
         """Remove the newest `count` messages for good and return them, oldest first. Removes all if there are fewer.
 
         Removes more messages if a tool call would otherwise lose its result. Pinned messages stay. Seqs are never
@@ -55,11 +56,14 @@ class EditableSession(SessionState):
 
         Args:
             count: The number of messages to remove, at least 1.
+            exact: True removes exactly the messages that `tail(count)` returns, pinned or not, even if a tool call
+                loses its result. If a summary covers one of them, the summary goes, and the messages that it covers
+                before them come back from the originals. If another writer is faster, its messages are the newest.
             expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.
 
         Raises:
-            Conflict: The session is not as `expect` says, or another writer changed it meanwhile.
-            NotInWindow: Summaries cover some of these messages.
+            Conflict: The session is not as `expect` says; or another writer changed it meanwhile, unless `exact`.
+            NotInWindow: Summaries cover some of these messages; if `exact`, their originals are missing or unreadable.
             TooLarge: More messages than `max_batch_count` would be removed.
             SessionNotFound: The session does not exist.
             ValueError: `count` is not an integer of 1 or more.
@@ -67,6 +71,8 @@ class EditableSession(SessionState):
         """
         if type(count) is not int or count < 1:
             raise ValueError("count must be an integer, 1 or more")
+        if exact:
+            return await self._pop_exactly(count, expect)
         return await self._pop("pop", expect, lambda context, limit: edits.select_newest(context, count, limit))
 
     async def undo(self, *, expect: Expected | None = None) -> list[Message]:
@@ -98,6 +104,25 @@ class EditableSession(SessionState):
             before, view = view, await self._view(op, expect)
             if not edits.has_only_moved(before.context, view.context):
                 raise edits.make_conflict(before.context)
+
+    async def _pop_exactly(self, count: int, expect: Expected | None) -> list[Message]:
+        while True:
+            view = await self._view("pop", expect)
+            popped, cut = edits.select_exactly(view.context, count, self._store.settings.max_batch_count), None
+            if popped is None:
+                popped = await self.tail(count)
+                if not edits.is_of_view(popped, view.context):
+                    continue
+                cut = await self._plan_pop(view, popped, count)
+            if not popped or await self._run(rewrite_calls.pop_exactly(self._calls, view, popped, cut)):
+                return popped
+
+    async def _plan_pop(self, view: edit_calls.View, popped: Sequence[Message], count: int) -> cuts.Cut | None:
+        first_read_seq = popped[0].seq if len(popped) == count else 1
+        blocks, dictionaries = await self._read_blocks(cuts.blocks_behind(view, first_read_seq))
+        cuts.check_readable(view, first_read_seq, blocks, dictionaries)
+        is_behind = popped and popped[0].seq < view.context.first_seq
+        return await self._plan_cut(view, popped[0].seq) if is_behind else None
 
     async def rewrite(
         self,
@@ -150,12 +175,14 @@ class EditableSession(SessionState):
 
     async def _plan_cut(self, view: edit_calls.View, from_seq: int) -> cuts.Cut:
         numbers = cuts.blocks_to_read(view, from_seq, self._store.settings.max_window_count)
-        blocks = await self._run(pages.blocks(self._calls.keys, numbers)) if numbers else []
-        stored = [block.stored for block in blocks]
-        dictionaries = await load_dictionaries(self._store, stored)
-        is_large = sum(map(unpacked_bytes, stored)) > LARGE_BYTES
+        blocks, dictionaries = await self._read_blocks(numbers)
+        is_large = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
         work = partial(cuts.plan_cut, view, from_seq, blocks, dictionaries)
         return await run_apart(self._store.transport, work, is_much=is_large)
+
+    async def _read_blocks(self, numbers: Sequence[int]) -> tuple[list[pages.Block], Dictionaries]:
+        blocks = await self._run(pages.blocks(self._calls.keys, numbers)) if numbers else []
+        return blocks, await load_dictionaries(self._store, [block.stored for block in blocks])
 
     async def replace(
         self, which: int | Message, message: Message | dict[str, Any], *, expect: Expected | None = None

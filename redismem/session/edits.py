@@ -12,6 +12,7 @@ from redismem.formats.sections import speaker_of
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.message import Message
 from redismem.protocol.replies import cleared_conflict
+from redismem.session.paging import messages_in_order
 from redismem.settings.names import over_limit
 
 
@@ -55,6 +56,23 @@ def select_newest(context: Context, count: int, limit: int) -> list[Message]:
             context.session_id,
         )
     return _messages_from(context, cut_before(messages, max(0, len(messages) - count)), limit)
+
+
+def select_exactly(context: Context, count: int, limit: int) -> list[Message] | None:
+    """Return the newest `count` messages, pinned or not; `None` if some of them may be behind the window.
+
+    Raises TooLarge.
+    """
+    if count > limit:
+        raise TooLarge(f"{count} messages in one pop, {over_limit('max_batch_count', limit)}", context.session_id)
+    messages = messages_in_order(context)[-count:]
+    is_within = context.first_seq == 1 or (len(messages) == count and messages[0].seq >= context.first_seq)
+    return messages if is_within else None
+
+
+def is_of_view(messages: Sequence[Message], context: Context) -> bool:
+    """True if the messages that were read after the context are none that came after it, nor of another life."""
+    return all(message.epoch == context.epoch and message.seq <= context.last_seq for message in messages)
 
 
 def select_last_turn(context: Context, limit: int) -> list[Message]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
 from redismem.concurrency.offload import run_both
 from redismem.context import Context, Receipt
-from redismem.errors import SessionNotFound, StoreUnavailable
+from redismem.errors import SessionNotFound
 from redismem.info import Forgotten, Policy, SessionInfo
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
@@ -19,21 +18,11 @@ from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.bm25 import HITS_LIMIT
 from redismem.recall.cache import NO_CACHE, RecallCache
-from redismem.recall.originals import Originals
 from redismem.recall.recall import Recall, extract_query
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
 from redismem.session.editing import EditableSession
 from redismem.session.forgetting import Forgetting, check_seqs
-from redismem.session.paging import (
-    PageReader,
-    add_older,
-    check,
-    check_count,
-    is_same_window,
-    messages_in_order,
-    narrow,
-    needs_whole_window,
-)
+from redismem.session.paging import PageReader, check, check_count, narrow, needs_whole_window
 from redismem.session.reused_ids import check_duplicate
 from redismem.store.store import Store
 
@@ -206,46 +195,6 @@ class Session(EditableSession):
             return narrow(await self.read(), limit, before, max_tokens)
         return narrow(context, limit, before, max_tokens)
 
-    async def _read(self, limit: int | None) -> Context:
-        try:
-            return await self._run(self._calls.read(limit))
-        except StoreUnavailable as refused:
-            if refused.reason != "OOM":
-                raise
-            return await self._run(self._calls.read(limit, by_script=True))
-
-    async def tail(self, n: int) -> list[Message]:
-        """Return the newest `n` messages as they are, in the order of their seqs. Fewer if there are no more.
-
-        Pinned messages stand in their places, and a tool call may be separated from its results. Summarised messages
-        are included as far as the session keeps them. All messages are from one moment. An unknown session has none.
-
-        Args:
-            n: The number of messages.
-
-        Raises:
-            ValueError: `n` is not an integer of 0 or more.
-        """
-        if type(n) is not int or n < 0:
-            raise ValueError("n must be an integer, 0 or more")
-        while n:
-            for limit in (n, 2 * n + 1):  # gaps are elements, but no gap follows another
-                context = await self._read(limit)
-                messages = messages_in_order(context)
-                missing_count = n - sum(message.seq >= context.first_seq for message in messages)
-                if missing_count <= 0 or not context.is_part:
-                    break
-            if context.degraded and not messages:
-                await self._run(self._calls.page(n))  # refused if this process has never seen the session
-            if missing_count <= 0 or context.first_seq == 1 or context.degraded:
-                return messages[-n:]
-            reader = PageReader(self._calls, missing_count, context.first_seq, include_originals=True)
-            with contextlib.suppress(SessionNotFound):  # cleared meanwhile
-                await self._read_pages(reader)
-            if is_same_window(context, await self._read(0)):
-                return add_older(messages, reader.messages())[-n:]
-        return []
-
     async def messages(
         self, limit: int | None = None, before: int | datetime | None = None, include_originals: bool = False
     ) -> list[Message]:
@@ -269,12 +218,6 @@ class Session(EditableSession):
         if (call_for_pinned := reader.pinned_call()) is not None:
             reader.add_pinned(await self._run(call_for_pinned))
         return reader.messages()
-
-    async def _read_pages(self, reader: PageReader) -> None:
-        originals = Originals(self._store, self._calls.keys)
-        while (call := reader.next_call()) is not None:
-            page = await self._run(call)
-            reader.add_page(page, await originals.messages(page))
 
     async def clear(self, missing_ok: bool = True) -> bool:
         """Remove the whole session: messages, summaries, originals and state. Return False if it does not exist.

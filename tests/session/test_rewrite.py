@@ -296,7 +296,9 @@ async def test_a_summary_in_the_making_is_refused_after_a_rewrite(store: Store, 
 PARTS = st.lists(st.booleans(), max_size=4)
 """Messages; True pins the message."""
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["append", "pop", "rewrite", "prune"]), st.integers(0, 9), PARTS), min_size=1, max_size=8
+    st.tuples(st.sampled_from(["append", "pop", "pop exactly", "rewrite", "prune"]), st.integers(0, 9), PARTS),
+    min_size=1,
+    max_size=8,
 )
 
 
@@ -333,6 +335,10 @@ async def test_any_order_of_writes_leaves_what_a_list_would(store: Store, steps:
             elif kind == "pop" and counted:
                 popped = seqs(await session.pop(min(number + 1, len(counted))))
                 assert popped == counted[-number - 1 :]
+                kept, last_seq = {seq: of for seq, of in kept.items() if seq not in popped}, last_seq + 1
+            elif kind == "pop exactly" and kept:
+                popped = seqs(await session.pop(number + 1, exact=True))
+                assert popped == sorted(kept)[-number - 1 :]
                 kept, last_seq = {seq: of for seq, of in kept.items() if seq not in popped}, last_seq + 1
             elif kind == "rewrite":
                 from_seq = max(1, last_seq + 1 - number)

@@ -5,6 +5,7 @@ Messages that a removed summary covers before that seq come back into the window
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -78,6 +79,28 @@ def blocks_to_read(view: View, from_seq: int, most_count: int) -> Sequence[int]:
     if first_seq == from_seq and (first_seq - 1) % BLOCK_COUNT == 0:
         return ()  # whole blocks go
     return range(block_number(first_seq), block_number(max(from_seq - 1, first_seq)) + 1)
+
+
+def blocks_behind(view: View, from_seq: int) -> Sequence[int]:
+    """Return the numbers of the blocks of originals with the messages from a seq up to the window."""
+    return range(block_number(from_seq), block_number(view.context.first_seq - 1) + 1)
+
+
+def check_readable(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionaries) -> None:
+    """Check that the originals have every message from a seq up to the window that a summary covers.
+
+    Raises:
+        NotInWindow: an original is missing or cannot be read, so nobody can tell what would be removed.
+    """
+    seqs: set[int] = set()
+    for block in blocks:
+        with contextlib.suppress(Undecodable, LookupError):
+            seq, part = decode_block(*block, known)
+            seqs.update(range(seq, seq + len(part)))
+    for summary in view.context.summaries:
+        if not seqs.issuperset(range(max(from_seq, summary.first_seq), summary.last_seq + 1)):
+            text = f"summaries cover the messages from seq {from_seq} on, and originals are missing or unreadable"
+            raise NotInWindow(text, view.context.session_id)
 
 
 def plan_cut(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionaries) -> Cut:

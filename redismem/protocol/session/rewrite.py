@@ -80,6 +80,15 @@ def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool
     return _call(calls, view, ending, NewMessages(append_token(None)), bool, Op.POP)
 
 
+def pop_exactly(calls: SessionCalls, view: View, popped: Sequence[Message], cut: Cut | None) -> Call[bool]:
+    """Build a pop of everything from the first of these messages on. False means that the session has changed.
+
+    `cut` is the change behind the window, if the first message is before it.
+    """
+    ending = _ending(view, popped[0].seq, 1, cut)
+    return _call(calls, view, ending, NewMessages(append_token(None)), bool, Op.POP)
+
+
 def rewrite(
     calls: SessionCalls, view: View, from_seq: int, new: NewMessages, cut: Cut | None = None
 ) -> Call[Receipt | None]:
@@ -93,18 +102,21 @@ def rewrite(
     context, session_id = view.context, calls.keys.session_id
     if from_seq > context.last_seq + 1:
         raise NotInWindow(f"cannot rewrite from seq {from_seq}: the last seq is {context.last_seq}", session_id)
-    removed = [message for message in (*context.pinned, *context.messages) if message.seq >= from_seq]
-    own_count = int(not new.elements)
-    if cut is None:
-        ending = Ending(*_end(view, from_seq, lambda _: False, own_count), removed, len(removed) + own_count)
-    else:
-        elements = fill_gaps(cut.restored, cut.first_seq, context.last_seq + own_count, _stamp(view))
-        # A gap that a summary covers is counted twice: its summary does not tell it from a message.
-        covered_count = context.first_seq - from_seq
-        in_window = [message for message in removed if message.seq >= context.first_seq]
-        ending = Ending(0, elements, removed, covered_count + len(in_window) + own_count, cut)
     decode = partial(_decode_receipt, session_id, new.seqs_count)
-    return _call(calls, view, ending, new, decode, Op.REWRITE)
+    return _call(calls, view, _ending(view, from_seq, int(not new.elements), cut), new, decode, Op.REWRITE)
+
+
+def _ending(view: View, from_seq: int, own_count: int, cut: Cut | None) -> Ending:
+    """Return the end of a session without everything from a seq on. The change itself takes `own_count` seqs."""
+    context = view.context
+    removed = [message for message in (*context.pinned, *context.messages) if message.seq >= from_seq]
+    if cut is None:
+        return Ending(*_end(view, from_seq, lambda _: False, own_count), removed, len(removed) + own_count)
+    elements = fill_gaps(cut.restored, cut.first_seq, context.last_seq + own_count, _stamp(view))
+    # A gap that a summary covers is counted twice: its summary does not tell it from a message.
+    covered_count = context.first_seq - from_seq
+    in_window = [message for message in removed if message.seq >= context.first_seq]
+    return Ending(0, elements, removed, covered_count + len(in_window) + own_count, cut)
 
 
 def _decode_receipt(session_id: str, seqs_count: int, reply: Any) -> Receipt | None:

@@ -1,0 +1,64 @@
+"""Reads of one conversation that edits need, too: its newest messages, and its pages."""
+
+from __future__ import annotations
+
+import contextlib
+
+from redismem.context import Context
+from redismem.errors import SessionNotFound, StoreUnavailable
+from redismem.messages.message import Message
+from redismem.recall.originals import Originals
+from redismem.session.paging import PageReader, add_older, is_same_window, messages_in_order
+from redismem.session.state import SessionState
+
+
+class ReadableSession(SessionState):
+    """The reads of a session that its edits build on."""
+
+    __slots__ = ()
+
+    async def _read(self, limit: int | None) -> Context:
+        try:
+            return await self._run(self._calls.read(limit))
+        except StoreUnavailable as refused:
+            if refused.reason != "OOM":
+                raise
+            return await self._run(self._calls.read(limit, by_script=True))
+
+    async def tail(self, n: int) -> list[Message]:
+        """Return the newest `n` messages as they are, in the order of their seqs. Fewer if there are no more.
+
+        Pinned messages stand in their places, and a tool call may be separated from its results. Summarised messages
+        are included as far as the session keeps them. All messages are from one moment. An unknown session has none.
+
+        Args:
+            n: The number of messages.
+
+        Raises:
+            ValueError: `n` is not an integer of 0 or more.
+        """
+        if type(n) is not int or n < 0:
+            raise ValueError("n must be an integer, 0 or more")
+        while n:
+            for limit in (n, 2 * n + 1):  # gaps are elements, but no gap follows another
+                context = await self._read(limit)
+                messages = messages_in_order(context)
+                missing_count = n - sum(message.seq >= context.first_seq for message in messages)
+                if missing_count <= 0 or not context.is_part:
+                    break
+            if context.degraded and not messages:
+                await self._run(self._calls.page(n))  # refused if this process has never seen the session
+            if missing_count <= 0 or context.first_seq == 1 or context.degraded:
+                return messages[-n:]
+            reader = PageReader(self._calls, missing_count, context.first_seq, include_originals=True)
+            with contextlib.suppress(SessionNotFound):  # cleared meanwhile
+                await self._read_pages(reader)
+            if is_same_window(context, await self._read(0)):
+                return add_older(messages, reader.messages())[-n:]
+        return []
+
+    async def _read_pages(self, reader: PageReader) -> None:
+        originals = Originals(self._store, self._calls.keys)
+        while (call := reader.next_call()) is not None:
+            page = await self._run(call)
+            reader.add_page(page, await originals.messages(page))
