@@ -34,7 +34,17 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
-from redismem.info import Forgotten, ForgottenSessions, Health, Policy, SessionEntry, SessionInfo, SessionPage
+from redismem.info import (
+    Depth,
+    Forgotten,
+    ForgottenSessions,
+    Health,
+    Policy,
+    Queues,
+    SessionEntry,
+    SessionInfo,
+    SessionPage,
+)
 from redismem.memory import Memory
 from redismem.messages.message import UNSET, Message
 from redismem.session.session import Session
@@ -45,6 +55,7 @@ __all__ = [
     "Conflict",
     "Context",
     "CorruptSession",
+    "Depth",
     "FallbackFull",
     "ForgetIncomplete",
     "Forgotten",
@@ -64,6 +75,7 @@ __all__ = [
     "NotAllowed",
     "NotInWindow",
     "Policy",
+    "Queues",
     "Receipt",
     "RedismemError",
     "ScriptFailed",

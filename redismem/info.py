@@ -1,9 +1,12 @@
-"""Metadata of sessions and of the memory: SessionInfo, SessionPage and Health. No I/O."""
+"""Metadata of sessions and of the memory: SessionInfo, SessionPage, Queues and Health. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+
+QUEUES = ("overdue", "leased", "dead", "evictions")
+"""The queues of a namespace, as `Queues` names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,57 @@ class SessionInfo:
     """The person whom the session belongs to; None means that it was begun without an owner."""
     degraded: bool = False
     """True if Redis was down and these are the numbers that this process knows, possibly stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """The length of a queue, and the time of its first session in milliseconds since 1970 by the server's clock."""
+
+    count: int
+    first_ms: int | None
+    """Due since; for `leased` the end of the lease. None means that the queue is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """The queues of a namespace at one moment. Times are milliseconds since 1970 by the server's clock."""
+
+    namespace: str
+    now_ms: int
+    session_count: int
+    """The sessions that count for the limit: not exempt ones, but expired ones that the sweep has not removed yet."""
+    max_sessions: int
+    """The session limit. Sessions above it are evicted."""
+    overdue: Depth
+    """Sessions that wait for a summary."""
+    leased: Depth
+    """Sessions that a worker summarises."""
+    dead: Depth
+    """Sessions whose summary failed for good."""
+    evictions: Depth
+    """Sessions that are about to be evicted."""
+    ticked_ms: int | None
+    """The time at which a worker last polled the queues; None means that none did within a day."""
+    process_count: int
+    """The running processes with workers for this namespace."""
+    degraded: bool = False
+    """True if a node of the cluster does not answer: its sessions are not counted."""
+
+    def lag_ms(self, queue: str) -> int:
+        """Return how long the first session of a queue has been due, in milliseconds; 0 means that none is due.
+
+        Raises:
+            ValueError: There is no such queue.
+        """
+        if queue not in QUEUES:
+            raise ValueError(f"the queues are {', '.join(QUEUES)}")
+        depth: Depth = getattr(self, queue)
+        return 0 if depth.first_ms is None else max(0, self.now_ms - depth.first_ms)
+
+    @property
+    def tick_age_ms(self) -> int | None:
+        """The time since a worker last polled the queues, in milliseconds; None means that none did within a day."""
+        return None if self.ticked_ms is None else max(0, self.now_ms - self.ticked_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 from redismem.concurrency.background import LoopBackground
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
-from redismem.info import ForgottenSessions, Health, Policy, SessionPage
+from redismem.info import ForgottenSessions, Health, Policy, Queues, SessionPage
 from redismem.messages.message import TokenCounter
 from redismem.protocol import ids
 from redismem.protocol.clock import Clock
@@ -28,6 +28,7 @@ from redismem.recall.cache import RecallCache
 from redismem.session.session import Session
 from redismem.settings.names import SYNONYMS
 from redismem.settings.settings import Settings
+from redismem.store.depths import depths_of
 from redismem.store.open import open_store
 from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
@@ -277,6 +278,17 @@ class Memory:
         If the memory has workers, also return the queues that they poll for all pods of the namespace.
         """
         return replace(self.store.health(), holds=getattr(self.workers, "holds", ()))
+
+    async def queues(self) -> Queues:
+        """Return the queues of the namespace: lengths, first due times, session limit, and the last tick of a worker.
+
+        It reads all shards, so it costs one round trip per 100 shards and three more.
+
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
+            InvalidTime: The memory's own clock returned an invalid time.
+        """
+        return (await depths_of(self.store)).queues()
 
     async def take(self, name: str, per_s: float, burst_count: int = 1) -> int:
         """Take one permit of a rate limit, which all callers in the namespace share by its name.

@@ -166,6 +166,7 @@ class Memory:
     sessions = _blocking(memory.Memory.sessions)
     forget = _blocking(memory.Memory.forget)
     take = _blocking(memory.Memory.take)
+    queues = _blocking(memory.Memory.queues)
 
 
 def _embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:

@@ -11,9 +11,9 @@ from cyclopts import Parameter, validators
 from redismem.cli.place import open_read_only
 from redismem.cli.terminal import AsJson, Namespace, Url, console, fit_table, plural, print_json, printable
 from redismem.inspection.check import check as check_all
-from redismem.inspection.depths import sessions_count
 from redismem.inspection.invariants import Violation
 from redismem.inspection.projects import check_projects
+from redismem.store.depths import sessions_count
 
 if TYPE_CHECKING:
     from rich.progress import Progress

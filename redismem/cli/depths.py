@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from redismem.cli.terminal import duration, plural
-from redismem.info import SessionInfo
-from redismem.inspection.depths import Depth, Depths
+from redismem.info import Depth, SessionInfo
+from redismem.store.depths import Depths
 
 
 def sessions_line(depths: Depths) -> str:

@@ -44,7 +44,9 @@ _NO_SUMMARIES = (
 
 def ticks(finding: Finding) -> tuple[str, str]:
     if finding.case == "nobody":
-        seen, waiting = "no worker runs for this namespace", finding.seen["overdue_count"]
+        waiting, age_ms = finding.seen["overdue_count"], finding.seen["tick_age_ms"]
+        last = "" if age_ms is None else f"; one last polled {duration(age_ms)} ago"
+        seen = f"no worker runs for this namespace{last}"
         advice = "Start `redismem worker` on this Redis and namespace, or connect with `workers=True`."
         return (f"{seen}, and {plural(waiting, 'session')} overdue", advice) if waiting else (seen, "")
     holders: dict[str, list[str]] = {}

@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from redismem.cli.depths import wait_of
 from redismem.cli.place import open_read_only
 from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json
-from redismem.inspection.depths import QUEUES, Depth, Depths, depths_of
+from redismem.info import QUEUES, Depth
+from redismem.store.depths import Depths, depths_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,8 +25,8 @@ async def queues(
     """Show the queues: how many sessions wait, and for how long.
 
     overdue: waiting for a summary. leased: claimed by a worker until the lease expires. dead: no summary after
-    `REDISMEM_MAX_ATTEMPTS` attempts; see `redismem dead`. evictions: chosen for eviction. sessions: all listed
-    sessions, with the limit set in this environment, `REDISMEM_MAX_SESSIONS`.
+    `REDISMEM_MAX_ATTEMPTS` attempts; see `redismem dead`. evictions: chosen for eviction. sessions: the
+    sessions that count for the limit, without exempt ones, and the limit.
     """
     async with open_read_only(url, namespace) as (memory, place):
         depths = await depths_of(memory.store)

@@ -14,7 +14,8 @@ from redismem.cli.place import Place, open_read_only
 from redismem.cli.queues import table_of
 from redismem.cli.stopping import stop_signals, wait_for
 from redismem.cli.terminal import Namespace, Url, console
-from redismem.inspection.depths import QUEUES, Depths, depths_of
+from redismem.info import QUEUES
+from redismem.store.depths import Depths, depths_of
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -20,11 +20,11 @@ from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Stop, Url, plural, print_json
 from redismem.events import facts
-from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory, make_embedder
 from redismem.settings.environment import look
 from redismem.settings.names import PREFIX
 from redismem.settings.settings import Settings
+from redismem.store.depths import Depths, depths_of
 from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:

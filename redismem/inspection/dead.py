@@ -9,11 +9,11 @@ from typing import Any
 
 from redismem.errors import UnsupportedFormat
 from redismem.info import SessionEntry
-from redismem.inspection.depths import shard_depths
 from redismem.inspection.sessions import Info, infos_of, numbers_of
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue import depths as depth_calls
+from redismem.store.depths import shard_depths
 from redismem.store.store import Store
 
 _PAGE_COUNT = 100
@@ -53,7 +53,7 @@ class DeadList:
 async def list_dead(store: Store, limit: int) -> DeadList:
     """Return the `limit` sessions that have been dead longest. Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
-    counts = [shard["dead"].count for shard in await shard_depths(store)]
+    counts = [0 if shard is None else shard["dead"].count for shard in await shard_depths(store)]
     entries = await _oldest_dead(store, counts, limit)
     infos = await infos_of(store, entries)
     rows = [

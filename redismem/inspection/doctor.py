@@ -11,7 +11,6 @@ from redismem.errors import NotAllowed, RedismemError, StoreUnavailable, WrongSh
 from redismem.info import SessionInfo
 from redismem.inspection import nodes, rules, servers
 from redismem.inspection.dead import list_dead
-from redismem.inspection.depths import depths_of, sessions_count
 from redismem.inspection.quarantine import list_quarantined
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, FailureFacts, Finding, Sampled
 from redismem.inspection.sessions import infos_of
@@ -23,6 +22,7 @@ from redismem.protocol.namespace import dictionaries
 from redismem.protocol.namespace import holds as tick_calls
 from redismem.protocol.queue import depths as depth_calls
 from redismem.protocol.queue import provider_pauses
+from redismem.store.depths import depths_of, sessions_count
 from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
 
@@ -152,16 +152,15 @@ async def _providers(store: Store) -> Finding:
 
 
 async def _ticks(store: Store) -> Finding:
-    holds = await store.run(tick_calls.holds(store.keys))
     depths = await depths_of(store)
-    return rules.ticks(holds, depths.now_ms, depths.total("overdue").count)
+    return rules.ticks(depths.ticking.holds, depths.now_ms, depths.total("overdue").count, depths.ticking.last_ms)
 
 
 async def has_workers(store: Store) -> bool:
     """True if a process with workers polls the namespace's queues now. Raises StoreUnavailable, NotAllowed."""
-    holds = await store.run(tick_calls.holds(store.keys))
+    ticking = await store.run(tick_calls.ticking(store.keys))
     now_ms = await store.server_time_ms()
-    return any(hold.until_ms > now_ms for hold in holds.values())
+    return any(hold.until_ms > now_ms for hold in ticking.holds.values())
 
 
 async def _summaries(store: Store) -> Finding:

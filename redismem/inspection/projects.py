@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from redismem.errors import Conflict
-from redismem.inspection.depths import sessions_count
 from redismem.inspection.invariants import Violation
 from redismem.project.items import stored as holdings
 from redismem.project.items.items import Items, Stored
@@ -23,6 +22,7 @@ from redismem.project.items.links import entity_names, find_broken_links
 from redismem.project.items.versions import fold
 from redismem.protocol.project import calls as project_calls
 from redismem.protocol.project.keys import ProjectKeys
+from redismem.store.depths import sessions_count
 from redismem.store.store import Store
 
 

@@ -11,8 +11,8 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
+from redismem.info import Depth
 from redismem.protocol.namespace.holds import Hold
-from redismem.protocol.queue.depths import Depth
 from redismem.protocol.queue.provider_pauses import Pause
 from redismem.settings.environment import Complaint
 from redismem.settings.settings import Settings
@@ -182,14 +182,16 @@ def room(sessions_count: int, max_sessions: int) -> Finding:
     return Finding("room", OK, "left", seen)
 
 
-def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int) -> Finding:
+def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int, ticked_ms: int | None = None) -> Finding:
     """Report which pod polls each queue.
 
     It is a fault only while sessions are overdue if no pod polls any queue, or if no pod writes summaries.
     """
     living = {work: hold for work, hold in sorted(holds.items()) if hold.until_ms > now_ms}
     if not living:
-        return Finding("ticks", WARN if overdue_count else OK, "nobody", {"overdue_count": overdue_count})
+        age_ms = None if ticked_ms is None else now_ms - ticked_ms
+        seen: dict[str, Any] = {"overdue_count": overdue_count, "tick_age_ms": age_ms}
+        return Finding("ticks", WARN if overdue_count else OK, "nobody", seen)
     seen = {"holders": {work: hold.holder for work, hold in living.items()}}
     crowded = sorted(work for work, hold in living.items() if hold.is_crowded)
     if overdue_count and not any(work.startswith("summaries/") for work in living):

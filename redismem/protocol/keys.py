@@ -84,7 +84,10 @@ class Keys:
     letters after the shard number move the tag to a chosen slot, see `slots`.
     """
 
-    __slots__ = ("_shards", "_tags", "dictionaries", "namespace", "providers", "record", "shard_count", "ticks")
+    __slots__ = (
+        *("_shards", "_tags", "dictionaries", "namespace", "processes", "providers", "record", "shard_count"),
+        "ticks",
+    )
 
     def __init__(self, namespace: str, shard_count: int) -> None:
         if not _matches(NAMESPACE, namespace):
@@ -95,6 +98,7 @@ class Keys:
         self.record = f"rm:{{{namespace}}}:namespace".encode()
         self.providers = f"rm:{{{namespace}}}:providers".encode()
         self.ticks = f"rm:{{{namespace}}}:ticks".encode()
+        self.processes = f"rm:{{{namespace}}}:processes".encode()
         self.dictionaries = f"rm:{{{namespace}}}:dictionaries".encode()
         self._tags = tuple(f"rm:{{{tag}}}" for tag in shard_tags(namespace, shard_count))
         self._shards = tuple(ShardKeys(*(f"{tag}:{name}".encode() for name in SHARD_KEYS)) for tag in self._tags)

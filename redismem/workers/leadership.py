@@ -76,8 +76,11 @@ class Leadership:
         return self._backoff_ticks[work] > 0
 
     async def release(self) -> None:
-        """Release every hold at once, so that other pods take over. Raises StoreUnavailable."""
-        if self.held:
+        """Release every hold at once, so that other pods take over, and leave the list of running processes.
+
+        Raises StoreUnavailable.
+        """
+        if not self._is_first:
             held, self.held = self.held, frozenset()
             await self._store.run(self._hold(0, dict.fromkeys(held, False)))
 

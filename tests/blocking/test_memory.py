@@ -120,7 +120,8 @@ def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator
     assert [entry.session_id for entry in memory.sessions().sessions] == ["user-42"]
     assert memory.take("caller", 0.01) == 0
     assert memory.take("caller", 0.01) > 0
-    yield from ("info", "telemetry", "count", "sessions", "take")
+    assert (memory.queues().session_count, memory.queues().ticked_ms) == (0, None), "the only session is exempt"
+    yield from ("info", "telemetry", "count", "sessions", "take", "queues")
     session.append({"role": "user", "content": "pinned"}, pin=True)
     assert session.replace(1, {"role": "user", "content": "better"}).seq == 1
     assert [session.unpin(3).seq, session.pop()[0].seq, len(session.undo())] == [3, 3, 2]

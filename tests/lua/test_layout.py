@@ -127,7 +127,7 @@ def keys_in_readme(said: Said) -> Iterator[str]:
     name = next(f"session-{number}" for number in range(10_000) if keys.shard_of(f"session-{number}") == 7)
     session = keys.session(name)
     stored = [session.state, session.messages, session.originals, session.quarantine + b":<ms>:<key>", keys.record]
-    stored += [session.vectors, keys.providers, keys.ticks, keys.dictionaries, keys.rate("<name>")]
+    stored += [session.vectors, keys.providers, keys.ticks, keys.processes, keys.dictionaries, keys.rate("<name>")]
     stored += [*session.shard.all_indexes, session.shard.fences]
     expected = {key.decode().replace(name, "<session>") for key in stored}
     rows = {cells[0].strip("`") for cells in said.table("key")}

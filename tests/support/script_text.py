@@ -33,8 +33,8 @@ _INDEXES_MEANT = {
     ("release", "queue"): {"overdue", "dead"},
     ("sweep", "queue"): {"overdue", "leased", "dead"},
 }
-_NO_STATE = (["providers"], ["ticks"], ["originals"], ["quarantine_originals"])
-"""Hashes other than the state."""
+_NO_STATE = (["providers"], ["ticks"], ["processes"], ["originals"], ["quarantine_originals"])
+"""Hashes other than the state, and a sorted set that is no index of sessions."""
 
 
 class Text(NamedTuple):

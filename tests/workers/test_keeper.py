@@ -239,6 +239,6 @@ async def test_two_that_close_at_once_stop_the_workers_once(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     async with Memory.connect(redis_server.url, namespace=namespace, settings=OFTEN) as other:
         now_ms = await other.store.server_time_ms()
-        leaders = await other.store.run(holds.holds(other.store.keys))
+        leaders = (await other.store.run(holds.ticking(other.store.keys))).holds
     assert len(leaders) == 2
     assert all(each.until_ms <= now_ms for each in leaders.values()), "another pod takes over at once"

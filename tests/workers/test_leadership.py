@@ -153,8 +153,8 @@ async def test_a_backlog_is_everybodys(pods: Pods) -> None:
     assert sum(echo.begun_count for echo in echoes) == 12
     await makers[0].tick()
     await makers[1].tick()
-    found = await makers[0]._store.run(holds.holds(makers[0]._store.keys))
-    assert {each.is_crowded for each in found.values()} == {False}
+    found = await makers[0]._store.run(holds.ticking(makers[0]._store.keys))
+    assert {each.is_crowded for each in found.holds.values()} == {False}
 
 
 async def has_begun(echo: Slow, count: int) -> bool:

@@ -17,7 +17,7 @@ from support.selection import EVERYTHING
 from support.writers import chat_message
 
 from redismem import Memory, Settings
-from redismem.inspection.depths import depths_of
+from redismem.store.depths import depths_of
 
 WORKERS = 3
 SESSIONS, OUTAGE_S = (50, 21) if EVERYTHING else (20, 10)

@@ -1,4 +1,4 @@
-"""Calls about holds: which pod polls a queue for all pods. No I/O."""
+"""Calls about holds: which pod polls a queue for all pods, and which pods tick. No I/O."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from redismem.protocol import replies, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.keys import Keys
+from redismem.protocol.namespace.calls import name_of, scored_members
 
 _KEEP_MS = 86_400_000
-"""The time to live of holds that no pod renews."""
+"""The time to live of holds that no pod renews, and of the time of the last tick."""
+_PROCESSES_COUNT = 1_000
+_TIME = re.compile(rb"\d{1,16}")
 _HOLD = re.compile(r"(\d{1,16}) (crowded|quiet) ([!-~]{1,160})")
 
 
@@ -25,6 +28,17 @@ class Hold:
     holder: str
     until_ms: int
     is_crowded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ticking:
+    """The pods that tick, and the current or last hold of each work."""
+
+    holds: Mapping[str, Hold]
+    processes: Mapping[str, int]
+    """The time until which each pod counts as running, by its name; at most 1,000 pods."""
+    last_ms: int | None
+    """The time of the last tick of any leader. `None` means that no pod has ticked within a day."""
 
 
 def hold(
@@ -40,7 +54,9 @@ def hold(
     """
     script = scripts.load("hold")
     arguments = [word for work, is_crowded in works.items() for word in (work, "crowded" if is_crowded else "quiet")]
-    command = evalsha(script, (keys.ticks,), (time_argument(clock), holder, hold_ms, _KEEP_MS, *arguments))
+    command = evalsha(
+        script, (keys.ticks, keys.processes), (time_argument(clock), holder, hold_ms, _KEEP_MS, *arguments)
+    )
 
     def decode(reply: Any) -> dict[str, Hold]:
         return _parse_holds(dict(zip(works, reply, strict=True)))
@@ -48,14 +64,18 @@ def hold(
     return Call(None, (command,), decode, script, op=Op.HOLD)
 
 
-def holds(keys: Keys) -> Call[dict[str, Hold]]:
-    """Build a call that reads the current or last hold of each work."""
+def ticking(keys: Keys) -> Call[Ticking]:
+    """Build a call that reads the current or last hold of each work, and the pods that tick."""
 
-    def decode(answer: Any) -> dict[str, Hold]:
+    def decode(answer: Any, listed: Any) -> Ticking:
         fields = replies.fields(answer)
-        return _parse_holds({work.decode("utf-8", "replace"): fields[work] for work in sorted(fields)})
+        last = _TIME.fullmatch(fields.get(b"last", b""))
+        processes = {name_of(member): score for member, score in scored_members(listed)}
+        works = {work.decode("utf-8", "replace"): fields[work] for work in sorted(fields)}
+        return Ticking(_parse_holds(works), processes, int(last[0]) if last else None)
 
-    return Call(None, (("HGETALL", keys.ticks),), decode)
+    listing = ("ZRANGEBYSCORE", keys.processes, 0, "+inf", "WITHSCORES", "LIMIT", 0, _PROCESSES_COUNT)
+    return Call(None, (("HGETALL", keys.ticks), listing), decode)
 
 
 def _parse_holds(values: Mapping[str, bytes]) -> dict[str, Hold]:

@@ -25,7 +25,6 @@ from redismem.protocol.namespace.calls import entries, name_of
 from redismem.protocol.session.edits import View, plan_leaving
 from redismem.settings.settings import Settings
 
-QUEUES = layout.INDEXES[1:]
 _COUNT_PLACE = 16  # index of `count` in the command of a commit
 LONGEST_DEAD_MS = 86_400_000
 """The longest wait before the sweep retries a dead session."""

@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from redismem.events import Op
-from redismem.info import SessionEntry
+from redismem.info import Depth, SessionEntry
 from redismem.protocol import layout
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys, ShardKeys
 from redismem.protocol.namespace.calls import entries
 
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """The number of entries of a queue, and the score of the first one in ms: due since, or end of the lease."""
-
-    count: int
-    first_ms: int | None
+_ABSENT = "absent"
 
 
-def depths(shards: Sequence[ShardKeys]) -> Call[list[dict[str, Depth]]]:
-    """Build a call that reads the depths of the active index and of each queue, of these shards."""
+def depths(shards: Sequence[ShardKeys]) -> Call[list[dict[str, Depth] | None]]:
+    """Build a call that reads the depths of the active index and of each queue, of these shards.
+
+    Exempt sessions are not counted as active. The depths of a shard are `None` if its node does not answer.
+    """
     names = layout.INDEXES
     commands = tuple(
         command
         for shard in shards
         for name in names
         for command in (
-            ("ZCOUNT", getattr(shard, name), "-inf" if name == "active" else 0, "+inf"),
+            ("ZCOUNT", getattr(shard, name), 0, "+inf"),
             ("ZRANGEBYSCORE", getattr(shard, name), 0, "+inf", "WITHSCORES", "LIMIT", 0, 1),
         )
     )
 
-    def decode(*answers: Any) -> list[dict[str, Depth]]:
-        pairs = iter(answers)
-        flat = [Depth(count, _first_ms(first)) for count, first in zip(pairs, pairs, strict=True)]
-        return [dict(zip(names, flat[at : at + len(names)], strict=True)) for at in range(0, len(flat), len(names))]
+    def decode(*answers: Any) -> list[dict[str, Depth] | None]:
+        step = 2 * len(names)
+        return [_shard_depths(names, answers[at : at + step]) for at in range(0, len(answers), step)]
 
-    return independent(commands, decode, Op.DEPTHS)
+    return independent(commands, decode, Op.DEPTHS, absent=_ABSENT)
+
+
+def _shard_depths(names: Sequence[str], answers: Sequence[Any]) -> dict[str, Depth] | None:
+    if _ABSENT in answers:
+        return None
+    pairs = zip(names, answers[::2], answers[1::2], strict=True)
+    return {name: Depth(count, _first_ms(first)) for name, count, first in pairs}
 
 
 def _first_ms(answer: Any) -> int | None:

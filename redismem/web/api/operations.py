@@ -12,8 +12,8 @@ from fastapi.responses import PlainTextResponse
 
 from redismem.errors import RedismemError
 from redismem.inspection import dead, servers
-from redismem.inspection.depths import depths_of
 from redismem.memory import Memory
+from redismem.store.depths import depths_of
 from redismem.store.store import Store
 from redismem.web.api import schemas
 from redismem.web.api.sessions import TheMemory, TheService, service_of

@@ -18,7 +18,8 @@ from prometheus_client.metrics_core import Metric
 
 from redismem.errors import StoreUnavailable
 from redismem.events import Event, OnEvent, Op
-from redismem.inspection.depths import QUEUES, Depths
+from redismem.info import QUEUES
+from redismem.store.depths import Depths
 from redismem.web.http.static import is_page
 from redismem.web.metrics import spans
 

@@ -15,7 +15,7 @@ from redismem import Memory
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import holds
-from redismem.protocol.namespace.holds import Hold
+from redismem.protocol.namespace.holds import Hold, Ticking
 
 HOLD_MS = 1_750
 
@@ -34,9 +34,11 @@ def hold(memory: Memory, clock: Clock) -> Any:
 def test_the_call_matches_the_header() -> None:
     call = holds.hold(Keys("shop", 64), lambda: T0, "pod/1/a", 7, {"sweep": True, "nap": False})
     head = header(scripts.load("hold").source.decode())
-    (word, sha, count, key, *arguments) = call.commands[0]
-    assert (word, sha, count, key) == ("EVALSHA", scripts.load("hold").sha, 1, b"rm:{shop}:ticks")
-    assert (head.keys, head.arguments) == (["ticks"], ["now_ms", "holder", "hold_ms", "keep_ms"])
+    (word, sha, count, *keys) = call.commands[0][:5]
+    arguments = list(call.commands[0][5:])
+    assert (word, sha, count) == ("EVALSHA", scripts.load("hold").sha, 2)
+    assert keys == [b"rm:{shop}:ticks", b"rm:{shop}:processes"]
+    assert (head.keys, head.arguments) == (["ticks", "processes"], ["now_ms", "holder", "hold_ms", "keep_ms"])
     assert arguments == [T0, "pod/1/a", 7, 86_400_000, "sweep", "crowded", "nap", "quiet"]
 
 
@@ -81,8 +83,8 @@ async def test_a_hold_longer_than_the_callers_own_is_ignored(hold: Any, clock: C
 )
 async def test_an_unreadable_hold_is_ignored(hold: Any, raw: Any, memory: Memory, stored: str) -> None:
     await raw.hset(memory.store.keys.ticks, "sweep", stored.encode("latin-1"))
-    found = await memory.store.run(holds.holds(memory.store.keys))
-    assert found.keys() <= {"sweep"}
+    found = await memory.store.run(holds.ticking(memory.store.keys))
+    assert found.holds.keys() <= {"sweep"}
     assert (await hold("a", sweep=False))["sweep"][0] == "a"
 
 
@@ -105,4 +107,26 @@ async def test_a_pod_gets_a_hold_when_redis_is_out_of_memory(tmp_path: Path, nam
 async def test_holds_expire_when_no_pod_ticks(hold: Any, raw: Any, memory: Memory) -> None:
     await hold("a", sweep=True)
     assert 0 < await raw.pttl(memory.store.keys.ticks) <= 86_400_000
-    assert await memory.store.run(holds.holds(memory.store.keys)) == {"sweep": Hold("a", T0 + HOLD_MS, True)}
+    assert 0 < await raw.pttl(memory.store.keys.processes) <= 86_400_000
+    stored = {"sweep": Hold("a", T0 + HOLD_MS, True)}
+    assert await memory.store.run(holds.ticking(memory.store.keys)) == Ticking(stored, {"a": T0 + 2 * HOLD_MS}, T0)
+
+
+async def test_each_pod_that_ticks_is_listed_until_it_stops_or_is_gone(hold: Any, memory: Memory, clock: Clock) -> None:
+    async def listed() -> tuple[set[str], int | None]:
+        ticking = await memory.store.run(holds.ticking(memory.store.keys))
+        return set(ticking.processes), ticking.last_ms
+
+    for pod in ("a", "b", "c"):
+        await hold(pod, sweep=False)
+    assert await listed() == ({"a", "b", "c"}, T0)
+    await hold("c", 0)
+    assert await listed() == ({"a", "b"}, T0), "c has stopped; it led nothing"
+    clock.now_ms += 1_000
+    await hold("b", sweep=False)
+    assert await listed() == ({"a", "b"}, T0), "b does not lead, so it has not polled"
+    clock.now_ms += 2 * HOLD_MS - 1_000
+    await hold("b", sweep=False)
+    assert await listed() == ({"b"}, clock.now_ms), "a was killed, and b took it off the list"
+    await hold("b", 0, sweep=False)
+    assert await listed() == (set(), clock.now_ms)

@@ -6,27 +6,31 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from redismem.errors import StoreUnavailable
+from redismem.info import QUEUES, Depth, Queues
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import ShardKeys
+from redismem.protocol.namespace.holds import Ticking, ticking
 from redismem.protocol.queue import depths as depth_calls
-from redismem.protocol.queue.calls import QUEUES
-from redismem.protocol.queue.depths import Depth
 from redismem.store.store import Store
 
-__all__ = ["QUEUES", "Depth", "Depths", "depths_of", "sessions_count", "shard_depths", "shard_groups"]
-
 _TOGETHER_COUNT = 100
+_EMPTY = dict.fromkeys(("active", *QUEUES), Depth(0, None))
 
 
 @dataclass(frozen=True, slots=True)
 class Depths:
     """The depth of each queue and of the active index in every shard, at one moment of the server's clock."""
 
+    namespace: str
     now_ms: int
     max_sessions: int
     shards: list[dict[str, Depth]]
     fences: int
     """The number of epochs and fences ever issued: one per new session, one per claim."""
+    ticking: Ticking
+    degraded: bool
+    """True if a node of the cluster does not answer: its shards are empty here."""
 
     def total(self, queue: str) -> Depth:
         """Return the depth of a queue over all shards."""
@@ -36,13 +40,34 @@ class Depths:
 
     @property
     def sessions_count(self) -> int:
-        """The number of sessions listed as active."""
+        """The number of sessions listed as active, without exempt ones: they do not count for the limit."""
         return self.total("active").count
 
     @property
     def over(self) -> int:
         """The number of sessions beyond the limit; negative if there is room."""
         return self.sessions_count - self.max_sessions
+
+    @property
+    def running(self) -> list[str]:
+        """The processes with workers that run now, by machine, pid and nonce, sorted."""
+        return sorted(name for name, until_ms in self.ticking.processes.items() if until_ms > self.now_ms)
+
+    def queues(self) -> Queues:
+        """Return the depths as the public record."""
+        return Queues(
+            namespace=self.namespace,
+            now_ms=self.now_ms,
+            session_count=self.sessions_count,
+            max_sessions=self.max_sessions,
+            overdue=self.total("overdue"),
+            leased=self.total("leased"),
+            dead=self.total("dead"),
+            evictions=self.total("evictions"),
+            ticked_ms=self.ticking.last_ms,
+            process_count=len(self.running),
+            degraded=self.degraded,
+        )
 
     def document(self, *, by_shard: bool = False) -> dict[str, Any]:
         """Return the depths as JSON values."""
@@ -52,6 +77,9 @@ class Depths:
             "max_sessions": self.max_sessions,
             "over": max(0, self.over),
             "queues": {queue: asdict(self.total(queue)) for queue in QUEUES},
+            "ticked_ms": self.ticking.last_ms,
+            "process_count": len(self.running),
+            "degraded": self.degraded,
         }
         if by_shard:
             document["shards"] = [
@@ -62,15 +90,28 @@ class Depths:
 
 
 async def depths_of(store: Store) -> Depths:
-    """Read the depths of all queues. Raises StoreUnavailable."""
+    """Read the depths of all queues, and which processes poll them. Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
-    shards = await shard_depths(store)
+    answers = await shard_depths(store)
+    shards = [_EMPTY if shard is None else shard for shard in answers]
     fences_count = sum([await store.run(_fences(group)) for group in shard_groups(store)])
-    return Depths(now_ms, store.session_limit, shards, fences_count)
+    ticks = await _ticking(store)
+    limit, degraded = store.session_limit, None in answers
+    return Depths(store.keys.namespace, now_ms, limit, shards, fences_count, ticks, degraded)
 
 
-async def shard_depths(store: Store) -> list[dict[str, Depth]]:
-    """Read the depths of all queues, per shard. Raises StoreUnavailable."""
+async def _ticking(store: Store) -> Ticking:
+    """Read which processes poll the queues; nothing is known while the one node that has it does not answer."""
+    try:
+        return await store.run(ticking(store.keys))
+    except StoreUnavailable:
+        if store.breakers is None or store.breakers.is_all_away():
+            raise
+        return Ticking({}, {}, None)
+
+
+async def shard_depths(store: Store) -> list[dict[str, Depth] | None]:
+    """Read the depths of all queues, per shard; `None` if its node does not answer. Raises StoreUnavailable."""
     return [shard for group in shard_groups(store) for shard in await store.run(depth_calls.depths(group))]
 
 
@@ -88,4 +129,4 @@ async def sessions_count(store: Store) -> int:
 
 def _fences(shards: Sequence[ShardKeys]) -> Call[int]:
     commands = tuple(("GET", shard.fences) for shard in shards)
-    return independent(commands, lambda *counts: sum(int(count or 0) for count in counts))
+    return independent(commands, lambda *counts: sum(int(count or 0) for count in counts), absent=0)
