@@ -68,8 +68,10 @@ def answer(session: Session, turn_id: str, text: str) -> str:
         return stored
     completion = model.chat.completions.create(model=MODEL, messages=[SYSTEM, *context.to_openai()])
     message = completion.choices[0].message
-    session.append(message, id=f"{turn_id}:reply", expect=context)  # Conflict if another message came in between
-    return message.content or ""
+    if not message.content:
+        raise OpenAIError("the answer is empty")  # stored, it would make providers refuse the next request
+    session.append(message, expect=context)  # Conflict if another message, or another try's reply, was faster
+    return message.content
 
 
 def stored_reply(context: Context) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from support.embedders import vector
@@ -117,22 +118,60 @@ def encode_event(document: dict[str, Any]) -> bytes:
     return b"event: x\ndata: %s\n\n" % json.dumps(document).encode()
 
 
+def openai_chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
 def stream_piece(provider: str, text: str) -> dict[str, Any]:
     """Return the event of one piece of a streamed answer."""
     if provider == "openai":
-        return {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+        return openai_chunk({"content": text})
     if provider == "anthropic":
         return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
     return {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}]}
 
 
+def call_message(*calls: tuple[str, str, dict[str, Any]], content: str | None = None) -> dict[str, Any]:
+    """Return a message of the assistant that calls tools, each given as id, name and arguments."""
+    tool_calls = [
+        {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        for id, name, arguments in calls
+    ]
+    return {"role": "assistant", "content": content, "tool_calls": tool_calls}
+
+
+def finish_reason(message: dict[str, Any]) -> str:
+    return "tool_calls" if message.get("tool_calls") else "stop"
+
+
+def stream_message(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the chunks in which OpenAI streams this message: words of the text, then the calls in two parts each."""
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": piece} for piece in re.findall(r"\S+\s*", message.get("content") or "")]
+    for index, call in enumerate(message.get("tool_calls", ())):
+        function = call["function"]
+        deltas += [
+            {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]},
+            {"tool_calls": [{"index": index, "function": {"arguments": function["arguments"]}}]},
+        ]
+    for delta in deltas:
+        yield openai_chunk(delta)
+    yield openai_chunk({}, finish_reason(message))
+
+
+STREAM_STARTS: dict[str, list[Any]] = {
+    "openai": [openai_chunk({"role": "assistant", "content": ""})],
+    "anthropic": [],
+    "gemini": [],
+}
 STREAM_ENDS: dict[str, list[Any]] = {
-    "openai": [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, b"data: [DONE]\n\n"],
+    "openai": [openai_chunk({}, "stop"), b"data: [DONE]\n\n"],
     "anthropic": [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}],
     "gemini": [{"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}]}],
 }
 STREAM_LIMITS: dict[str, list[Any]] = {
-    "openai": [{"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}, b"data: [DONE]\n\n"],
+    "openai": [openai_chunk({}, "length"), b"data: [DONE]\n\n"],
     "anthropic": [{"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, {"type": "message_stop"}],
     "gemini": [{"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]}],
 }

@@ -41,10 +41,13 @@ from support.provider_answers import (
     STREAM_ERRORS,
     STREAM_LIMITS,
     STREAM_REFUSED,
+    STREAM_STARTS,
     TOOL_CALLS,
     VECTORS,
     encode_event,
+    finish_reason,
     make_vectors,
+    stream_message,
     stream_piece,
 )
 
@@ -127,6 +130,8 @@ class ProviderServer:
         """Additional headers of every answer."""
         self.pieces = list(PIECES)
         """The pieces of a streamed answer."""
+        self.script: deque[dict[str, Any]] = deque()
+        """Messages of OpenAI's chat format. An answer in mode `ok` takes the next one, whole or as a stream."""
         self.asked: list[Asked] = []
         self.port = 0
         self._changed = threading.Condition()
@@ -190,13 +195,10 @@ class ProviderServer:
     async def _events(self, provider: str, mode: str) -> AsyncIterator[bytes]:
         if mode == "silent":
             await self._released.wait()
-        if mode == "garbage":
-            yield b"data: {nonsense\n\n"
-            return
-        if mode == "refused":
-            yield encode_event(STREAM_REFUSED[provider])
-            return
-        for number, text in enumerate([] if mode == "empty" else self.pieces):
+        whole = self._whole_stream(provider, mode)
+        for event in whole or map(encode_event, STREAM_STARTS[provider]):
+            yield event
+        for number, text in enumerate([] if whole or mode == "empty" else self.pieces):
             if number == 2 and mode == "break":
                 return
             if number == 2 and mode == "error":
@@ -205,9 +207,19 @@ class ProviderServer:
             if number == 2 and mode == "hang":
                 await self._released.wait()
             yield b": a comment\r\n\r\n" + encode_event(stream_piece(provider, text))
-        if mode != "cut":
+        if not whole and mode != "cut":
             for end in STREAM_LIMITS[provider] if mode == "limit" else STREAM_ENDS[provider]:
                 yield end if isinstance(end, bytes) else encode_event(end)
+
+    def _whole_stream(self, provider: str, mode: str) -> list[bytes]:
+        """Return all events of a stream that is not made of `pieces`; empty for one that is."""
+        if mode == "garbage":
+            return [b"data: {nonsense\n\n"]
+        if mode == "refused":
+            return [encode_event(STREAM_REFUSED[provider])]
+        if mode == "ok" and provider == "openai" and self.script:
+            return [*map(encode_event, stream_message(self.script.popleft())), b"data: [DONE]\n\n"]
+        return []
 
     async def _answer(self, asked: Asked, mode: str, writer: asyncio.StreamWriter) -> None:
         if mode == "reset":
@@ -254,6 +266,9 @@ class ProviderServer:
 
     def _body(self, provider: str, mode: str) -> bytes:
         answer = ANSWERS[provider]
+        if mode == "ok" and provider == "openai" and self.script:
+            message = self.script.popleft()
+            return json.dumps(answer(None, message=message, finish_reason=finish_reason(message))).encode()
         if mode in ("ok", "hang", "drip", "cut"):
             return json.dumps(answer(self.text)).encode()
         if mode == "huge":

@@ -1,0 +1,154 @@
+"""The streaming chat: tools, images, retries, errors and the archive, as a client of it sees them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.example_processes import Places, serve_example
+from support.provider_answers import call_message
+from support.redis_server import RedisServer, wait_until
+
+from redismem.workers.archive import read_archive
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 1000
+CALLS = call_message(("call-1", "find_order", {"number": "O-17"}), ("call-2", "book_repair", {"day": "2026-12-01"}))
+ANSWER = {"role": "assistant", "content": "O-17 is sent, and your repair is booked."}
+
+
+class Shop(ThreadingHTTPServer):
+    """The API that the tools call. `asked` has the path and the idempotency key of each request."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), ShopRequest)
+        self.asked: list[tuple[str, str | None]] = []
+
+
+class ShopRequest(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Shop)
+        self.server.asked.append((self.path, self.headers["Idempotency-Key"]))
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"state": "done"}')
+
+    do_POST = do_GET  # noqa: N815 (the server looks for this name)
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    with Shop() as shop:
+        thread = threading.Thread(target=shop.serve_forever)
+        thread.start()
+        yield shop
+        shop.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def environment(shop: Shop, tmp_path: Path) -> dict[str, str]:
+    return {
+        "SHOP_URL": f"http://127.0.0.1:{shop.server_port}",
+        "CHAT_IMAGES": str(tmp_path / "images"),
+        "CHAT_ARCHIVE": str(tmp_path / "chats.jsonl"),
+    }
+
+
+def take_turn(client: httpx.Client, chat: str, turn: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Take a turn, and return the name and document of each event."""
+    response = client.post(f"/chats/{chat}/turns", json=turn)
+    assert response.status_code == 200, response.text
+    blocks = [block.splitlines() for block in response.text.split("\n\n") if block]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
+
+
+def joined(events: list[tuple[str, dict[str, Any]]]) -> str:
+    assert events[-1] == ("end", {}), events[-1]
+    return "".join(document["text"] for name, document in events[:-1])
+
+
+def test_a_turn_runs_tools_and_sees_images_and_is_repeated_without_the_model(
+    places: Places, shop: Shop, environment: dict[str, str], tmp_path: Path
+) -> None:
+    provider = places.provider
+    with serve_example("fastapi_chat", places, REDISMEM_MAX_SESSIONS="1", **environment) as client:
+        refused = client.post("/chats/anna/images", content=b"<svg/>", headers={"content-type": "image/svg+xml"})
+        assert refused.status_code == 415
+        stored = client.post("/chats/anna/images", content=PNG, headers={"content-type": "image/png"})
+        reference = stored.json()["image"]
+        turn = {"id": "t-1", "text": "Is O-17 sent? Please repair this.", "images": [reference]}
+        assert client.post("/chats/ben/turns", json=turn).status_code == 404  # it is an image of another chat
+
+        provider.script.extend([CALLS, ANSWER])
+        events = take_turn(client, "anna", turn)
+        assert joined(events) == ANSWER["content"]
+        assert len(events) > 4  # in pieces
+        assert sorted(shop.asked, key=str) == [("/orders/O-17", None), ("/repairs", "t-1:call-2")]
+        _, question, calls, *results = provider.bodies[1]["messages"]
+        assert question["content"][1]["image_url"]["url"].startswith("data:image/png;base64,iVBORw0KGgpw")
+        assert [call["id"] for call in calls["tool_calls"]] == [each["tool_call_id"] for each in results]
+        assert [each["content"] for each in results] == ['{"state": "done"}'] * 2
+
+        assert joined(take_turn(client, "anna", turn)) == ANSWER["content"]
+        assert (len(provider.asked), len(shop.asked)) == (2, 2)
+        messages = client.get("/chats/anna").json()["messages"]
+        assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "assistant"]
+        assert messages[0]["content"][1]["image_url"]["url"] == reference
+
+        provider.script.append({"role": "assistant", "content": "Hello."})
+        take_turn(client, "ben", {"id": "t-2", "text": "Hi"})  # one session too many: the older one is evicted
+        wait_until(lambda: client.get("/chats/anna").status_code == 404, "the first chat is evicted")
+        (archived,) = read_archive(tmp_path / "chats.jsonl")
+        assert (archived.session_id, archived.messages[-1].content) == ("anna", ANSWER["content"])
+        assert client.delete("/chats/anna").status_code == 204
+        assert not list((tmp_path / "images").rglob("*.png"))
+
+
+def test_another_process_continues_a_turn_and_failures_are_told(
+    places: Places, shop: Shop, environment: dict[str, str], tmp_path: Path
+) -> None:
+    provider = places.provider
+    server = RedisServer(tmp_path / "redis").start()
+    places.redis_url = server.url
+    environment["REDISMEM_DEADLINE_S"] = "2"
+    try:
+        turn = {"id": "t-1", "text": "Is O-17 sent? Please book a repair."}
+        provider.script.append(CALLS)
+        provider.modes.extend(["ok", "silent"])
+        with serve_example("fastapi_chat", places, **environment) as client:
+            asking = threading.Thread(target=post_until_killed, args=(client, turn))
+            asking.start()
+            provider.wait_for_asked(2)  # the tools have run, and the model is silent
+        asking.join()
+        with serve_example("fastapi_chat", places, **environment) as client:
+            for mode in ("401", "break", "cut", "error", "empty"):
+                provider.modes.append(mode)
+                name, problem = take_turn(client, "anna", turn)[-1]
+                assert (name, problem["status"]) == ("error", 502), mode
+            provider.script.append(ANSWER)
+            assert joined(take_turn(client, "anna", turn)) == ANSWER["content"]
+            assert [body["messages"][-1]["role"] for body in provider.bodies] == ["user", *["tool"] * 7]
+            assert len(shop.asked) == 2
+
+            assert client.post("/chats/anna/turns", json=turn | {"text": "Another"}).status_code == 422
+            assert client.post("/chats/anna/turns", json=turn | {"id": "not/one"}).status_code == 422
+            assert client.get("/chats/nobody").status_code == 404
+            server.kill()
+            away = client.post("/chats/anna/turns", json={"id": "t-2", "text": "Still there?"})
+            assert (away.status_code, away.headers["retry-after"]) == (503, "1")
+    finally:
+        server.stop()
+
+
+def post_until_killed(client: httpx.Client, turn: dict[str, Any]) -> None:
+    with pytest.raises(httpx.HTTPError):
+        client.post("/chats/anna/turns", json=turn)
