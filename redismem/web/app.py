@@ -12,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 from redismem.errors import RedismemError
-from redismem.web.api import about, appends, chat, edits, operations, projects, schemas, sessions
+from redismem.web.api import about, appends, chat, contexts, edits, operations, projects, schemas, sessions
 from redismem.web.edge import Edge
 from redismem.web.http.problems import CODES, MEDIA_TYPE, Problem, to_problem
 from redismem.web.service import Service
@@ -63,6 +63,7 @@ def create_app(service: Service) -> Edge:
     )
     app.state.service = service
     app.include_router(sessions.router)
+    app.include_router(contexts.router)
     app.include_router(edits.router)
     app.include_router(operations.router)
     app.include_router(about.router)

@@ -162,13 +162,7 @@ class StateDocument(BaseModel):
     degraded: bool
 
 
-class ContextDocument(BaseModel):
-    """The context. `request` is the model's input in the requested format, made from the other members.
-
-    `degraded` means that Redis was down: the context contains the messages that this server saw last, and the messages
-    that it has accepted since. The seqs are provisional.
-    """
-
+class _ContextHead(BaseModel):
     session_id: str
     epoch: str
     first_seq: int
@@ -178,10 +172,19 @@ class ContextDocument(BaseModel):
     summary_version: str
     summaries: list[SummaryDocument]
     state: StateDocument
+    degraded: bool
+
+
+class ContextDocument(_ContextHead):
+    """The context. `request` is the model's input in the requested format, made from the other members.
+
+    `degraded` means that Redis was down: the context contains the messages that this server saw last, and the messages
+    that it has accepted since. The seqs are provisional.
+    """
+
     format: str
     request: dict[str, Any]
     receipt: ReceiptDocument | None
-    degraded: bool
 
 
 class MessageDocument(BaseModel):
@@ -191,6 +194,18 @@ class MessageDocument(BaseModel):
     pinned: bool
     message: dict[str, Any]
     beside: dict[str, Any] | None
+
+
+class PartDocument(BaseModel):
+    count: int
+    tokens: int
+
+
+class ContextPartsDocument(_ContextHead):
+    """The counts and tokens of summaries, pinned, pending and recent messages; of these, the pinned ones are listed."""
+
+    parts: dict[str, PartDocument]
+    pinned: list[MessageDocument]
 
 
 class PruneLimit(Taken):

@@ -18,7 +18,7 @@ from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.api.appends import append_id, session_id_of
 from redismem.web.api.streams import STREAM, EventStream
-from redismem.web.http.json import Format, Json, context_document, message_document, parse_moment, state_document
+from redismem.web.http.json import Json, message_document, parse_moment, state_document
 from redismem.web.http.problems import Problem
 from redismem.web.open_streams import Kind
 from redismem.web.service import CALLER, Service
@@ -159,18 +159,6 @@ def _parse_before(before: str | None) -> int | datetime | None:
     if before.isascii() and before.isdigit() and 0 < int(before[:20]) < 1 << 53:
         return int(before)
     return parse_moment(before, "before is a seq, or a time with its zone (RFC 3339)")
-
-
-@router.get("/sessions/{session_id}/context", response_model=schemas.ContextDocument)
-async def read_context(
-    session: TheSession,
-    service: TheService,
-    max_tokens: Annotated[int | None, Query(ge=1, le=1 << 40)] = None,
-    form: Annotated[Format, Query(alias="format")] = "openai",
-) -> Response:
-    """Return the input for a model: summaries and the messages after them."""
-    context = await session.read(max_tokens=max_tokens)
-    return Json(context_document(context, form, service.hidden_params))
 
 
 @router.get("/sessions/{session_id}/events", response_class=Response, responses=STREAM)

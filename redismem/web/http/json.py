@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, NoReturn, get_args
@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, get_args
 import msgspec
 from starlette.responses import Response
 
-from redismem.context import Context, State
+from redismem.context import Context, State, Summary
 from redismem.messages.message import Message
 from redismem.web.http.problems import Problem
 
@@ -27,6 +27,14 @@ def encode_json(document: Any) -> bytes:
         return _ENCODER.encode(document)
     except UnicodeEncodeError:
         return json.dumps(document, separators=(",", ":"), default=asdict).encode()
+
+
+def indent_json(document: Any) -> bytes:
+    """Return a document as JSON text for people, one value per line. Numbers and names stay as they are."""
+    try:
+        return msgspec.json.format(_ENCODER.encode(document), indent=2)
+    except UnicodeEncodeError:
+        return json.dumps(document, indent=2).encode()
 
 
 def decode_json(text: bytes) -> Any:
@@ -102,7 +110,30 @@ def state_document(state: State, hidden: Collection[str] = ()) -> dict[str, Any]
 
 def context_document(context: Context, form: Format = "openai", hidden: Collection[str] = ()) -> dict[str, Any]:
     """Return a context as JSON values: the request for a model in format `form`, and the parts it was made of."""
-    receipt = context.receipt
+    receipt, document = context.receipt, _head_document(context, hidden)
+    document["format"] = form
+    document["request"] = request_document(context, form)
+    document["receipt"] = None if receipt is None else receipt_document(context.session_id, receipt)
+    return document
+
+
+def parts_document(context: Context, hidden: Collection[str] = ()) -> dict[str, Any]:
+    """Return the parts of a context as JSON values: the count and the tokens of each, and the pinned messages."""
+    parts: dict[str, Sequence[Summary | Message]] = {
+        "summaries": context.summaries,
+        "pinned": context.pinned,
+        "pending": context.pending,
+        "recent": context.recent,
+    }
+    document = _head_document(context, hidden)
+    document["parts"] = {
+        name: {"count": len(part), "tokens": sum(each.tokens for each in part)} for name, part in parts.items()
+    }
+    document["pinned"] = [message_document(message) for message in context.pinned]
+    return document
+
+
+def _head_document(context: Context, hidden: Collection[str]) -> dict[str, Any]:
     return {
         "session_id": context.session_id,
         "epoch": context.epoch,
@@ -113,14 +144,12 @@ def context_document(context: Context, form: Format = "openai", hidden: Collecti
         "summary_version": context.summary_version,
         "summaries": context.summaries,
         "state": state_document(context.state, hidden),
-        "format": form,
-        "request": _request(context, form),
-        "receipt": None if receipt is None else receipt_document(context.session_id, receipt),
         "degraded": context.degraded,
     }
 
 
-def _request(context: Context, form: Format) -> dict[str, Any]:
+def request_document(context: Context, form: Format) -> dict[str, Any]:
+    """Return the part of a context to send to a model, in the format of its provider."""
     if form == "anthropic":
         return dict(context.to_anthropic())
     if form == "gemini":

@@ -41,7 +41,9 @@ _TURNS = frozenset(op for op in Op if op.is_turn)
 _DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 _SESSION, _PROJECT = "/v1/sessions/", "/v1/projects/"
-_SESSION_ROUTES = frozenset(["", "/messages", "/context", "/state", "/events", "/prune", "/forget"])
+_SESSION_ROUTES = frozenset(
+    ["", "/messages", "/context", "/context/parts", "/context/request", "/state", "/events", "/prune", "/forget"]
+)
 _MESSAGE = "/messages/"
 _ROUTES = _words(
     """

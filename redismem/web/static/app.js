@@ -14,6 +14,7 @@ import { Operations } from "./operations.js";
 import { beginPanes, showPane } from "./panes.js";
 import { go, hrefOf, hrefOfProject, place } from "./place.js";
 import { Projects } from "./projects.js";
+import { beginRequest, drawRequest, openRequest } from "./request.js";
 import { beginTheme } from "./theme.js";
 import { beginThread, copy, draw, toEnd } from "./thread.js";
 import { beginTokens } from "./tokens.js";
@@ -53,11 +54,13 @@ function drawAll() {
   const entries = entriesOf(conversation, turns);
   draw(entries, { isLoaded: conversation.isLoaded, mayGoBack: conversation.earlier !== null, act });
   given.draw(conversation, about);
+  drawRequest(conversation);
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
   drawComposer({ isLive: turns.isLive(conversation.sessionId), waitingFor: waiting, isSensitive, mayWrite: mayWrite() });
   setText(byId("chat-title"), shortId(conversation.sessionId));
   byId("chat-title").title = conversation.sessionId;
   byId("clear").disabled = !conversation.exists || !mayWrite();
+  byId("show-request").disabled = !conversation.exists;
 }
 
 // Forgets the turns of this tab that the memory has stored, and joins an answer that another tab waits for.
@@ -148,7 +151,7 @@ async function begin() {
 function drawNothing() {
   tellHealth("well");
   setText(byId("chat-title"), "Choose a conversation");
-  byId("clear").disabled = byId("copy-id").disabled = true;
+  byId("clear").disabled = byId("copy-id").disabled = byId("show-request").disabled = true;
   drawComposer({ isLive: false, waitingFor: null, isSensitive: false, mayWrite: false });
 }
 
@@ -216,6 +219,7 @@ async function start() {
   beginTokens();
   beginPanes();
   beginThread();
+  beginRequest();
   beginComposer(send, () => turns.stop(conversation.sessionId).catch((error) => announce(describeError(error))));
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();
@@ -229,6 +233,7 @@ async function start() {
     focusComposer();
   });
   byId("clear").addEventListener("click", clear);
+  byId("show-request").addEventListener("click", () => openRequest(conversation));
   byId("copy-id").addEventListener("click", () => copy(conversation.sessionId, "The id"));
   byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => announce(describeError(error))));
   tellHealth("connecting");

@@ -94,7 +94,7 @@ export class Conversation {
   }
 
   async _read() {
-    const context = await ask("GET", sessionPath(this.sessionId, "/context"));
+    const context = await ask("GET", sessionPath(this.sessionId, "/context/parts"));
     if (!context.epoch) return this._forget();
     const page = await ask("GET", sessionPath(this.sessionId, `/messages?include_originals=true&limit=${PAGE_COUNT}`));
     if (this._isClosed) return;

@@ -8,6 +8,8 @@ import { ago, formatCount, formatTime, plural, range, textOf } from "./words.js"
 
 const ARRIVED_MS = 6_000;
 const ASKED = "asked";
+const NOTHING = { count: 0, tokens: 0 };
+const NO_PARTS = { summaries: NOTHING, pinned: NOTHING, pending: NOTHING, recent: NOTHING };
 
 export class Given {
   constructor() {
@@ -22,22 +24,23 @@ export class Given {
     const context = conversation.context;
     const summaries = context?.summaries ?? [];
     this._announceNew(conversation, summaries);
-    const parts = partsOf(conversation);
+    const parts = context?.parts ?? NO_PARTS;
+    const { pending, recent } = windowOf(conversation);
     const policy = conversation.numbers?.policy ?? null;
     const isWhole = policy?.keep_whole === true;
-    drawTokens(parts, summaries, about);
+    drawTokens(parts, about);
     setText(byId("summaries-count"), summaries.length);
     reconcile(byId("summaries"), summaries, (summary) => summary.id, makeSummary, (node, summary) => {
       updateSummary(node, summary, context, this._arrived.has(summary.id));
     });
     setText(byId("summaries-word"), summaries.length ? "" : wordUntilSummary(parts, about, isWhole));
-    drawLines("pinned", parts.pinned);
-    drawLines("pending", parts.pending, parts.pendingCount);
-    drawLines("recent", parts.recent);
-    show(byId("pinned-part"), parts.pinned.length > 0);
-    show(byId("pending-part"), parts.pendingCount > 0);
-    setText(byId("pending-word"), isWhole ? "In full, because this conversation is kept whole." : "In full, until a summary replaces them.");
-    setText(byId("recent-word"), parts.recent.length ? "" : "Nothing yet.");
+    drawLines("pinned", context?.pinned ?? [], parts.pinned.count);
+    drawLines("pending", pending, parts.pending.count);
+    drawLines("recent", recent, parts.recent.count);
+    show(byId("pinned-part"), parts.pinned.count > 0);
+    show(byId("pending-part"), parts.pending.count > 0);
+    setText(byId("pending-word"), wordOfPending(parts.pending.count - pending.length, isWhole));
+    setText(byId("recent-word"), parts.recent.count ? "" : "Nothing yet.");
     drawPolicy(policy);
     drawState(context?.state ?? null);
   }
@@ -66,22 +69,23 @@ export class Given {
   }
 }
 
-function partsOf(conversation) {
+// Returns the messages of the window that this page has read, at least the newest ones.
+function windowOf(conversation) {
   const context = conversation.context;
-  const empty = { pinned: [], pending: [], recent: [], pendingCount: 0, pendingTokens: 0 };
-  if (!context) return empty;
-  const stored = conversation.inOrder();
-  const pinned = stored.filter((message) => message.pinned);
-  const window = stored.filter((message) => !message.pinned && message.seq >= context.first_seq);
-  const recent = window.slice(-context.recent_limit);
-  const pending = window.slice(0, -context.recent_limit);
-  return { pinned, pending, recent, pendingCount: pending.length };
+  if (!context) return { pending: [], recent: [] };
+  const window = conversation.inOrder().filter((message) => !message.pinned && message.seq >= context.first_seq);
+  return { pending: window.slice(0, -context.recent_limit), recent: window.slice(-context.recent_limit) };
+}
+
+function wordOfPending(unreadCount, isWhole) {
+  const why = isWhole ? "In full, because this conversation is kept whole." : "In full, until a summary replaces them.";
+  return unreadCount > 0 ? `${why} The ${plural(unreadCount, "earliest is", "earliest are")} not listed here: the chat shows earlier messages.` : why;
 }
 
 function wordUntilSummary(parts, about, isWhole) {
   if (!about) return "";
   if (isWhole) return "None: this conversation is kept whole.";
-  const count = parts.pendingCount + parts.recent.length;
+  const count = parts.pending.count + parts.recent.count;
   const left = about.threshold - count + 1;
   if (left <= 0) return "The older messages are waiting for a summary.";
   return `None yet: the older messages are due for a summary after ${plural(left, "more message")}.`;
@@ -110,7 +114,7 @@ function updateSummary(node, summary, context, isNew) {
   setText(foot, `${formatTime(summary.created_ms)}, ${ago(summary.created_ms)} · by ${summary.model} · ${plural(summary.tokens, "token")}${version}`);
 }
 
-function drawLines(name, messages, count = messages.length) {
+function drawLines(name, messages, count) {
   setText(byId(`${name}-count`), formatCount(count));
   reconcile(
     byId(name),

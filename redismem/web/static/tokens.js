@@ -20,34 +20,28 @@ export function beginTokens() {
   });
 }
 
-const sum = (messages) => messages.reduce((total, message) => total + message.tokens, 0);
-
-export function drawTokens(parts, summaries, about) {
-  redraw = () => drawTokens(parts, summaries, about);
+// `parts` has the count and tokens of each part, as the server counts them.
+export function drawTokens(parts, about) {
+  redraw = () => drawTokens(parts, about);
   const budget = ownBudget() || about?.threshold_tokens || DEFAULT_TOKENS;
-  const tokens = {
-    summaries: summaries.reduce((total, summary) => total + summary.tokens, 0),
-    pinned: sum(parts.pinned),
-    pending: sum(parts.pending),
-    recent: sum(parts.recent),
-  };
-  const total = NAMES.reduce((all, name) => all + tokens[name], 0);
+  const tokens = (name) => parts[name].tokens;
+  const total = NAMES.reduce((all, name) => all + tokens(name), 0);
   const whole = Math.max(budget, total);
   const bar = byId("tokens-bar");
   reconcile(bar, [...NAMES, "free"], (name) => name, (name) => el("span", { class: `part part-${name}` }), (node, name) => {
-    const share = name === "free" ? whole - total : tokens[name];
+    const share = name === "free" ? whole - total : tokens(name);
     show(node, share > 0);
     node.style.flexGrow = String(share);
   });
   bar.classList.toggle("over", total > budget);
-  const shares = NAMES.filter((name) => tokens[name]).map((name) => `${name} ${formatCount(tokens[name])}`);
+  const shares = NAMES.filter((name) => tokens(name)).map((name) => `${name} ${formatCount(tokens(name))}`);
   const sentence = `${formatCount(total)} of ${formatCount(budget)} tokens${shares.length ? `: ${shares.join(", ")}` : ""}`;
   if (bar.getAttribute("aria-label") !== sentence) bar.setAttribute("aria-label", sentence);
   setText(byId("tokens-count"), formatCount(total));
   setText(byId("tokens-word"), `of ${formatCount(budget)} tokens${total > budget ? `, ${formatCount(total - budget)} too many` : ""}`);
   reconcile(byId("tokens-legend"), NAMES, (name) => name, (name) => el("li", {}, el("i", { class: `part-${name}` }), el("span")), (node, name) => {
-    setText(node.lastElementChild, `${name} ${formatCount(tokens[name])}`);
-    show(node, tokens[name] > 0);
+    setText(node.lastElementChild, `${name} ${formatCount(tokens(name))}`);
+    show(node, tokens(name) > 0);
   });
   if (document.activeElement !== byId("budget")) byId("budget").value = String(budget);
 }

@@ -32,6 +32,11 @@ export const formatCount = (count) => NUMBER.format(count);
 
 export const plural = (count, one, more = `${one}s`) => `${formatCount(count)} ${count === 1 ? one : more}`;
 
+export function formatBytes(bytes) {
+  if (bytes < 1_000) return plural(bytes, "byte");
+  return bytes < 1_000_000 ? `${(bytes / 1_000).toFixed(1)} KB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
 export function formatTime(ms) {
   return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 }

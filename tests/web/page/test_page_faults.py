@@ -124,7 +124,7 @@ async def test_a_failed_read_is_retried(context: BrowserContext, url: str, healt
         refused.append(route.request.url)
         await route.fulfill(status=503, json={"code": "too_late", "title": "The request took too long"})
 
-    await context.route("**/context", refuse, times=1)
+    await context.route("**/context/parts", refuse, times=1)
     page = await open_page(context, url, session_id)
     await expect(page.locator(".mine.stored .text")).to_have_text("Where is my parcel?")
     await expect(page.locator("body")).to_have_attribute("data-health", "well")

@@ -1,0 +1,38 @@
+"""The routes of a context: for a model, as a request alone, and by its parts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from redismem.web.api import schemas
+from redismem.web.api.sessions import TheService, TheSession
+from redismem.web.http.json import Format, Json, context_document, indent_json, parts_document, request_document
+
+router = APIRouter(prefix="/v1/sessions/{session_id}/context", tags=["sessions"])
+
+MaxTokens = Annotated[int | None, Query(ge=1, le=1 << 40)]
+Form = Annotated[Format, Query(alias="format")]
+
+
+@router.get("", response_model=schemas.ContextDocument)
+async def read_context(
+    session: TheSession, service: TheService, max_tokens: MaxTokens = None, form: Form = "openai"
+) -> Response:
+    """Return the input for a model: summaries and the messages after them."""
+    context = await session.read(max_tokens=max_tokens)
+    return Json(context_document(context, form, service.hidden_params))
+
+
+@router.get("/request", response_model=dict[str, object])
+async def read_request(session: TheSession, max_tokens: MaxTokens = None, form: Form = "openai") -> Response:
+    """Return the `request` of the context alone, as indented JSON that can be copied into a call of the model."""
+    context = await session.read(max_tokens=max_tokens)
+    return Response(indent_json(request_document(context, form)), media_type="application/json")
+
+
+@router.get("/parts", response_model=schemas.ContextPartsDocument)
+async def read_parts(session: TheSession, service: TheService) -> Response:
+    """Return the parts of the context with their counts and tokens, and without the messages that are not pinned."""
+    return Json(parts_document(await session.read(), service.hidden_params))
