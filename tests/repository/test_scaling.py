@@ -1,9 +1,10 @@
-"""The sums of docs/scaling.md are right, and what goes into them stands where the page says."""
+"""The sums of docs/scaling.md and docs/howto/sizing.md are right, and their figures stand where the pages say."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,26 @@ def test_what_is_measured_stands_in_the_benchmarks(name: str) -> None:
 def test_the_default_number_of_shards_fits_the_default_number_of_sessions() -> None:
     settings = Settings()
     assert settings.max_sessions <= settings.shards * number(GIVEN["shard_sessions"][0])
+
+
+def wrong_sizes(page: str) -> Iterator[str]:
+    """Yield each sum of a sizing table that does not come to its figures."""
+    table = [re.split(r" *\| *", line)[1:-1] for line in page.splitlines() if line[:2] == "| "]
+    asked = {name.strip("`"): figures for _, name, formula, *figures in table if name[0] == "`" and not formula}
+    sums = [
+        (name.strip("`"), formula.strip("`"), figures) for _, name, formula, *figures in table if formula[:1] == "`"
+    ]
+    assert len(asked) == 2
+    assert len(sums) == 5
+    for name, formula, figures in sums:
+        for column, figure in enumerate(figures):
+            known = evaluate() | {name: number(values[column]) for name, values in asked.items()}
+            size = float(eval(formula, {"__builtins__": {}}, known))
+            if round(size, len(figure.partition(".")[2])) != number(figure):
+                yield f"{name}: {size} is not {figure}"
+
+
+def test_the_sizes_of_small_deployments_follow_from_the_same_figures() -> None:
+    page = (ROOT / "docs" / "howto" / "sizing.md").read_text()
+    assert list(wrong_sizes(page)) == []
+    assert list(wrong_sizes(page.replace("| 1.32 |", "| 1.42 |"))) == ["worker_cores: 1.32 is not 1.42"]
