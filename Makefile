@@ -28,7 +28,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit quick nightly coverage explore model outages faults have-redis have-chromium redis bench picture build release-check lock clean
+.PHONY: help setup demo test lint format types unit quick nightly coverage explore model outages faults have-redis have-chromium redis bench api picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -88,6 +88,9 @@ redis: ## start a private Redis on a free port and print its URL
 
 bench: $(READY) have-redis ## measure turns; REDISMEM_BENCH_URL=... to measure a Redis of yours
 	@$(BIN)/python -m benchmarks.turns $(ARGS)
+
+api: $(READY) ## write docs/api.md from the docstrings
+	@$(BIN)/python .ci/api_reference.py
 
 picture: $(READY) have-redis have-chromium ## take the picture of the page, docs/page.png
 	@PICTURE=docs/page.png $(BIN)/python -m pytest -q tests/web/page/test_picture.py $(ARGS)

@@ -54,7 +54,7 @@ class Unset:
 
 
 UNSET = Unset()
-"""The default of arguments for which None is a valid value. As a param's value in `merge`, it removes the param."""
+"""Removes a param, as its value in `merge`. It is also the default of arguments for which None is a valid value."""
 
 
 class Opaque(dict[str, Any]):

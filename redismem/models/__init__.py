@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ChatModel", "Draft", "Provider", "Summarizer", "open_embeddings", "open_extractive", "open_model"]
 
 Provider = Literal["openai", "gemini", "anthropic"]
+"""The names of the providers of chat models."""
 
 
 def open_model(

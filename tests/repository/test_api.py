@@ -1,9 +1,11 @@
-"""The list of public names in docs/api.md: each can be imported, and no page uses another one."""
+"""The Python reference is that of the docstrings, each name in it can be imported, and no page uses another one."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +19,44 @@ API = ROOT / "docs" / "api.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"])
 
 
+def reference() -> types.ModuleType:
+    """Return the module that writes the page; it is outside of any package."""
+    spec = importlib.util.spec_from_file_location("api_reference", ROOT / ".ci" / "api_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_is_written_from_the_docstrings() -> None:
+    assert API.read_text() == reference().render(), "run: make api"
+
+
+def test_a_docstring_becomes_markdown() -> None:
+    docstring = """Do it.
+
+    Args:
+        name: The name | or
+            the other.
+
+    >>> do("it")
+
+    Raises:
+        ValueError: It cannot be done.
+    """
+    args = ["Args:", "", "- `name`: The name | or", "  the other."]
+    example = ["```text", '>>> do("it")', "```"]
+    expected = ["Do it.", "", *args, "", *example, "", "Raises:", "", "- `ValueError`: It cannot be done."]
+    assert reference()._text(docstring) == expected
+
+
 def public_names(page: str) -> dict[str, list[str]]:
     """The names of each module, as the page lists them under a heading with the module's name."""
     sections = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
     listed = {
-        section.partition("\n")[0].strip("` "): re.findall(r"^\| `(\w+)` \|", section, re.M) for section in sections
+        section.partition("\n")[0].strip("` "): re.findall(r"^\| `(\w+)` \|", section.partition("\n### ")[0], re.M)
+        for section in sections
     }
     return {module: names for module, names in listed.items() if module.split(".")[0] == "redismem"}
 
