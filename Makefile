@@ -39,8 +39,8 @@ help: ## this list
 
 setup: $(READY) ## install everything into .venv, pinned with hashes
 
-demo: $(READY) ## see it at work: the service, until Ctrl-C; where nobody sits at a terminal, a conversation played through
-	@if [ -t 0 ]; then exec $(BIN)/redismem serve $(ARGS); else exec $(BIN)/redismem demo $(ARGS); fi
+demo: $(READY) ## see it at work: a filled page, until Ctrl-C; without a terminal, a conversation played through
+	@if [ -t 0 ]; then exec $(BIN)/redismem serve --demo $(ARGS); else exec $(BIN)/redismem demo $(ARGS); fi
 
 test: $(READY) have-redis have-chromium lint types unit ## all that a change must pass; installs redis-server and chromium if they are missing
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter, validators
 
+from redismem.cli.demo import filling
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.stopping import hangup_signals, stop_signals
@@ -77,7 +78,8 @@ Scopes = Annotated[
     Parameter(negative=(), show_default=False, help="read, write or admin; repeatable. [default: read and write]"),
 ]
 Workers = Annotated[
-    bool | None, Parameter(help="Also summarise and evict in this server. [default: only with the embedded store]")
+    bool | None,
+    Parameter(help="Also summarise and evict in this server. [default: only with the embedded store and --demo]"),
 ]
 SlotsFile = Annotated[Path | None, Parameter(help="A TOML file with the slots that the chat fills: see docs/http.md.")]
 ProjectName = Annotated[
@@ -88,6 +90,14 @@ AnswerTokens = Annotated[
     Parameter(
         validator=validators.Number(gte=16, lte=1_000_000),
         help="Limit of an answer of the chat's model in tokens, reasoning included.",
+    ),
+]
+Demo = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        show_default=False,
+        help="Fill the namespace redismem-demo with conversations and a project, and serve that namespace.",
     ),
 ]
 StopS = Annotated[
@@ -103,6 +113,7 @@ _ORIGIN = re.compile(r"(https?)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?
 class Options:
     """The options of a server."""
 
+    demo: Demo = False
     host: Host = "127.0.0.1"
     port: Port = 8080
     keys: Keys = None
@@ -138,14 +149,15 @@ async def serve(
     except ImportError:
         raise Stop("a server needs more packages: pip install 'redismem[server]'", 2) from None
     _check_origins(options.cors_origin)
-    access = _load_access(options, namespace)
+    access = _load_access(options, _check_demo(options, namespace) if options.demo else namespace)
     if access.is_open and not _is_loopback(options.host):
         raise Stop(f"without keys a server listens only on loopback, not on {options.host}: see --keys-file", 2)
     settings = Settings()
     address = address_of(url, settings)
     embedded = address.lower() == EMBEDDED
     measured = prometheus.Meters()
-    connect = _connector(address, settings, embedded if options.workers is None else options.workers, measured)
+    has_workers = embedded or options.demo if options.workers is None else options.workers
+    connect = _connector(address, settings, has_workers, measured)
     _raise_file_limit()
     place = "embedded" if embedded else safe_url(address)
     with logs_on_stderr(as_json=as_json), stop_signals() as stopping, hangup_signals() as hangup:
@@ -167,35 +179,42 @@ async def _serve(
 ) -> None:
     from redismem.web.server import listen
     from redismem.web.server import serve as serve_until
-    from redismem.web.service import Limits, Service, opened
+    from redismem.web.service import opened
 
-    settings = Settings()
     # Modules loaded by now are never garbage: freezing them spares every turn their share of the collections.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
     async with opened(access.namespaces, connect) as memories:
-        limits = Limits(rate_per_s=options.rate, rate_burst_count=options.burst)
-        if options.project is not None:  # refuse an invalid name at start, not at the first request
-            next(iter(memories.values())).project(options.project)
-        service = Service(
-            memories,
-            access,
-            limits,
-            chat=_open_chat(options, settings),
-            cors_origins=options.cors_origin,
-            meters=meters,
-        )
+        if options.demo:
+            await filling.fill(memories[filling.NAMESPACE])
+        service = _open_service(options, access, memories, meters)
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host
             at = f"http://{host}:{listening.getsockname()[1]}"
-            print(f"redismem listens on {at} (store: {place}); open it in a browser for the page", flush=True)
+            more = f"\na conversation with a summary: {at}/#/s/{filling.CHAT}" if options.demo else ""
+            print(f"redismem listens on {at} (store: {place}); open it in a browser for the page{more}", flush=True)
             if access.is_open:
                 complain("no keys: every user of this machine has full access; see --keys-file")
             await _warn_of_missing_workers(memories)
             async with _following(options, service, memories, hangup):
                 await serve_until(service, listening, stopping, options.stop_s)
             print("redismem has stopped", flush=True)
+
+
+def _open_service(options: Options, access: Access, memories: Memories, meters: Meters) -> Service:
+    from redismem.web.service import Limits, Service
+
+    if options.project is not None:  # refuse an invalid name at start, not at the first request
+        next(iter(memories.values())).project(options.project)
+    return Service(
+        memories,
+        access,
+        Limits(rate_per_s=options.rate, rate_burst_count=options.burst),
+        chat=_open_chat(options, Settings()),
+        cors_origins=options.cors_origin,
+        meters=meters,
+    )
 
 
 @contextlib.asynccontextmanager
@@ -231,11 +250,12 @@ def _open_chat(options: Options, settings: Settings) -> Chat:
     from redismem.slots import Slots
     from redismem.web.chat.chat import Chat
 
+    slots = filling.demo_slots() if options.demo else None
     return Chat(
         _open_model(settings),
-        None if options.slots is None else Slots.from_toml(_read_text(options.slots)),
+        slots if options.slots is None else Slots.from_toml(_read_text(options.slots)),
         max_tokens=options.answer_tokens,
-        project=options.project,
+        project=options.project or (filling.PROJECT if options.demo else None),
         alternate=settings.chat_alternate,
     )
 
@@ -285,6 +305,15 @@ def _load_access(options: Options, namespace: str) -> Access:
             f"--namespace {namespace} is ignored: the server serves the namespaces of its keys, and no key has this one"
         )
     return access
+
+
+def _check_demo(options: Options, namespace: str) -> str:
+    """Return the namespace of the demo. The namespace of the environment is left alone. Raises Stop for keys."""
+    if options.keys or options.keys_file:
+        raise Stop("--demo serves one namespace of its own, without keys", 2)
+    if namespace not in ("default", filling.NAMESPACE):
+        complain(f"--demo serves the namespace {filling.NAMESPACE}, not {namespace}")
+    return filling.NAMESPACE
 
 
 def _check_origins(origins: tuple[str, ...]) -> None:

@@ -56,7 +56,7 @@ function drawAll() {
   given.draw(conversation, about);
   drawRequest(conversation);
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
-  drawComposer({ isLive: turns.isLive(conversation.sessionId), waitingFor: waiting, isSensitive, mayWrite: mayWrite() });
+  drawComposer({ isLive: turns.isLive(conversation.sessionId), waitingFor: waiting, isSensitive, mayWrite: mayWrite(), hasModel: !about || about.model !== null });
   setText(byId("chat-title"), shortId(conversation.sessionId));
   byId("chat-title").title = conversation.sessionId;
   byId("clear").disabled = !conversation.exists || !mayWrite();

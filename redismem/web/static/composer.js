@@ -35,8 +35,9 @@ export function beginComposer(onSend, onStop) {
 
 export const focusComposer = () => byId("message").focus();
 
-// `waitingFor` is the param that the chat asks for, or null. `isSensitive` hides the typed text.
-export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite }) {
+// `waitingFor` is the param that the chat asks for, or null. `isSensitive` hides the typed text. Without a model,
+// answers quote the memory.
+export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite, hasModel = true }) {
   const hadFocus = document.activeElement === byId("stop");
   show(byId("stop"), isLive);
   show(byId("send"), !isLive);
@@ -48,7 +49,8 @@ export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite }) {
   field.classList.toggle("masked", isSensitive);
   field.spellcheck = !isSensitive;
   field.disabled = !mayWrite;
-  const word = isLive ? "An answer is being written. Esc stops it." : "Enter sends, Shift+Enter begins a new line.";
+  const source = hasModel ? "" : " No model is set up: answers quote the memory.";
+  const word = isLive ? "An answer is being written. Esc stops it." : `Enter sends, Shift+Enter begins a new line.${source}`;
   setText(byId("composer-word"), mayWrite ? word : "Your key can only read here.");
 }
 

@@ -25,12 +25,15 @@ export function show(node, isShown) {
 }
 
 // Makes the children of `parent` match the items, in order. Reuses the node of each key, so focus, selection and
-// expanded texts survive.
+// expanded texts survive. Of items with the same key, the first is shown.
 export function reconcile(parent, items, keyOf, make, update) {
   const oldNodes = new Map([...parent.children].map((node) => [node.dataset.key, node]));
+  const placed = new Set();
   let at = parent.firstElementChild;
   for (const item of items) {
     const key = keyOf(item);
+    if (placed.has(key)) continue;
+    placed.add(key);
     let node = oldNodes.get(key);
     if (node) oldNodes.delete(key);
     else {

@@ -14,13 +14,14 @@ export function entriesOf(conversation, turns) {
   const stored = conversation.inOrder();
   const firstSeq = conversation.context?.first_seq ?? 1;
   const placed = new Set();
-  let wasCovered = false;
+  let isDivided = firstSeq === 1;
   for (const message of stored) {
     const isCovered = message.seq < firstSeq && !message.pinned;
-    if (isCovered !== wasCovered || (!entries.length && !isCovered && firstSeq > 1)) {
-      if (!isCovered) entries.push(divider(conversation.context));
+    // Pinned messages stay above the divider, at their place among the covered ones.
+    if (!isDivided && message.seq >= firstSeq) {
+      entries.push(divider(conversation.context));
+      isDivided = true;
     }
-    wasCovered = isCovered;
     const turn = turns.get(turnOf(message));
     if (turn) placed.add(`${turn.id}:${message.message.role}`);
     entries.push(storedEntry(message, isCovered, turn));

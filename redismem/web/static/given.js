@@ -136,7 +136,8 @@ function drawState(state) {
   const rows = [];
   if (state) {
     if (state.waiting_for_param !== null) rows.push({ name: "waiting for", value: state.waiting_for_param, kind: "waiting" });
-    for (const [name, value] of Object.entries(state.params)) {
+    // Redis returns params in no order.
+    for (const [name, value] of Object.entries(state.params).sort(([a], [b]) => (a < b ? -1 : 1))) {
       const isHidden = state.hidden_params.includes(name);
       if (isHidden && name === ASKED) continue;
       rows.push({ name, value: isHidden ? "hidden" : formatValue(value), kind: isHidden ? "hidden" : "param" });

@@ -100,19 +100,22 @@ async def test_without_a_session_a_new_one_begins(memory: Memory) -> None:
         assert (await http.ask("GET", f"/v1/sessions/{session_id}")).json()["total_messages"] == 2
 
 
-async def test_without_a_model_the_chat_answers_from_memory_and_says_so(memory: Memory) -> None:
+async def test_without_a_model_the_chat_answers_from_memory(memory: Memory) -> None:
     async with serve_chat(memory, None) as http:
         first = joined_text(
             await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "My dog is Rex"})
         )
-        assert "No model is set up" in first
-        assert "your first message" in first
+        assert first == "This is your first message in this conversation."
         await memory.session("s").merge({"colour": "blue"})
         second = joined_text(
-            await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "Who is my dog?"})
+            await read_events(
+                http.client, "/api/chat", json={"session_id": "s", "message": "What colour is my dog's coat?"}
+            )
         )
-        assert "My dog is Rex" in second
-        assert "colour: blue" in second
+        assert second == "You said: “My dog is Rex”\n\nI know colour: blue."
+        third = joined_text(await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "Hm!"}))
+        assert third.startswith("This conversation has 5 messages. None that I remember shares a word")
+        assert third.endswith("I know colour: blue.")
 
 
 @pytest.mark.parametrize(
