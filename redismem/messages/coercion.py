@@ -114,8 +114,11 @@ def dump_models(value: Any, depth: int = _DEPTH_LIMIT) -> Any:
         return [dump_models(item, depth - 1) for item in value]
     if isinstance(value, type) or not isinstance(value, HasModelDump):
         return value
+    # OpenAI's SDK marks the copies that it parsed. It does not send them, and the API of Responses refuses them.
+    not_sent = getattr(value, "__api_exclude__", None)
+    options: dict[str, Any] = {"exclude": not_sent} if not_sent else {}
     try:
-        return value.model_dump(mode="json", exclude_none=True)
+        return value.model_dump(mode="json", exclude_none=True, **options)
     except Exception as cause:  # a custom serializer may raise anything
         raise InvalidMessage(f"a {_kind(value)} cannot be made a dict ({type(cause).__name__})") from None
 

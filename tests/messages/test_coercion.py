@@ -310,3 +310,20 @@ def test_an_item_of_responses_keeps_the_lists_that_it_needs() -> None:
 
     item = ResponseReasoningItem(id="rs_1", summary=[], type="reasoning")
     assert Message.from_openai(item).to_openai() == {"id": "rs_1", "summary": [], "type": "reasoning"}
+
+
+def test_copies_that_the_sdk_parsed_are_not_stored() -> None:
+    """OpenAI's `responses.parse` puts them beside the texts; its API refuses a request that contains them."""
+    from openai.types.responses import ParsedResponseFunctionToolCall, ParsedResponseOutputMessage
+
+    called = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"x": 1}', "status": "completed"}
+    call = ParsedResponseFunctionToolCall.model_validate(called | {"parsed_arguments": {"x": 1}})
+    assert Message.from_openai(call).to_openai() == called
+
+    text = {"type": "output_text", "text": '{"x": 1}', "annotations": []}
+    said = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+    message: ParsedResponseOutputMessage[Any] = ParsedResponseOutputMessage.model_validate(
+        said | {"content": [text | {"parsed": {"x": 1}}]}
+    )
+    assert message.content[0].parsed == {"x": 1}  # type: ignore[union-attr]
+    assert Message.from_openai(message).to_openai() == said | {"content": [text]}
