@@ -1,6 +1,6 @@
 """Background work: summaries, the session limit, the sweep, extraction for projects, and their scheduler.
 
-`Scheduler` and `DROPPED` can be imported from here. They load on first use, because `Scheduler` needs APScheduler.
+The public names can be imported from here. They load on first use, because `Scheduler` needs APScheduler.
 """
 
 from __future__ import annotations
@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from redismem.workers.scheduler import Scheduler
-    from redismem.workers.strategies import DROPPED
+    from redismem.workers.strategies import DROPPED, Dropped, Strategy
 
-__all__ = ["DROPPED", "Scheduler"]
+__all__ = ["DROPPED", "Dropped", "Scheduler", "Strategy"]
 
-_MODULES = {"DROPPED": "redismem.workers.strategies", "Scheduler": "redismem.workers.scheduler"}
+_STRATEGIES = "redismem.workers.strategies"
+_MODULES = {
+    "DROPPED": _STRATEGIES,
+    "Dropped": _STRATEGIES,
+    "Scheduler": "redismem.workers.scheduler",
+    "Strategy": _STRATEGIES,
+}
 
 
 def __getattr__(name: str) -> object:

@@ -8,14 +8,14 @@ import sys
 import pytest
 
 import redismem.workers
-from redismem.workers import DROPPED, Scheduler, scheduler, strategies
+from redismem.workers import DROPPED, Dropped, Scheduler, Strategy, scheduler, strategies
 
 LOADED = "import sys; print('apscheduler' in sys.modules)"
 
 
 def test_the_short_path_leads_to_the_same_objects() -> None:
     assert Scheduler is scheduler.Scheduler
-    assert DROPPED is strategies.DROPPED
+    assert (DROPPED, Dropped, Strategy) == (strategies.DROPPED, strategies.Dropped, strategies.Strategy)
 
 
 def test_an_unknown_name_raises_attribute_error() -> None:
