@@ -41,10 +41,12 @@ MODULES: dict[str, tuple[str, ...]] = {
 # Names without an underscore that only other modules of the package use.
 INTERNAL = {
     "Context": {"is_mixed"},
+    "Eviction": {"enforce_limit", "is_crowded", "queue_excess", "queue_idle"},
     "JsonlArchive": {"reset"},
     "Message": {"mark_replaced", "restored", "with_pin"},
     "Scheduler": {"appended"},
     "Summary": {"decode", "encode"},
+    "Worker": {"attend", "is_crowded", "stand_by"},
 }
 FIRST = ("Memory", "Session", "Message", "Context")
 HEAD = """# The Python reference

@@ -233,10 +233,10 @@ class Context:
         Opaque messages are verbatim and in their places, even between a call and its result.
 
         Args:
-            alternate: also makes the messages legal for chat templates that require alternating turns, such as
+            alternate: True also makes the messages legal for chat templates that require alternating turns, such as
                 Mistral's, Gemma's and Llama's: one system message, then user and assistant in turn, with adjacent
                 messages of the same role joined into one, and opaque messages left out.
-            now_ms: the time at which audio must not have expired, in milliseconds since 1970; None means now.
+            now_ms: The time at which audio must not have expired, in milliseconds since 1970; None means now.
         """
         if alternate:
             return repair_messages(alternate_roles(self._paired()), True, now_ms)

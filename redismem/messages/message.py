@@ -119,7 +119,11 @@ class Message:
 
     @classmethod
     def from_openai(cls, shape: Shape) -> Message:
-        """Create a message from a dict with any keys, or from an SDK's message object. Raises InvalidMessage."""
+        """Create a message from a dict with any keys, or from an SDK's message object.
+
+        Raises:
+            InvalidMessage: It is no message, or it would not come back equal.
+        """
         return cls.restored(*coerce_message(shape), 0, 0, 0, "")
 
     @classmethod

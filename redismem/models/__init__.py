@@ -37,16 +37,17 @@ def open_model(
     """Open a chat model over HTTP.
 
     Args:
-        base_url: the URL before the provider's paths (`…/v1`). A query is kept. With Azure's `?api-version=…`, the key
+        base_url: The URL before the provider's paths (`…/v1`). A query is kept. With Azure's `?api-version=…`, the key
             is sent in Azure's header.
-        allow_http: permits a URL without TLS, for a model on the same machine.
-        timeout_s: limit for each whole request. A long transcript takes several requests.
-        input_tokens: limit of input tokens per request; a token counts as four bytes.
-        max_tokens_field: many OpenAI-compatible servers expect the older `max_tokens`.
-        client: an HTTP client with its own proxies and certificates, which the caller closes. Without it, the proxies
+        allow_http: True permits a URL without TLS, for a model on the same machine.
+        timeout_s: The limit for each whole request. A long transcript takes several requests.
+        input_tokens: The limit of input tokens per request; a token counts as four bytes.
+        max_tokens_field: The field of the answer's limit. Many OpenAI-compatible servers expect the older `max_tokens`.
+        client: An HTTP client with its own proxies and certificates, which the caller closes. Without it, the proxies
             and certificates of the environment are not used.
 
-    Raises InvalidSettings.
+    Raises:
+        InvalidSettings: The provider, model, key or address cannot be used.
     """
     from redismem.models.anthropic import Anthropic
     from redismem.models.gemini import Gemini
@@ -90,7 +91,10 @@ def open_embeddings(
     """Open an embedding model over HTTP: `openai`, any server compatible with it, or `gemini`.
 
     `dimensions` is the requested length of a vector; 0 means the model's default. For the other arguments see
-    `open_model`. Raises InvalidSettings.
+    `open_model`.
+
+    Raises:
+        InvalidSettings: The provider, model, key or address cannot be used.
     """
     from redismem.models.embeddings import Embeddings, open_wire
 

@@ -35,8 +35,11 @@ class Summarizer(Protocol):
     async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
         """Summarise the previous summary and these messages. Without messages, shorten the previous summary.
 
-        Raises ModelFailed if there is no usable text, or its subclass ProviderUnavailable if the provider is down. The
-        caller decides whether and when to retry.
+        The caller decides whether and when to retry.
+
+        Raises:
+            ModelFailed: There is no usable text.
+            ProviderUnavailable: The provider is down for all sessions.
         """
 
     async def aclose(self) -> None:
@@ -47,4 +50,8 @@ class ChatModel(Summarizer, Protocol):
     """A summariser that can also chat."""
 
     async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
-        """Return the model's answer to messages in the format of `Context.to_openai()`. Raises ModelFailed."""
+        """Return the model's answer to messages in the format of `Context.to_openai()`.
+
+        Raises:
+            ModelFailed: There is no usable text.
+        """

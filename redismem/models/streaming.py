@@ -67,13 +67,18 @@ class StreamingModel:
         return self._named.name
 
     async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
-        """Return the whole answer. Raises ModelFailed."""
+        """Return the whole answer.
+
+        Raises:
+            ModelFailed: There is no usable text.
+        """
         return await self._model_over_http.reply(messages, max_tokens=max_tokens)
 
     async def stream(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> AsyncIterator[str]:
         """Yield the answer in pieces.
 
-        Raises ModelFailed, perhaps after some pieces; the rest of the answer is then missing.
+        Raises:
+            ModelFailed: The model failed, perhaps after some pieces; the rest of the answer is then missing.
         """
         end_s = monotonic() + self._total_s
         try:
@@ -173,7 +178,11 @@ def open_streaming(
     max_tokens_field: str = "max_completion_tokens",
     **options: Any,
 ) -> StreamingModel:
-    """Open a model that streams. `options` are the arguments of StreamingModel. Raises InvalidSettings."""
+    """Open a model that streams. `options` are the arguments of StreamingModel.
+
+    Raises:
+        InvalidSettings: The provider, model, key or address cannot be used.
+    """
     wires: dict[str, OpenAIStream | AnthropicStream | GeminiStream] = {
         "openai": OpenAIStream(max_tokens_field, key_header=key_header_for(options.get("base_url"))),
         "gemini": GeminiStream(),

@@ -27,7 +27,7 @@ class Settings(BaseSettings):
     """All settings. A value given in code wins over `REDISMEM_<NAME>`, which wins over the default.
 
     Raises:
-        InvalidSettings: a value given in code is invalid.
+        InvalidSettings: A value given in code is invalid.
     """
 
     model_config = SettingsConfigDict(

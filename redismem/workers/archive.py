@@ -113,7 +113,11 @@ def read_archive(path: str | Path) -> Iterator[Context]:
     """Yield the sessions in an archive, oldest line first, each equal to the context handed over.
 
     An unfinished line is skipped with a warning. Nothing is lost by this: the session was not removed, and was archived
-    again. Raises OSError, and ValueError for a line that does not belong to an archive.
+    again.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: A line does not belong to an archive.
     """
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, 1):

@@ -76,7 +76,8 @@ class Eviction:
     async def enforce(self) -> int:
         """Evict until the namespace is within its limit and no session is idle; return the number of evicted sessions.
 
-        Raises StoreUnavailable.
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
         """
         return await self._store.observe(Op.ENFORCE, self._enforce())
 

@@ -46,14 +46,14 @@ class Scheduler:
     """Workers for one namespace: summaries, the session limit, the sweep, and extraction for projects.
 
     Args:
-        strategy: writes the summaries. `None` means the strategy that the settings name; `strategy="none"` in the
-            settings turns summaries off. The caller closes its own strategy.
-        on_evict: awaited with each transcript before its session is evicted.
-        extraction: the model that reads waiting project conversations, and reads a conversation before it is evicted.
+        strategy: The writer of the summaries. `None` means the strategy that the settings name; `strategy="none"` there
+            turns summaries off. The caller closes its own strategy.
+        on_evict: A callable, awaited with each transcript before its session is evicted.
+        extraction: The model that reads waiting project conversations, and reads a conversation before it is evicted.
             `None` means the model that the settings name; if they name no model, nothing is extracted. The caller
             closes its own model.
-        concurrency: the number of summaries in progress at a time, 1 to 10,000.
-        stop_s: how long `stop()` waits for work in progress, in seconds.
+        concurrency: The number of summaries in progress at a time, 1 to 10,000.
+        stop_s: The seconds that `stop()` waits for work in progress.
 
     Raises:
         InvalidSettings: An argument cannot be used, or the settings name a model that cannot be used.
@@ -149,7 +149,11 @@ class Scheduler:
         return works
 
     async def tick(self) -> None:
-        """Start the work of one tick. APScheduler calls this every `tick_s`. Raises StoreUnavailable."""
+        """Start the work of one tick. APScheduler calls this every `tick_s`.
+
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
+        """
         count, self._tick_count = self._tick_count, self._tick_count + 1
         mine = await self._leadership.acquire()
         if self._evictions in mine:

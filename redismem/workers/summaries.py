@@ -86,7 +86,10 @@ class Worker:
     async def drain(self) -> int:
         """Summarise all due sessions, except sessions in progress, and return the number of summaries committed.
 
-        A failure of one session is logged and does not affect other sessions. Raises StoreUnavailable.
+        A failure of one session is logged and does not affect other sessions.
+
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
         """
         return await self._store.observe(Op.DRAIN, self._drain())
 
@@ -186,7 +189,10 @@ class Worker:
     async def summarise(self, session_id: str, by: Strategy | None = None) -> SummaryOutcome:
         """Claim a session, summarise it with `by` or with the worker's strategy, and commit.
 
-        Raises StoreUnavailable, CorruptSession, UnsupportedFormat.
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
+            CorruptSession: The stored bytes cannot be read.
+            UnsupportedFormat: A newer release wrote the session.
         """
         calls = self._store.queue_calls(session_id)
         job = await self._claim(calls)

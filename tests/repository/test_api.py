@@ -30,7 +30,10 @@ def reference() -> types.ModuleType:
 
 
 def test_the_reference_is_written_from_the_docstrings() -> None:
-    assert API.read_text() == reference().render(), "run: make api"
+    page = API.read_text()
+    assert page == reference().render(), "run: make api"
+    assert re.findall(r"^.*\bRaises [A-Z].*$", page, re.MULTILINE) == []  # errors are a list below "Raises:"
+    assert re.findall(r"^- `\w+`: [a-z].*$", page, re.MULTILINE) == []
 
 
 def test_a_docstring_becomes_markdown() -> None:
