@@ -1,6 +1,6 @@
-// Announces a text to screen readers.
+// Announces a text to screen readers, and shows faults to everybody.
 
-import { byId } from "./dom.js";
+import { byId, setText, show } from "./dom.js";
 
 let clearing = 0;
 
@@ -9,4 +9,15 @@ export function announce(text) {
   place.textContent = text;
   clearTimeout(clearing);
   clearing = setTimeout(() => (place.textContent = ""), 10_000);
+}
+
+// Shows why an action failed, until the user dismisses it or acts again.
+export function tellFault(text) {
+  setText(byId("toast-text"), text);
+  show(byId("toast"), text !== "");
+}
+
+export function beginFaults() {
+  byId("toast-close").addEventListener("click", () => tellFault(""));
+  document.addEventListener("click", (event) => event.target.closest("button, a") && tellFault(""), { capture: true });
 }

@@ -1,11 +1,11 @@
 // Connects the parts of the page: follows the address, opens views, and redraws when something changes.
 
-import { announce } from "./announce.js";
+import { announce, beginFaults, tellFault } from "./announce.js";
 import { ask, hasKey } from "./api.js";
 import { beginComposer, drawComposer, focusComposer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { Conversations } from "./conversations.js";
-import { askToConfirm, beginKeys } from "./dialogs.js";
+import { beginKeys, confirmAndAct } from "./dialogs.js";
 import { byId, setText, show } from "./dom.js";
 import { entriesOf, unanswered } from "./entries.js";
 import { Given } from "./given.js";
@@ -22,6 +22,7 @@ import { Turns } from "./turns.js";
 import { describeError, plural, shortId } from "./words.js";
 
 const AGAIN_MS = 2_000;
+const CLEAR_MS = 30_000;
 const list = new Conversations();
 const given = new Given();
 const operations = new Operations();
@@ -52,7 +53,7 @@ function scheduleDraw() {
 function drawAll() {
   const waiting = waitingFor();
   const entries = entriesOf(conversation, turns);
-  draw(entries, { isLoaded: conversation.isLoaded, mayGoBack: conversation.earlier !== null, act });
+  draw(entries, { isLoaded: conversation.isLoaded, fault: conversation.fault, mayGoBack: conversation.earlier !== null, act });
   given.draw(conversation, about);
   drawRequest(conversation);
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
@@ -116,33 +117,33 @@ function act(name, entry) {
 }
 
 async function clear() {
-  const { context } = conversation;
+  const { sessionId, context } = conversation;
   const params = Object.keys(context.state.params).filter((param) => param !== "asked");
+  const unstoredCount = turns.of(sessionId).filter((turn) => !turn.end?.seq).length;
   const lines = [
     `This removes ${plural(context.total_messages, "message")}, ${plural(context.summaries.length, "summary", "summaries")} and ` +
-      `${plural(params.length, "param")}${params.length ? ` (${params.join(", ")})` : ""} of ${conversation.sessionId}.`,
+      `${plural(params.length, "param")}${params.length ? ` (${params.join(", ")})` : ""} of ${sessionId}.`,
+    ...(unstoredCount ? [`${plural(unstoredCount, "message")} of this tab that the memory has not stored will be removed too.`] : []),
     "This affects all users of the conversation and cannot be undone.",
   ];
-  if (!(await askToConfirm("Clear this conversation?", lines, "Clear it"))) return;
-  try {
-    turns.forgetAll(conversation.sessionId);
-    await ask("POST", "/api/chat/clear", { body: { session_id: conversation.sessionId } });
-    announce("The conversation is cleared.");
-  } catch (error) {
-    announce(describeError(error));
-    setText(byId("composer-word"), describeError(error));
-  }
+  const isCleared = await confirmAndAct("Clear this conversation?", lines, "Clear it", async () => {
+    await ask("POST", "/api/chat/clear", { body: { session_id: sessionId }, signal: AbortSignal.timeout(CLEAR_MS) });
+    // Not earlier: messages that the memory has not stored exist in this tab only.
+    turns.forgetAll(sessionId);
+  });
+  if (!isCleared) return;
+  announce("The conversation is cleared.");
   await conversation.refresh();
   list.look();
   focusComposer();
 }
 
-// Returns the id of a new conversation, or null after announcing why there is none.
+// Returns the id of a new conversation, or null after telling why there is none.
 async function begin() {
   try {
     return (await ask("POST", "/v1/sessions")).session_id;
   } catch (error) {
-    announce(describeError(error));
+    tellFault(describeError(error));
     return null;
   }
 }
@@ -152,6 +153,8 @@ function drawNothing() {
   tellHealth("well");
   setText(byId("chat-title"), "Choose a conversation");
   byId("clear").disabled = byId("copy-id").disabled = byId("show-request").disabled = true;
+  show(byId("thread-skeleton"), false);
+  show(byId("given-body"), false);
   drawComposer({ isLive: false, waitingFor: null, isSensitive: false, mayWrite: false });
 }
 
@@ -160,6 +163,7 @@ function openConversation(sessionId) {
   byId("copy-id").disabled = false;
   byId("to-chat").href = hrefOf(sessionId);
   byId("thread").replaceChildren();
+  show(byId("given-body"), true);
   toEnd();
   conversation = new Conversation(
     sessionId,
@@ -215,12 +219,13 @@ function refuse(error) {
 
 async function start() {
   beginTheme();
+  beginFaults();
   beginKeys();
   beginTokens();
   beginPanes();
   beginThread();
   beginRequest();
-  beginComposer(send, () => turns.stop(conversation.sessionId).catch((error) => announce(describeError(error))));
+  beginComposer(send, () => turns.stop(conversation.sessionId).catch((error) => tellFault(describeError(error))));
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();
     focusComposer();
@@ -235,7 +240,8 @@ async function start() {
   byId("clear").addEventListener("click", clear);
   byId("show-request").addEventListener("click", () => openRequest(conversation));
   byId("copy-id").addEventListener("click", () => copy(conversation.sessionId, "The id"));
-  byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => announce(describeError(error))));
+  byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => tellFault(describeError(error))));
+  byId("read-again").addEventListener("click", () => conversation.refresh());
   tellHealth("connecting");
   show(byId("forget-key"), hasKey());
   window.addEventListener("hashchange", followAddress);

@@ -57,7 +57,7 @@ export class Conversation {
   }
 
   _onLost(error) {
-    if (error.status === 400) this.fault = error;
+    if (error.status === 400) this.fault = error; // no more attempts follow
     const isServing = error.status !== undefined && error.status < 500;
     this._tellHealth(error.code === "store_unavailable" ? "away" : isServing ? "well" : "lost");
     this._tell();
@@ -79,6 +79,7 @@ export class Conversation {
     } catch (error) {
       if (error.code === "session_not_found") this._forget();
       else if (error.code === "store_unavailable" || error.code === "too_late") this._tellHealth("away");
+      else if (error.status !== undefined) this.fault = error;
       // The stream of events reports all other errors. It may miss a short outage, so the read is retried here.
       if (error.status === 503 || error.status === 429) this._readAgain();
     } finally {
@@ -109,6 +110,7 @@ export class Conversation {
     for (const message of page.messages) this.messages.set(message.seq, message);
     this.context = context;
     this.isLoaded = true;
+    this.fault = null;
     this._tellHealth("well");
     this._tell();
   }
@@ -126,5 +128,6 @@ export class Conversation {
     this.messages.clear();
     this.earlier = null;
     this.isLoaded = true;
+    this.fault = null;
   }
 }

@@ -17,6 +17,7 @@ export class Conversations {
     this._shownCount = PAGE_COUNT;
     this._searchText = "";
     this._fault = "";
+    this._isRead = false;
     this._turn = 0;
   }
 
@@ -62,6 +63,7 @@ export class Conversations {
       this._rows = page.sessions;
       this._cursor = page.cursor;
       this._fault = "";
+      this._isRead = true;
     } catch (error) {
       if (turn !== this._turn) return;
       this._fault = describeError(error);
@@ -70,6 +72,7 @@ export class Conversations {
   }
 
   _draw() {
+    byId("conversation-nav").setAttribute("aria-busy", String(!this._isRead && !this._fault));
     reconcile(byId("conversation-list"), this._rows, (row) => row.session_id, make, (node, row) => update(node, row, this._current));
     show(byId("more"), this._cursor !== null && this._rows.length >= this._shownCount);
     const word = byId("conversations-word");

@@ -2,22 +2,41 @@
 
 import { forgetKey, keepKey } from "./api.js";
 import { byId, el } from "./dom.js";
+import { describeError } from "./words.js";
 
-// Resolves to true if the user confirms. `lines` say what will happen.
-export function askToConfirm(title, lines, yes) {
+// Runs `act()` if the user confirms, and resolves to true if it succeeded. When it fails, the dialog stays open, says
+// why, and offers to try again. `lines` say what will happen.
+export function confirmAndAct(title, lines, yes, act) {
   const dialog = byId("confirm");
   byId("confirm-title").textContent = title;
-  byId("confirm-yes").textContent = yes;
   byId("confirm-text").replaceChildren(...lines.map((line) => el("p", { text: line, dir: "auto" })));
+  const setActing = (isActing, word, fault = "") => {
+    byId("confirm-yes").disabled = byId("confirm-no").disabled = isActing;
+    byId("confirm-yes").textContent = word;
+    byId("confirm-fault").textContent = fault;
+  };
+  setActing(false, yes);
   return new Promise((resolve) => {
-    const answer = (isYes) => () => {
+    const close = (isDone) => {
       dialog.close();
-      resolve(isYes);
+      resolve(isDone);
     };
-    byId("confirm-no").onclick = answer(false);
-    byId("confirm-yes").onclick = answer(true);
+    byId("confirm-no").onclick = () => close(false);
+    byId("confirm-yes").onclick = async () => {
+      setActing(true, "One moment…");
+      try {
+        await act();
+      } catch (error) {
+        setActing(false, "Try again", error.code ? describeError(error) : "The server did not answer. It may have done this nevertheless.");
+        return byId("confirm-yes").focus();
+      }
+      return close(true);
+    };
     // `close` fires later, perhaps when the next dialog is already open; `cancel` does not.
-    dialog.oncancel = () => resolve(false);
+    dialog.oncancel = (event) => {
+      if (byId("confirm-yes").disabled) event.preventDefault();
+      else resolve(false);
+    };
     dialog.showModal();
     byId("confirm-no").focus();
   });

@@ -21,6 +21,8 @@ export class Given {
 
   // `about` has the limits of the window.
   draw(conversation, about) {
+    byId("given-body").setAttribute("aria-busy", String(!conversation.isLoaded));
+    if (!conversation.isLoaded) return;
     const context = conversation.context;
     const summaries = context?.summaries ?? [];
     this._announceNew(conversation, summaries);
@@ -50,12 +52,10 @@ export class Given {
     const epoch = conversation.context?.epoch ?? null;
     const isSame = conversation.sessionId === this._sessionId && this._knownIds !== null && (epoch === this._epoch || !this._epoch);
     const knownIds = this._knownIds;
-    if (conversation.isLoaded) {
-      this._knownIds = new Set(summaries.map((summary) => summary.id));
-      this._sessionId = conversation.sessionId;
-      this._epoch = epoch;
-    }
-    if (!isSame || !conversation.isLoaded) return;
+    this._knownIds = new Set(summaries.map((summary) => summary.id));
+    this._sessionId = conversation.sessionId;
+    this._epoch = epoch;
+    if (!isSame) return;
     for (const summary of summaries.filter((each) => !knownIds.has(each.id))) {
       clearTimeout(this._arrived.get(summary.id));
       this._arrived.set(summary.id, setTimeout(() => this._unhighlight(summary.id), ARRIVED_MS));

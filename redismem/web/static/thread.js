@@ -1,17 +1,21 @@
 // Draws the chat. Follows new messages only while it is scrolled to the end.
 
-import { announce } from "./announce.js";
+import { announce, tellFault } from "./announce.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
-import { formatTime } from "./words.js";
+import { describeError, formatTime } from "./words.js";
 
 const NEAR_PX = 80;
 
 let isAtEnd = true;
 
-// `act(name, entry)` runs a button of an entry: "copy" or "again".
-export function draw(entries, { isLoaded, mayGoBack, act }) {
+// `act(name, entry)` runs a button of an entry: "copy" or "again". `fault` is the error of a read, or null.
+export function draw(entries, { isLoaded, fault, mayGoBack, act }) {
   reconcile(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), update);
   show(byId("welcome"), isLoaded && entries.length === 0);
+  show(byId("thread-skeleton"), !isLoaded && !fault && entries.length === 0);
+  show(byId("thread-fault"), fault !== null);
+  setText(byId("thread-fault-word"), fault ? describeError(fault) : "");
+  show(byId("read-again"), fault?.code !== "bad_session_id");
   show(byId("earlier"), mayGoBack);
   if (isAtEnd) toEnd();
 }
@@ -96,7 +100,7 @@ export async function copy(text, what = "The message") {
     announce(`${what} is copied.`);
     return true;
   } catch {
-    announce("Copying failed: the browser does not allow it here.");
+    tellFault("Copying failed: the browser does not allow it here.");
     return false;
   }
 }

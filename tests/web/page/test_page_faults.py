@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.async_api import BrowserContext, Page, Route, expect
-from support.browser import faults_of, open_page, run_service, save_screenshot, say, session_id_of, visible_texts
+from support.browser import (
+    faults_of,
+    open_page,
+    run_service,
+    save_screenshot,
+    say,
+    session_id_of,
+    violations,
+    visible_texts,
+)
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port
@@ -177,6 +186,41 @@ async def test_an_outage_of_redis_loses_no_message(
     await expect(page.locator(".entry.lost")).to_have_count(0)
     users = [text for role, text in stored_messages(own_redis, page) if role == "user"]
     assert users == ["First, before the outage", "Second, in the midst of it"]
+    assert faults_of(page) == []
+
+
+async def test_a_clear_that_fails_says_so_loses_nothing_and_can_be_tried_again(
+    context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
+) -> None:
+    page = await open_page(context, url)
+    await say(page, "First, before the outage")
+    await expect(page.locator(".entry.stored")).to_have_count(2)
+    own_redis.kill()
+    await say(page, "Second, in the midst of it")
+    await expect(page.locator(".mine.lost")).to_have_count(1)
+    await page.locator("#message").fill("Third, not sent yet")
+    await page.get_by_role("button", name="Clear…").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("1 message of this tab that the memory has not stored will be removed too.")
+    await dialog.get_by_role("button", name="Clear it").click()
+    await expect(dialog.get_by_role("alert")).to_have_text("The memory is unreachable right now.")
+    await expect(dialog.get_by_role("button", name="Try again")).to_be_focused()
+    await save_screenshot(page, "clear-failed")
+    assert await violations(page) == []
+    await dialog.get_by_role("button", name="Keep it").click()
+    await expect(page.locator(".mine.lost .text")).to_have_text("Second, in the midst of it")
+    assert "Second" in await page.evaluate("sessionStorage.getItem('redismem.turns')")
+    await page.get_by_role("button", name="Clear…").click()
+    await expect(dialog.get_by_role("alert")).to_have_text("")
+    await dialog.get_by_role("button", name="Clear it").click()
+    await dialog.get_by_role("button", name="Try again").wait_for()
+    own_redis.start()
+    await expect(page.locator("body")).to_have_attribute("data-health", "well")
+    await dialog.get_by_role("button", name="Try again").click()
+    await expect(dialog).to_be_hidden()
+    await expect(page.locator(".entry")).to_have_count(0)
+    assert await page.evaluate("sessionStorage.getItem('redismem.turns')") is None
+    assert await page.locator("#message").input_value() == "Third, not sent yet"
     assert faults_of(page) == []
 
 

@@ -1,0 +1,107 @@
+"""The page before it has read anything, and after a request that failed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import redis
+from playwright.async_api import BrowserContext, Page, expect
+from support.browser import (
+    append_until_summarized,
+    faults_of,
+    hold_request,
+    open_page,
+    save_screenshot,
+    session_id_of,
+    violations,
+)
+from support.redis_server import RedisServer
+
+from redismem import Memory
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=60_000)
+
+
+async def check_nothing_is_claimed(page: Page) -> None:
+    """Check that the page shows no figure, no text about what is stored, and no enabled button for it."""
+    for name in ("tokens-count", "summaries-word", "recent-word", "state-word", "welcome", "conversations-word"):
+        await expect(page.locator(f"#{name}")).to_be_hidden()
+    for name in ("Clear…", "Show the request"):
+        await expect(page.get_by_role("button", name=name)).to_be_disabled()
+    await expect(page.locator("#given-body .skeleton")).to_be_visible()
+    await expect(page.locator("#thread-skeleton")).to_be_visible()
+
+
+async def test_nothing_is_claimed_before_the_first_read(context: BrowserContext, url: str) -> None:
+    page = await open_page(context, url)
+    await append_until_summarized(page)
+    first = session_id_of(page)
+    holds = [await hold_request(page, pattern) for pattern in ("**/context/parts", "**/v1/sessions?*")]
+    await page.reload()
+    for asked, _ in holds:
+        await asked.wait()
+    await check_nothing_is_claimed(page)
+    await save_screenshot(page, "skeleton")
+    assert await violations(page) == []
+    for _, released in holds:
+        released.set()
+    await expect(page.locator("#tokens-count")).not_to_have_text("0")
+    await expect(page.get_by_role("button", name="Clear…")).to_be_enabled()
+    await expect(page.locator(".skeleton:visible")).to_have_count(0)
+    # The figures of one conversation are not shown for the next.
+    asked, released = await hold_request(page, "**/context/parts")
+    await page.get_by_role("button", name="New").click()
+    await asked.wait()
+    assert session_id_of(page) != first
+    await check_nothing_is_claimed(page)
+    released.set()
+    await expect(page.locator("#tokens-count")).to_have_text("0")
+    await expect(page.locator("#welcome")).to_be_visible()
+    assert faults_of(page) == []
+
+
+async def test_a_conversation_that_cannot_be_read_says_why(
+    context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
+) -> None:
+    namespace = server_options[server_options.index("--namespace") + 1]
+    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+        session = memory.session("of-a-later-release")
+        await session.append({"role": "user", "content": "hello"})
+        key = memory.store.keys.session(session.id).messages
+        with redis.Redis.from_url(redis_server.url) as raw:
+            element = raw.lindex(key, 0)
+            raw.lset(key, 0, element[:1] + b"\x09" + element[2:])
+            page = await open_page(context, url, session.id)
+            await expect(page.locator("#thread-fault-word")).to_have_text(re.compile("^Another release wrote this"))
+            await expect(page.locator(".skeleton:visible")).to_have_count(1)
+            await save_screenshot(page, "unreadable")
+            assert await violations(page) == []
+            raw.lset(key, 0, element)
+        await expect(page.locator(".mine .text")).to_have_text("hello")
+        await expect(page.locator("#thread-fault")).to_be_hidden()
+    await page.route("**/context/parts", lambda route: route.fulfill(status=500, json={"code": "internal"}), times=1)
+    await page.reload()
+    await expect(page.locator("#thread-fault-word")).to_have_text("Something went wrong in the server.")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.locator(".mine .text")).to_have_text("hello")
+    await page.goto(f"{url}/#/s/%00")
+    await expect(page.locator("#thread-fault-word")).to_have_text("No conversation can have this id.")
+    await expect(page.get_by_role("button", name="Try again")).to_be_hidden()
+    assert faults_of(page) == []
+
+
+async def test_an_action_that_fails_is_told_where_one_looks(context: BrowserContext, url: str) -> None:
+    page = await open_page(context, url)
+    at = page.url
+    await page.route("**/v1/sessions", lambda route: route.fulfill(status=503, json={"code": "overloaded"}), times=1)
+    await page.get_by_role("button", name="New").click()
+    await expect(page.locator("#toast")).to_contain_text("This server is overloaded. Try again in a moment.")
+    await save_screenshot(page, "toast")
+    assert await violations(page) == []
+    assert page.url == at
+    await page.get_by_role("button", name="Dismiss").click()
+    await expect(page.locator("#toast")).to_be_hidden()
+    assert faults_of(page) == []
