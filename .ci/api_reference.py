@@ -37,6 +37,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.workers.summaries": ("Worker",),
     "redismem.workers.eviction": ("Eviction",),
     "redismem.slots": ("Intent", "Slot", "Slots"),
+    "redismem.adapters.agent_framework": ("HistoryProvider", "SessionStore"),
+    "redismem.adapters.llama_index": ("ChatStore",),
 }
 # Names without an underscore that only other modules of the package use.
 INTERNAL = {
@@ -128,6 +130,9 @@ def _class(name: str, value: type) -> Iterator[str]:
     if attributes:
         yield from ("", "| attribute | what it is |", "|---|---|")
         yield from (f"| `{attribute}` | {text} |" for attribute, text in attributes)
+    constructor = value.__init__
+    if "Args:" in (constructor.__doc__ or "") and constructor.__module__.startswith("redismem.adapters."):
+        yield from ("", *_function(name, constructor))
     for method, function in _methods(value):
         yield from ("", f"#### `{name}.{method}`", "", *_function(method, function))
 

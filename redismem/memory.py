@@ -235,18 +235,20 @@ class Memory:
         since_ms = await self._alive_since_ms()
         return await self.store.run(namespace_calls.count(self.store.keys, since_ms))
 
-    async def sessions(self, limit: int = 100, cursor: str | None = None) -> SessionPage:
+    async def sessions(self, limit: int = 100, cursor: str | None = None, *, include_idle: bool = False) -> SessionPage:
         """Return a page of the live sessions, most recently active first.
 
         Args:
             limit: The number of sessions per page, 1 to 10,000.
             cursor: The cursor of the previous page. `None` starts at the first page.
+            include_idle: True also lists sessions past the idle timeout of the settings: those whose policy gives them
+                a longer one, and those that have ended and that no worker has swept yet.
 
         Raises:
             ValueError: The limit is out of range, or the cursor does not come from a page.
             StoreUnavailable: Redis does not answer before the deadline.
         """
-        since_ms = await self._alive_since_ms()
+        since_ms = 0 if include_idle else await self._alive_since_ms()
         return await read_sessions(self.store, limit, cursor, since_ms)
 
     async def forget(

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from redismem import InvalidSessionId, Memory, Policy
+from redismem import Context, InvalidSessionId, InvalidSettings, Memory, Message, Policy, Session, State
 
 T = TypeVar("T")
 
 _LONGEST_S = 10 * 365 * 86_400
 """The longest idle timeout of a policy."""
+_HANDLES_COUNT = 4_096
 
 
 def missing_framework(module: str, extra: str) -> ImportError:
@@ -86,6 +87,56 @@ def memory_over(client: Any) -> Memory:
         InvalidSettings: The client cannot be used.
     """
     return Memory.connect(client=client)
+
+
+class Sessions:
+    """The sessions that one store of a framework uses: their memory, and a handle for each of the framework's ids."""
+
+    def __init__(self, url: str | None, memory: Memory | None, client: Any, prefix: str, policy: Policy) -> None:
+        """Open the memory: the caller's `memory`, or one over its `client`, or the shared one of `url`.
+
+        Raises:
+            InvalidSettings: More than one of them is given, or the URL or the client cannot be used.
+        """
+        if sum(given is not None for given in (url, memory, client)) > 1:
+            raise InvalidSettings("give one of url, memory and redis_client: only one of them would be used")
+        self._is_borrowed = memory is None and client is None
+        self._url = url
+        self.memory = memory or (borrow_memory(url) if client is None else memory_over(client))
+        # A handle with a policy is not cached by the memory, and a framework names its session in each call.
+        self.open = lru_cache(maxsize=_HANDLES_COUNT)(self._open)
+        self._prefix, self._policy = prefix, policy
+
+    def _open(self, session_id: str) -> Session:
+        return self.memory.session(join_id(self._prefix, session_id), policy=self._policy)
+
+    async def aclose(self) -> None:
+        """Give back a borrowed memory. A memory or a client of the caller stays open."""
+        if self._is_borrowed:
+            self._is_borrowed = False
+            if (unused := return_memory(self._url)) is not None:
+                await unused.aclose()
+
+
+def in_order(context: Context) -> list[Message]:
+    """Return pinned and other messages of a context in the order in which they were added."""
+    messages = context.messages
+    return sorted((*context.pinned, *messages), key=lambda each: each.seq) if context.pinned else messages
+
+
+def summary_text(context: Context) -> str:
+    """Return the summaries of a context as one text for a message of the user; "" without summaries."""
+    return "\n\n".join(summary.to_openai()["content"] for summary in context.summaries)
+
+
+async def refuse_unseen(session: Session, answer: Context | State) -> None:
+    """Check an answer without content: it may be degraded, and from a process that has never seen the session.
+
+    Raises:
+        StoreUnavailable: Nobody can tell whether the session is empty.
+    """
+    if answer.degraded:
+        await session.tail(1)
 
 
 async def settle(mutation: Awaitable[T]) -> T:

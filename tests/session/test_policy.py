@@ -81,6 +81,19 @@ async def test_pages_list_exempt_sessions_in_their_order(store: Store, namespace
         assert listed == sorted(((T0 + 1_000 * (number // 2), f"s-{number:02}") for number in range(12)), reverse=True)
 
 
+async def test_idle_sessions_are_listed_on_request(store: Store, namespace: str, clock: Clock) -> None:
+    async with store.memory(namespace, Settings(shards=2)) as memory:
+        for policy in (WHOLE, Policy(idle_timeout_s=400 * 86_400, exempt=True)):
+            await memory.session(f"idle-{policy.exempt}", policy=policy).append(chat_message(1))
+        clock.now_ms += 2 * 86_400_000
+        await memory.session("new").append(chat_message(1))
+        assert [entry.session_id for entry in (await memory.sessions()).sessions] == ["new"]
+        first = await memory.sessions(2, include_idle=True)
+        second = await memory.sessions(2, first.cursor, include_idle=True)
+        listed = [entry.session_id for entry in (*first.sessions, *second.sessions)]
+        assert (sorted(listed), second.cursor) == (["idle-False", "idle-True", "new"], None)
+
+
 @pytest.mark.parametrize("policy", [Policy(idle_timeout_s=600), Policy(idle_timeout_s=600, exempt=True)])
 async def test_a_session_with_a_shorter_timeout_is_handed_over_in_time(
     store: Store, namespace: str, clock: Clock, policy: Policy

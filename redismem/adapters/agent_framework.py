@@ -1,0 +1,253 @@
+"""Microsoft Agent Framework: `HistoryProvider` and `SessionStore` keep conversations and sessions in Redis."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from redismem import Conflict, InvalidMessage, InvalidState, Memory, Message, Session
+from redismem.adapters.sessions import Sessions, in_order, make_policy, missing_framework, refuse_unseen, summary_text
+
+try:
+    import agent_framework as framework
+    from agent_framework import AgentSession
+    from agent_framework import Message as ChatMessage
+except ModuleNotFoundError:
+    raise missing_framework(__name__, "agent-framework") from None
+
+_PARAM = "agent_session"
+"""The param with a snapshot of an AgentSession."""
+
+
+class HistoryProvider(framework.HistoryProvider):
+    """A history provider, in place of `InMemoryHistoryProvider`, `FileHistoryProvider` or `RedisHistoryProvider`.
+
+    >>> agent = Agent(client, context_providers=[HistoryProvider("redis://127.0.0.1:6379/0")])
+
+    Each session of the framework is one session of redismem. Any number of processes may share it.
+    """
+
+    DEFAULT_SOURCE_ID: ClassVar[str] = "redismem"
+    """The name of this provider in an agent, unless `source_id` gives another."""
+
+    def __init__(  # noqa: PLR0913 (all but the URL are keywords)
+        self,
+        url: str | None = None,
+        *,
+        memory: Memory | None = None,
+        redis_client: Any = None,
+        key_prefix: str = "agent_framework",
+        ttl: float | None = None,
+        summarise: bool = False,
+        source_id: str = DEFAULT_SOURCE_ID,
+        load_messages: bool = True,
+        store_inputs: bool = True,
+        store_context_messages: bool = False,
+        store_context_from: set[str] | None = None,
+        store_outputs: bool = True,
+        skip_excluded: bool = False,
+    ) -> None:
+        """Make a provider. It connects on first use.
+
+        Args:
+            url: The URL of Redis. `None` means `REDISMEM_URL`.
+            memory: A memory to use instead of a URL. The caller closes it.
+            redis_client: A redis.asyncio client to use instead of a URL. The caller closes it.
+            key_prefix: The session `42` of the framework is the session `<key_prefix>:42` of redismem.
+            ttl: The seconds without activity after which Redis removes a session. `None` keeps it for ten years.
+            summarise: False keeps every message readable. True lets workers summarise the older messages of sessions
+                that this provider begins: `get_messages` then returns the summary as its first message.
+            source_id: The name of this provider in the agent.
+            load_messages: See the framework's `HistoryProvider`, also for the next four.
+            store_inputs: As there.
+            store_context_messages: As there.
+            store_context_from: As there.
+            store_outputs: As there.
+            skip_excluded: True leaves out messages that a compaction has marked as excluded.
+
+        Raises:
+            InvalidSettings: The URL, the client or the ttl is invalid, or more than one of URL, memory and client is
+                given.
+        """
+        super().__init__(
+            source_id,
+            load_messages=load_messages,
+            store_inputs=store_inputs,
+            store_context_messages=store_context_messages,
+            store_context_from=store_context_from,
+            store_outputs=store_outputs,
+        )
+        self.skip_excluded = skip_excluded
+        self._summarise = summarise
+        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
+        await self._sessions.aclose()
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[ChatMessage]:
+        """Return the messages of a session, oldest first. An unknown session has none.
+
+        Raises:
+            InvalidMessage: The session has a message that is not from the framework.
+            InvalidSessionId: There is no session id, or it is too long or has characters that are not allowed.
+            StoreUnavailable: Redis does not answer.
+        """
+        del state, kwargs
+        session = self._sessions.open(session_id or "")
+        context = await session.read()
+        messages = _decode(session, in_order(context))
+        if context.summaries:
+            messages.insert(0, ChatMessage("user", [summary_text(context)]))
+        if not messages:
+            await refuse_unseen(session, context)
+        if self.skip_excluded:
+            return [message for message in messages if not message.additional_properties.get("_excluded", False)]
+        return messages
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[ChatMessage],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Add messages, all or none.
+
+        Messages at the beginning that repeat the end of the history are left out, as the framework's own providers do.
+        If another process adds messages meanwhile, these are compared, too.
+
+        Raises:
+            InvalidMessage: A message has a value that JSON cannot hold.
+            TooLarge: A message, the number of messages or the session exceeds its limit.
+
+        Also raises the errors of `get_messages`.
+        """
+        del state, kwargs
+        session = self._sessions.open(session_id or "")
+        while messages:
+            # The rule compares no more than that many of the newest. A summarised session has few.
+            context = await session.read(None if self._summarise else len(messages) + 1)
+            new = await _select_new(_decode(session, in_order(context)), messages)
+            if not new:
+                return
+            try:
+                await session.append(*map(self._encode, new), expect=context)
+                return
+            except Conflict:  # another process was faster
+                pass
+
+    def _encode(self, message: ChatMessage) -> Message:
+        payload = message.to_dict()
+        # A worker must read what it summarises. What is kept whole needs no reader.
+        return Message.from_openai(payload) if self._summarise else Message.opaque(payload)
+
+
+async def _select_new(history: list[ChatMessage], messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Return the messages that do not repeat the end of the history, by the framework's own rule."""
+    state: dict[str, Any] = {"messages": history}
+    await framework.InMemoryHistoryProvider().save_messages(None, messages, state=state)
+    saved: list[ChatMessage] = state["messages"]
+    return saved[len(history) :]
+
+
+def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
+    decoded = []
+    for message in messages:
+        try:
+            decoded.append(ChatMessage.from_dict(message.to_openai()))
+        except (TypeError, ValueError, KeyError):
+            raise InvalidMessage(f"message {message.seq} is not a Message of Agent Framework", session.id) from None
+    return decoded
+
+
+with warnings.catch_warnings():
+    # Once a process, the framework warns of a subclass of its experimental store: here of an import for the provider.
+    warnings.filterwarnings("ignore", r"\[SESSION_STORE\]")
+
+    class _ExperimentalStore(framework.SessionStore):
+        pass
+
+
+class SessionStore(_ExperimentalStore):
+    """A session store, in place of the framework's `SessionStore` and `FileSessionStore`, which are experimental.
+
+    The last writer wins. A snapshot is one value of at most `max_value_bytes`, so keep the messages in a
+    `HistoryProvider` and not in the session's state.
+
+    Every method may raise ValueError if the id is empty, InvalidSessionId if it cannot be a session id, and
+    StoreUnavailable.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        memory: Memory | None = None,
+        redis_client: Any = None,
+        key_prefix: str = "agent_session",
+        ttl: float | None = None,
+    ) -> None:
+        """Make a store. It connects on first use. For arguments and errors see `HistoryProvider`."""
+        super().__init__()
+        self._stored = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise=False))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
+        await self._stored.aclose()
+
+    async def get(self, session_id: str) -> AgentSession | None:
+        """Return the stored session; `None` if there is none.
+
+        Raises:
+            InvalidState: The stored value is no session of the framework.
+        """
+        session = self._open(session_id)
+        state = await session.state()
+        snapshot = state.params.get(_PARAM)
+        if snapshot is None:
+            await refuse_unseen(session, state)
+            return None
+        try:
+            return AgentSession.from_dict(snapshot)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            raise InvalidState(f"the param {_PARAM} is not a session of Agent Framework", session.id) from None
+
+    async def set(self, session_id: str, session: AgentSession) -> None:
+        """Store a session in place of the present one.
+
+        Raises:
+            TypeError: The session is of a subclass, which would come back as an `AgentSession`.
+            InvalidState: The state has a value that JSON cannot hold.
+            TooLarge: The session exceeds `max_value_bytes`.
+        """
+        if type(session) is not AgentSession:
+            raise TypeError(f"a SessionStore stores an AgentSession, not a {type(session).__name__}")
+        snapshot = session.to_dict()
+        if isinstance(snapshot["service_session_id"], Mapping):
+            snapshot["service_session_id"] = dict(snapshot["service_session_id"])
+        await self._open(session_id).update(merge={_PARAM: snapshot})
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a stored session, if there is one."""
+        await self._open(session_id).clear()
+
+    def _open(self, session_id: str) -> Session:
+        self.validate_session_id(session_id)
+        return self._stored.open(session_id)

@@ -1,0 +1,329 @@
+"""LlamaIndex: `ChatStore` keeps the messages of its `Memory` in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from redismem import Conflict, Context, InvalidMessage, Memory, Message, NotInWindow, Session, SessionNotFound
+from redismem.adapters.sessions import Sessions, in_order, make_policy, missing_framework, refuse_unseen, summary_text
+
+try:
+    from llama_index.core.base.llms.types import ChatMessage, MessageRole
+    from llama_index.core.bridge.pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
+    from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+except ModuleNotFoundError:
+    raise missing_framework(__name__, "llama-index") from None
+
+_FIRST_COUNT = 128
+"""The number of messages that a read of the active ones asks for first."""
+_ALL_COUNT = 1 << 40
+_PAGE_COUNT = 10_000
+_INFOS_COUNT = 64
+"""The sessions that `get_keys` asks about at a time."""
+_ARCHIVED = MessageStatus.ARCHIVED.value
+_STATUS, _EARLIER = "status", "earlier"
+"""The marks of an archived message, in its metadata: its own status, and that of all messages before it."""
+_CHAT_MESSAGES = TypeAdapter(list[ChatMessage])
+
+
+class _Row(NamedTuple):
+    message: Message
+    status: MessageStatus
+
+
+class ChatStore(AsyncDBChatStore):
+    """A chat store for `llama_index.core.memory.Memory`, in place of `SQLAlchemyChatStore`.
+
+    >>> memory = Memory.from_defaults(session_id="user-42", chat_store=ChatStore("redis://127.0.0.1:6379/0"))
+
+    Each key is one session of redismem, and the row id of a message is its seq. A change is made whole or not at all,
+    and once, even if a reply is lost. Any number of processes may share a key.
+
+    Every method may raise StoreUnavailable, and InvalidSessionId if the key cannot be a session id.
+    """
+
+    key_prefix: str = Field(default="llama_index", description="The beginning of the session ids")
+    summarise: bool = Field(default=False, description="True: older messages become a summary")
+
+    _sessions: Sessions = PrivateAttr()
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        memory: Memory | None = None,
+        redis_client: Any = None,
+        key_prefix: str = "llama_index",
+        ttl: float | None = None,
+        summarise: bool = False,
+    ) -> None:
+        """Make a store. It connects on first use.
+
+        Args:
+            url: The URL of Redis. `None` means `REDISMEM_URL`.
+            memory: A memory to use instead of a URL. The caller closes it.
+            redis_client: A redis.asyncio client to use instead of a URL. The caller closes it.
+            key_prefix: The key `42` is the session `<key_prefix>:42` of redismem.
+            ttl: The seconds without activity after which Redis removes a key. `None` keeps it for ten years.
+            summarise: False keeps every message readable. True lets workers summarise the older messages of sessions
+                that this store begins: the summary is then the first active message, and what it covers is archived.
+
+        Raises:
+            InvalidSettings: The URL, the client or the ttl is invalid, or more than one of URL, memory and client is
+                given.
+        """
+        super().__init__(key_prefix=key_prefix, summarise=summarise)
+        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise))
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name of the class in what LlamaIndex serialises."""
+        return "RedismemChatStore"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
+        await self._sessions.aclose()
+
+    async def get_messages(
+        self,
+        key: str,
+        status: MessageStatus | None = MessageStatus.ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> list[ChatMessage]:
+        """Return the messages of a key, oldest first. An unknown key has none.
+
+        Args:
+            key: The key.
+            status: The status of the messages; `None` means all.
+            limit: The number of messages; `None` means all.
+            offset: The number of messages to leave out at the beginning.
+
+        Raises:
+            InvalidMessage: The session has a message that is not from LlamaIndex.
+            ValueError: `limit` or `offset` is negative.
+        """
+        _check_counts(limit=limit, offset=offset)
+        session = self._sessions.open(key)
+        if status is MessageStatus.ACTIVE:
+            context, active = await self._read_active(session)
+            messages = [*_summarise(context), *_decode(session, active)]
+        else:
+            rows = await self._read_rows(session)
+            messages = _decode(session, [row.message for row in rows if status in (None, row.status)])
+        return messages if limit is None and not offset else messages[offset or 0 :][:limit]
+
+    async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
+        """Return the number of messages that `get_messages` would return."""
+        session = self._sessions.open(key)
+        if status is MessageStatus.ACTIVE:
+            context, active = await self._read_active(session)
+            return len(active) + bool(context.summaries)
+        return sum(status in (None, row.status) for row in await self._read_rows(session))
+
+    async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        """Add a message. Raises as `add_messages` does."""
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(
+        self, key: str, messages: Sequence[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Add messages, all or none.
+
+        Raises:
+            InvalidMessage: A message has a value that JSON cannot hold.
+            TooLarge: A message, the number of messages or the session exceeds its limit.
+        """
+        if messages:
+            await self._sessions.open(key).append(*(self._encode(message, status) for message in messages))
+
+    async def set_messages(
+        self, key: str, messages: Sequence[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Replace all messages of a key, active and archived, by these, in one step. Raises as `add_messages` does."""
+        session = self._sessions.open(key)
+        if not messages:
+            await session.clear()
+            return
+        new = [self._encode(message, status) for message in messages]
+        while True:
+            try:
+                await session.rewrite(1, new)
+                return
+            except SessionNotFound:
+                pass
+            try:
+                await session.append(*new, expect=0)
+                return
+            except Conflict:  # begun meanwhile
+                pass
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Remove the message with this row id, which is the seq of `redismem.Message`, and return it; or `None`."""
+        session = self._sessions.open(key)
+        rows = await self._read_rows(session)
+        place = next((at for at, row in enumerate(rows) if row.message.seq == idx), None)
+        if place is None:
+            return None
+        message = rows[place].message
+        if place and _has_mark(message, _EARLIER):
+            await self._archive_until(session, rows[place - 1].message)
+        forgotten = await self._forget(session, [message])
+        return _decode(session, forgotten)[0] if forgotten else None
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Remove the messages with this status; `None` removes the whole session."""
+        session = self._sessions.open(key)
+        rows = [] if status is None else await self._read_rows(session)
+        wanted = [row.message for row in rows if row.status is status]
+        if status is MessageStatus.ARCHIVED or len(wanted) < len(rows):
+            await self._forget(session, wanted)
+        else:
+            await session.clear()
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Remove the oldest `n` active messages, and return those that this call removed.
+
+        A summary counts as a message, but stays.
+
+        Raises:
+            ValueError: `n` is negative.
+        """
+        _check_counts(n=n)
+        session = self._sessions.open(key)
+        context, active = await self._read_active(session)
+        return _decode(session, await self._forget(session, active[: max(0, n - bool(context.summaries))]))
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Archive the oldest `n` active messages, in one step, and return them.
+
+        A summary counts as a message, and is archived with the first message after it.
+
+        Raises:
+            ValueError: `n` is negative.
+        """
+        _check_counts(n=n)
+        session = self._sessions.open(key)
+        while True:
+            context, active = await self._read_active(session)
+            chosen = active[: max(0, n - bool(context.summaries))]
+            if not chosen or await self._archive_until(session, chosen[-1]):
+                return [*_summarise(context), *_decode(session, chosen)][:n]
+
+    async def get_keys(self) -> list[str]:
+        """Return the keys that have messages, most recently used first."""
+        start = f"{self.key_prefix}:" if self.key_prefix else ""
+        keys: list[str] = []
+        cursor = None
+        while True:
+            page = await self._sessions.memory.sessions(_PAGE_COUNT, cursor, include_idle=True)
+            ids = [entry.session_id for entry in page.sessions if entry.session_id.startswith(start)]
+            for at in range(0, len(ids), _INFOS_COUNT):
+                part = [id[len(start) :] for id in ids[at : at + _INFOS_COUNT]]
+                counts = await asyncio.gather(*map(self._total, part))
+                keys += [key for key, count in zip(part, counts, strict=True) if count]
+            if (cursor := page.cursor) is None:
+                return keys
+
+    async def _total(self, key: str) -> int:
+        try:
+            return (await self._sessions.open(key).info()).total_messages
+        except SessionNotFound:
+            return 0
+
+    async def _read_active(self, session: Session) -> tuple[Context, list[Message]]:
+        """Return the active messages, oldest first, and the context that they are from.
+
+        Reads only the end of a session with many archived messages. A context without active summaries has none.
+        """
+        limit = None if self.summarise else _FIRST_COUNT
+        while True:
+            context, messages, archived_seq = await _read(session, limit)
+            if archived_seq or limit is None or not context.is_part:
+                break
+            limit *= 8
+        if context.summaries and archived_seq > context.summaries[-1].last_seq:
+            context.summaries = []
+        return context, [each for each in messages if each.seq > archived_seq and not _has_mark(each, _STATUS)]
+
+    async def _read_rows(self, session: Session) -> list[_Row]:
+        """Return all messages with their status, oldest first. Those that a summary covers are archived."""
+        context, messages, archived_seq = await _read(session, None)
+        active = {each.seq for each in messages if each.seq > archived_seq and not _has_mark(each, _STATUS)}
+        if context.first_seq > 1 and not context.degraded:
+            messages = await session.tail(_ALL_COUNT)
+            new = [each for each in messages if each.seq > context.last_seq]
+            active.update(each.seq for each in new if not _has_mark(each, _STATUS))
+        return [_Row(each, MessageStatus.ACTIVE if each.seq in active else MessageStatus.ARCHIVED) for each in messages]
+
+    async def _archive_until(self, session: Session, message: Message) -> bool:
+        """Archive this message and all before it, in one step. Return False if it has changed or is gone."""
+        marks = {_STATUS: _ARCHIVED, _EARLIER: _ARCHIVED}
+        try:
+            await session.replace(message, self._message(message.to_openai(), marks))
+        except (Conflict, NotInWindow, SessionNotFound):
+            return False
+        return True
+
+    async def _forget(self, session: Session, messages: Sequence[Message]) -> list[Message]:
+        """Remove messages, and return those that this call removed."""
+        most, forgotten = self._sessions.memory.settings.max_batch_count, set[int]()
+        for at in range(0, len(messages), most):
+            try:
+                forgotten.update((await session.forget(*(each.seq for each in messages[at : at + most]))).seqs)
+            except SessionNotFound:
+                break
+        return [message for message in messages if message.seq in forgotten]
+
+    def _encode(self, message: ChatMessage, status: MessageStatus) -> Message:
+        marks = {_STATUS: _ARCHIVED} if status is MessageStatus.ARCHIVED else None
+        return self._message(message.model_dump(mode="json"), marks)
+
+    def _message(self, payload: dict[str, Any], marks: dict[str, Any] | None) -> Message:
+        # A worker must read what it summarises. What is kept whole needs no reader, and each message is removed alone.
+        return Message(**payload, metadata=marks) if self.summarise else Message.opaque(payload, metadata=marks)
+
+
+async def _read(session: Session, limit: int | None) -> tuple[Context, list[Message], int]:
+    """Return the context, its messages in order, and the seq up to which all messages are archived, or 0."""
+    context = await session.read(limit)
+    messages = in_order(context)
+    if not messages:
+        await refuse_unseen(session, context)
+    return context, messages, max((each.seq for each in messages if _has_mark(each, _EARLIER)), default=0)
+
+
+def _has_mark(message: Message, name: str) -> bool:
+    beside = message.beside
+    return beside is not None and (beside.get("metadata") or {}).get(name) == _ARCHIVED
+
+
+def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
+    payloads = [message.to_openai() for message in messages]
+    # An item of another framework has no role, and would be read as an empty message of the user.
+    at = next((at for at, payload in enumerate(payloads) if "role" not in payload), None)
+    try:
+        if at is None:
+            return _CHAT_MESSAGES.validate_python(payloads)
+    except ValidationError as refused:
+        at = int(refused.errors()[0]["loc"][0])
+    raise InvalidMessage(f"message {messages[at].seq} is not a ChatMessage of LlamaIndex", session.id)
+
+
+def _summarise(context: Context) -> list[ChatMessage]:
+    """Return the summaries of a context as one message; none without summaries."""
+    return [ChatMessage(role=MessageRole.USER, content=summary_text(context))] if context.summaries else []
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and (type(count) is not int or count < 0):
+            raise ValueError(f"{name} must be an integer, 0 or more")
