@@ -6,10 +6,12 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -47,15 +49,17 @@ class Places:
 
 @contextlib.contextmanager
 def start_example(name: str, places: Places, *more: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Start an example by its command and these further words; it is killed at the end."""
+    """Start an example by its command and these further words; it is killed at the end, with its children."""
     program, *words = shlex.split(read_commands()[name])
     command = [sys.executable, *([] if program == "python" else ["-m", program]), *words, *more]
-    environ, pipe = os.environ | places.environment | environment, subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, env=environ, text=True, stdout=pipe, stderr=subprocess.STDOUT) as running:
+    environ = os.environ | places.environment | environment
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=environ, start_new_session=True, **pipes) as running:
         try:
             yield running
         finally:
-            running.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
