@@ -14,13 +14,19 @@ from redismem import errors
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "howto" / "troubleshooting.md").read_text()
 PLACEHOLDER = "…"
-# Each of these modules logs its warnings once, at the start of a process.
+REPORTS = ("log.warning", "log.error", "self._log.warning", "self._log.error", "complain")
+# Most warnings of these modules come once, at the start of a process.
 STARTING = (
+    "cli/place.py",
+    "cli/serve.py",
     "settings/environment.py",
     "settings/settings.py",
     "store/agreement.py",
     "transport/connect.py",
+    "transport/credentials.py",
     "transport/redis_py/given_client.py",
+    "web/key_file.py",
+    "workers/eviction.py",
     "workers/strategies.py",
 )
 
@@ -74,7 +80,7 @@ def unquoted_warnings(page: str) -> Iterator[str]:
     parts = [quote.strip(f"{PLACEHOLDER} ") for quote in quotes]
     for name in STARTING:
         for node in ast.walk(ast.parse((ROOT / "redismem" / name).read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("log.warning", "log.error", "self._log.error"):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in REPORTS:
                 text = text_of(node.args[0])
                 if len(text) > 30 and not any(part in text for part in parts):
                     yield text
