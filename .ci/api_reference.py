@@ -39,6 +39,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.slots": ("Intent", "Slot", "Slots"),
     "redismem.adapters.agent_framework": ("HistoryProvider", "SessionStore"),
     "redismem.adapters.llama_index": ("ChatStore",),
+    "redismem.adapters.langchain": ("ChatMessageHistory",),
 }
 # Names without an underscore that only other modules of the package use.
 INTERNAL = {

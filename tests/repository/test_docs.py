@@ -141,6 +141,7 @@ def test_what_is_not_run_is_in_the_pages() -> None:
     assert {words[1] for words in told if words[0] == "redismem"} >= {*PARSED, "doctor", "check", "replay", "show"}
 
 
+@pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory is deprecated")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page.read_text(), "python")], ids=name_of)
 def test_every_example_runs(page: Path, place: str) -> None:
     """In one namespace a page; `await` may stand outside of a function."""

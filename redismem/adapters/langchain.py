@@ -1,0 +1,175 @@
+"""LangChain: a `BaseChatMessageHistory` over a session, for `RunnableWithMessageHistory` and for code of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+from redismem import blocking
+from redismem.adapters.sessions import join_id, make_policy, missing_framework
+from redismem.context import Context
+from redismem.errors import InvalidMessage
+from redismem.memory import Memory
+from redismem.messages.message import Message
+
+try:
+    from langchain_core.chat_history import BaseChatMessageHistory
+    from langchain_core.messages import (
+        BaseMessage,
+        HumanMessage,
+        convert_to_messages,
+        message_to_dict,
+        messages_from_dict,
+    )
+    from langchain_core.runnables.config import run_in_executor
+except ImportError as missing:
+    raise missing_framework("redismem.adapters.langchain", "langchain") from missing
+
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
+
+
+class ChatMessageHistory(BaseChatMessageHistory):
+    """The history of one conversation. Make a new object for each run: it costs no I/O.
+
+    The first read is a snapshot that later reads of the object return, until it adds messages or clears. The reason:
+    `RunnableWithMessageHistory` reads twice in a run, and cuts its input by the length of the second read.
+
+    >>> chain = RunnableWithMessageHistory(model, lambda session_id: ChatMessageHistory(session_id, memory))
+
+    Args:
+        session_id: The id of the conversation.
+        memory: A blocking memory serves all methods, the async ones in a thread. An async memory serves the async
+            methods.
+        key_prefix: The session's id is `<key_prefix>:<session_id>`; "" uses the id of the conversation alone.
+        ttl: The seconds without activity after which the session is removed. `None` means ten years.
+        summarise: False keeps every message readable. True leaves older messages to the workers; their summary is
+            then read as one `HumanMessage`. The first message of a session decides.
+        owner: The person whom the session belongs to, as in `Memory.session`.
+
+    Raises:
+        InvalidSessionId: An id or the owner is empty, too long, or has characters that are not allowed.
+        InvalidSettings: `ttl` is out of range.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        memory: Memory | blocking.Memory,
+        *,
+        key_prefix: str = "langchain",
+        ttl: float | None = None,
+        summarise: bool = False,
+        owner: str | None = None,
+    ) -> None:
+        super().__init__()
+        policy = make_policy(ttl, summarise)
+        self._session = memory.session(join_id(key_prefix, session_id), policy=policy, owner=owner)
+        self._summarise = summarise
+        self._snapshot: list[BaseMessage] | None = None
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]
+        """The messages, oldest first, as a new list. See `aget_messages`; an async memory raises TypeError."""
+        if self._snapshot is None:
+            session = self._blocking_session()
+            context = session.read()
+            self._snapshot = self._view(context, session.tail(self._tail_count(context)))
+        return [*self._snapshot]
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Return the messages, oldest first, as a new list. An unknown session has none.
+
+        Raises:
+            InvalidMessage: LangChain cannot represent a message of another program.
+            StoreUnavailable: Redis does not answer, and this process has not seen the session.
+        """
+        if self._snapshot is None:
+            session = self._session
+            if isinstance(session, blocking.Session):
+                return await super().aget_messages()
+            context = await session.read()
+            self._snapshot = self._view(context, await session.tail(self._tail_count(context)))
+        return [*self._snapshot]
+
+    def add_messages(self, messages: Sequence[BaseMessage], *, id: str | None = None) -> None:
+        """Append messages, all or none. An id makes the append idempotent, as in `Session.append`.
+
+        Raises:
+            TypeError: The memory is an async one.
+            InvalidMessage: A message has a value that would not come back equal, such as a datetime.
+            TooLarge: There are too many messages, or one is too large.
+            StoreUnavailable: Redis does not answer. With an id, the same call again is safe.
+        """
+        self._snapshot = None
+        if messages:
+            self._blocking_session().append(*map(self._encode, messages), id=id)
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage], *, id: str | None = None) -> None:
+        """Append messages, all or none. See `add_messages`."""
+        self._snapshot = None
+        session = self._session
+        if isinstance(session, blocking.Session):
+            await run_in_executor(None, self.add_messages, messages, id=id)
+        elif messages:
+            await session.append(*map(self._encode, messages), id=id)
+
+    def clear(self) -> None:
+        """Remove the whole session: messages, summaries, originals and state.
+
+        Raises:
+            TypeError: The memory is an async one.
+            StoreUnavailable: Redis does not answer.
+        """
+        self._snapshot = None
+        self._blocking_session().clear()
+
+    async def aclear(self) -> None:
+        """Remove the whole session. See `clear`."""
+        self._snapshot = None
+        session = self._session
+        if isinstance(session, blocking.Session):
+            await super().aclear()
+        else:
+            await session.clear()
+
+    def _blocking_session(self) -> blocking.Session:
+        if not isinstance(self._session, blocking.Session):
+            raise TypeError(
+                "the memory is an async one: use ainvoke() and the methods that begin with a, "
+                "or pass a redismem.blocking.Memory"
+            )
+        return self._session
+
+    def _encode(self, message: BaseMessage) -> dict[str, Any]:
+        encoded = message_to_dict(message)
+        # The role pins it. Without summaries it would only count for the limit of pinned messages.
+        return encoded | {"role": "system"} if self._summarise and message.type == "system" else encoded
+
+    def _tail_count(self, context: Context) -> int:
+        """Return the number of newest messages to read besides the context; usually 0, which costs nothing."""
+        if context.summaries and not self._summarise:
+            return context.last_seq  # another program began the session without the policy: read its originals
+        return int(context.degraded and not context.window_count)  # refused if this process has never seen the session
+
+    def _view(self, context: Context, tail: list[Message]) -> list[BaseMessage]:
+        messages = tail or [*context.pinned, *context.messages]
+        items = [(message.seq, self._decode(message)) for message in messages]
+        seqs = [message.seq for message in messages if not message.pinned]
+        hidden = [
+            summary
+            for summary in context.summaries
+            if not any(summary.first_seq <= seq <= summary.last_seq for seq in seqs)
+        ]
+        if hidden:
+            text = "\n\n".join(summary.to_openai()["content"] for summary in hidden)
+            items.append((hidden[0].first_seq, HumanMessage(text)))
+        return [item for _, item in sorted(items, key=itemgetter(0))]
+
+    def _decode(self, message: Message) -> BaseMessage:
+        payload = message.to_openai()
+        try:
+            (decoded,) = (messages_from_dict if "data" in payload else convert_to_messages)([payload])
+        except _UNREADABLE:  # its text may quote the message
+            raise InvalidMessage(f"LangChain cannot represent message {message.seq}", self._session.id) from None
+        return decoded
