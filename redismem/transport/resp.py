@@ -176,6 +176,11 @@ def encode_source(content: bytes, script: Script) -> bytes:
     return content.replace(by_hash, b"$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (len(script.source), script.source), 1)
 
 
+def loaded_late() -> ServerError:
+    """Return the error of a call whose script is loaded now, but that has too little time left for another reply."""
+    return ServerError("NOSCRIPT", "NOSCRIPT the script is loaded now")
+
+
 def may_not_load() -> ServerError:
     """Return the error of a call whose script is unknown, and may neither be loaded nor sent."""
     why = "the server does not know the scripts, and this user may not load them: run `redismem deploy`"

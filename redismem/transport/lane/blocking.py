@@ -217,12 +217,13 @@ class BlockingLane:
         until: float,
     ) -> list[Any]:
         """Run a call and return its replies. Loads a missing script, and closes connections to a replica."""
+        half_time = (time.monotonic() + until) / 2
         outcome = send(commands)
         refusal = resp.refusal(outcome)
         if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
             refused = resp.refusal(self._call(resp.encode_load(script), 1, resp.check_replies, until))
             if refused is None:
-                outcome = send(commands)
+                outcome = send(commands) if time.monotonic() <= half_time else resp.loaded_late()
             elif not resp.is_command_refused(refused):
                 outcome = refused
             elif resp.is_command_refused(resp.refusal(self._send([resp.EVAL_PROBE], until))):

@@ -214,7 +214,8 @@ class Connection(asyncio.Protocol):
     def _load(self, call: PendingCall, script: Script) -> None:
         """Load the script, then repeat the call. If loading is refused, repeat the call with the script's source.
 
-        Only once per call, because another client may keep flushing scripts.
+        Only once per call, because another client may keep flushing scripts. If that has taken more than half of the
+        call's time, the call ends with NOSCRIPT: the store sends it again, with a new timeout.
         """
         call.script = None
 
@@ -228,6 +229,8 @@ class Connection(asyncio.Protocol):
         def loaded(failure: Failure | None) -> None:
             if resp.is_command_refused(failure) and not self.lost_reason:
                 self._ask(call, resp.encode_independent([resp.EVAL_PROBE]), probed)
+            elif failure is None and self._loop.time() > (call.begun_at + call.deadline) / 2:
+                call.end(resp.loaded_late())
             else:
                 self._send_again(call, failure)
 
