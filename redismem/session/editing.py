@@ -22,6 +22,7 @@ from redismem.session.paging import check_count
 from redismem.session.reading import ReadableSession
 from redismem.session.reused_ids import check_same
 from redismem.store.dictionaries import load_dictionaries
+from redismem.store.windows import read_window
 
 
 class EditableSession(ReadableSession):
@@ -245,7 +246,7 @@ class EditableSession(ReadableSession):
         return await self._run(edit_calls.replace(self._calls, view, old, changed, kept_change, last_seq))
 
     async def _view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> edit_calls.View:
-        view = await self._run(edit_calls.window(self._calls))
+        view = await read_window(self._run, self._calls)
         if view is None:
             edits.check_life(self.id, expect)
             raise SessionNotFound(f"cannot {op}: there is no such session", self.id)

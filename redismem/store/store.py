@@ -25,6 +25,7 @@ from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.gate import Gate
 from redismem.store.hook import Hook
 from redismem.store.retries import Retries, redis_at
+from redismem.store.windows import LargeWindows
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
 
@@ -101,6 +102,7 @@ class Store(Agreement):
         """The monotonic time before which dictionaries are not reloaded."""
         self._patience_s = settings.deadline_s
         self._gate = Gate(blocks=transport.blocks)
+        self._large_windows = LargeWindows()
 
     def use_fallback(self, fallback: Layer, patience_s: float) -> None:
         """Let this fallback serve calls once Redis has not answered for `patience_s`."""
@@ -295,7 +297,9 @@ class Store(Agreement):
         )
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=log_fields)
 
-    def _transmit(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
+    def _transmit(self, call: Call[Any], timeout_s: float) -> Awaitable[list[Any]]:
+        if self._large_windows and call in self._large_windows:
+            return self._large_windows.send(call, self._transmit, timeout_s, self.settings.deadline_s)
         if call.sends is not None:
             call.sends.append(timeout_s)
         if call.is_independent:
@@ -335,6 +339,7 @@ class Store(Agreement):
             breaker = self.breaker_of(call)
             self._raise_if_away(breaker, call, retries)
             call = call.again()
+            self._large_windows.note(call, failure)
             try:
                 value = call.finish(await self._transmit(call, retries.timeout_s()))
                 breaker.answered_s = begun_s

@@ -21,10 +21,10 @@ from redismem.protocol.owners import decode_owner
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
-from redismem.protocol.session import edits
 from redismem.session.session import Session
 from redismem.store.limits import is_given
 from redismem.store.store import Store
+from redismem.store.windows import read_window
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
 
@@ -247,7 +247,7 @@ class Eviction:
             return await self._store.run(calls.evict(None), quarantine=True)
         session_calls = self._store.session_calls(session_id)
         session = Session(self._store, session_calls)
-        transcript = await self._store.run(edits.window(session_calls), quarantine=True)
+        transcript = await read_window(partial(self._store.run, quarantine=True), session_calls)
         if transcript is None:
             return False  # removed or quarantined in the meantime: there is nothing to hand over
         context = transcript.context

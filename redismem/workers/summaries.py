@@ -13,6 +13,7 @@ import math
 import random
 import time
 from collections import Counter, deque
+from functools import partial
 
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError, StoreUnavailable
 from redismem.events import Op, facts
@@ -20,8 +21,8 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job, QueueCalls
-from redismem.protocol.session import edits
 from redismem.store.store import Store
+from redismem.store.windows import read_window
 from redismem.workers.dictionaries import Trainer
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
 from redismem.workers.originals import build_original_fields, open_vector_writer
@@ -217,8 +218,8 @@ class Worker:
         job = await self._store.run(calls.claim(reads=False), quarantine=True)
         if not isinstance(job, Job):
             return SummaryOutcome(job)
-        read = edits.window(self._store.session_calls(calls.keys.session_id))
-        view = await self._store.run(read, quarantine=True)
+        session_calls = self._store.session_calls(calls.keys.session_id)
+        view = await read_window(partial(self._store.run, quarantine=True), session_calls)
         return SummaryOutcome.GONE if view is None else job.with_view(view)
 
     async def _release(self, calls: QueueCalls, job: Job, backoff_ms: int) -> None:

@@ -17,6 +17,8 @@ from redismem.context import Context
 from redismem.protocol.call import Call
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.session import edits
+from redismem.protocol.session.edits import View
+from redismem.protocol.session.windows import Part
 
 T = TypeVar("T")
 names = st.sampled_from(NAMES)
@@ -172,10 +174,15 @@ class Machine(Steps):
         given = self.run_call(self.calls[name].set_policy(policy))
         self.same("set_policy", given, self.model.set_policy(name, encode_policy(policy), self.now))
 
+    def view(self, name: str) -> View | None:
+        view = self.run_call(edits.window(self.calls[name]))
+        assert not isinstance(view, Part)
+        return view
+
     @precondition(lambda self: self.model.sessions)
     @rule(name=names)
     def look(self, name: str) -> None:
-        view = self.run_call(edits.window(self.calls[name]))
+        view = self.view(name)
         if view is not None:
             session = self.model.sessions[name]
             self.reads_as_modelled(view.context, session)

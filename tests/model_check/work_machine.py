@@ -18,7 +18,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import provider_pauses
-from redismem.protocol.session import edits, pages
+from redismem.protocol.session import pages
 from redismem.workers.planning import plan
 
 
@@ -169,7 +169,8 @@ class WorkMachine(EditMachine):
         self.same("claim_eviction", held, self.model.claim_eviction(name, self.now))
         if held:
             session = self.model.sessions[name]
-            view = self.run_call(edits.window(self.calls[name]))
+            view = self.view(name)
+            assert view is not None
             self.in_hand.append(Seen(name, session.life, session.written, view))
 
     @precondition(lambda self: self.in_hand)

@@ -14,7 +14,7 @@ from redismem import Memory, Session, Settings
 from redismem.inspection import quarantine
 from redismem.inspection.sessions import originals_of
 from redismem.project.files import copies
-from redismem.protocol.session import edits
+from redismem.store.windows import read_window
 
 SETTINGS = Settings(threshold=4, recent_limit=2, shards=1, keep_originals=True, max_window_count=12)
 
@@ -41,7 +41,7 @@ async def session(memory: Memory) -> Session:
 
 
 async def window_of(memory: Memory, session_id: str) -> Sequence[bytes]:
-    view = await memory.store.run(edits.window(memory.store.session_calls(session_id)))
+    view = await read_window(memory.store.run, memory.store.session_calls(session_id))
     assert view is not None
     return view.elements
 

@@ -29,6 +29,7 @@ from redismem.protocol.layout import PINNED
 from redismem.protocol.session.append import append_limits, check_size, compress_large, encode_with_pin, pins_argument
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block
+from redismem.protocol.session.windows import Part, read_part
 
 
 class Replacement(NamedTuple):
@@ -88,20 +89,19 @@ class View:
         return dict(zip(seqs, split_elements(self.fields[field], len(seqs)), strict=True))
 
 
-def window(calls: SessionCalls) -> Call[View | None]:
-    """Build a call that reads the whole window and state through a script.
+def window(calls: SessionCalls, before: Part | None = None) -> Call[View | Part | None]:
+    """Build a call that reads the whole window and state through a script, or a part that goes on behind `before`.
 
-    A script works even when Redis is out of memory. The call returns None if the session does not exist.
+    A script works even when Redis is out of memory. The call returns None if the session does not exist, and a part if
+    there are more messages.
     """
-    keys, script = calls.keys, scripts.load("read")
+    keys = calls.keys
 
-    def decode(reply: Sequence[Any]) -> View | None:
-        fields, elements = replies.fields(reply[0]), reply[1]
+    def whole(fields: Mapping[bytes, bytes], elements: Sequence[bytes]) -> View | None:
         context = replies.context(keys.session_id, calls.settings.recent_limit, fields, elements)
         return View(context, fields, elements) if context.epoch else None
 
-    command = evalsha(script, (keys.messages, keys.state), (0, -1))
-    return Call(keys.session_id, (command,), decode, script, op=Op.READ_WINDOW)
+    return read_part(keys.session_id, keys.messages, keys.state, whole, before)
 
 
 class Leaving(NamedTuple):

@@ -1,0 +1,77 @@
+"""Windows larger than the server's output buffer: it closes the connection on a reply that holds one whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+from support.callers import Caller, open_caller
+from support.conversations import user_message
+from support.edited import summarize
+from support.redis_server import RedisServer
+
+from redismem import Memory, Settings
+
+COUNT = 18
+TEXT = "x" * 1_000_000
+SETTINGS = Settings(deadline_s=60, reply_timeout_s=20)
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A server that closes a connection on a reply over 12 MB."""
+    options = ("--client-output-buffer-limit", "normal 12mb 0 0")
+    server = RedisServer(tmp_path_factory.mktemp("limited"), options=options).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def connections(limited: RedisServer) -> Iterator[Callable[[], int]]:
+    """A function that returns the number of connections so far."""
+    with redis.Redis(port=limited.port) as client:
+        yield lambda: int(client.info("stats")["total_connections_received"])
+
+
+async def fill(caller: Caller | Memory, session_id: str) -> None:
+    session = (caller.memory if isinstance(caller, Caller) else caller).session(session_id)
+    for number in range(COUNT):
+        await session.append(user_message(f"{number} {TEXT}"))
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+async def test_a_read_that_the_server_closes_is_repeated_in_parts(
+    limited: RedisServer, connections: Callable[[], int], namespace: str, kind: str
+) -> None:
+    async with open_caller(kind, limited.url, namespace, SETTINGS) as caller:
+        await fill(caller, "large")
+        large, small = (caller.memory.session(name) for name in ("large", "small"))
+        await small.append(user_message("hello"))
+        before = connections()
+        context, *others = await asyncio.gather(large.read(), *(small.read() for _ in range(20)))
+        assert [message.content[:2].strip() for message in context.messages] == [str(at) for at in range(COUNT)]
+        assert [len(other.messages) for other in others] == [1] * 20
+        once = connections() - before
+        # A blocking memory has a connection for each thread.
+        assert once == 1 if kind == "asyncio" else once >= 1
+        before = connections()
+        context = await large.append_and_read(user_message("more"))
+        assert [context.receipt.last_seq, len(context.messages)] == [COUNT + 1, COUNT + 1]
+        assert [len((await large.read()).messages), await large.prune(6)] == [COUNT + 1, COUNT - 5]
+        assert connections() == before
+        for _ in range(2):  # in one part, then whole again
+            assert len((await large.read()).messages) == 6
+            assert not caller.store._large_windows
+
+
+async def test_a_worker_claims_and_evicts_it_in_parts(
+    limited: RedisServer, connections: Callable[[], int], namespace: str
+) -> None:
+    async with Memory.connect(limited.url, namespace=namespace, settings=SETTINGS) as memory:
+        await fill(memory, "large")
+        before = connections()
+        assert await summarize(memory) == 1
+        assert len((await memory.session("large").read()).messages) == SETTINGS.recent_limit
+        assert connections() - before <= 1
