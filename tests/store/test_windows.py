@@ -66,7 +66,7 @@ async def test_a_read_that_the_server_closes_is_repeated_in_parts(
             assert not caller.store._large_windows
 
 
-async def test_a_worker_claims_and_evicts_it_in_parts(
+async def test_a_worker_claims_it_in_parts(
     limited: RedisServer, connections: Callable[[], int], namespace: str
 ) -> None:
     async with Memory.connect(limited.url, namespace=namespace, settings=SETTINGS) as memory:
