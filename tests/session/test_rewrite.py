@@ -235,6 +235,24 @@ async def test_what_a_summary_covers_before_the_seq_comes_back(
         assert await is_sound(memory)
 
 
+@pytest.mark.parametrize("from_seq", [1, 2, 4, 6])
+async def test_gaps_that_a_summary_covers_count_once(store: Store, namespace: str, from_seq: int) -> None:
+    """Seqs 2, 3 and 4 were popped: a seq of a message each, and one for the pop."""
+    async with store.memory(namespace, Settings(threshold=4, recent_limit=2, shards=2)) as memory:
+        session = memory.session("a")
+        await session.append(*(user_message(text) for text in "abc"))
+        await session.pop(2)
+        await session.append(*(user_message(text) for text in "defg"), SYSTEM)
+        assert await summarize(memory) == 1
+        await session.rewrite(from_seq, [user_message("new")])
+        context = await session.read()
+        assert (
+            context.total_messages
+            == len(await session.messages(include_originals=True))
+            == len(payloads(context.messages)) + len(context.pinned)
+        )
+
+
 async def test_without_originals_only_whole_summaries_go(store: Store, namespace: str) -> None:
     async with store.memory(namespace, KEPT.model_copy(update={"keep_originals": False})) as memory:
         session = memory.session("a")

@@ -61,6 +61,27 @@ def _covering(view: View, seq: int) -> Summary | None:
     return next((each for each in view.context.summaries if each.first_seq <= seq <= each.last_seq), None)
 
 
+def _covered_seqs(view: View, summary: Summary) -> list[int] | None:
+    """Return the seqs of the covered messages. None for a summary of summaries, which does not list messages."""
+    ids = [id.removeprefix(f"{view.context.epoch}:") for id in summary.message_ids]
+    return [int(id) for id in ids] if all(id.isdigit() for id in ids) else None
+
+
+def count_behind(view: View, from_seq: int) -> int:
+    """Return the number of messages from a seq up to the window.
+
+    Gaps count as messages where no summary lists its messages.
+    """
+    first_seq = view.context.first_seq
+    pinned = {message.seq for message in view.context.pinned}
+    gap_seqs: set[int] = set()
+    for summary in view.context.summaries:
+        covered = _covered_seqs(view, summary)
+        if covered is not None:
+            gap_seqs.update(set(range(summary.first_seq, summary.last_seq + 1)) - pinned - set(covered))
+    return first_seq - from_seq - sum(from_seq <= seq < first_seq for seq in gap_seqs)
+
+
 def blocks_to_read(view: View, from_seq: int, most_count: int) -> Sequence[int]:
     """Return the numbers of the blocks of originals that the cut needs.
 
@@ -164,10 +185,10 @@ def _check_restored(view: View, from_seq: int, restored: Mapping[int, bytes], se
     summary = _covering(view, from_seq)
     if summary is None or summary.first_seq == from_seq:
         return
-    ids = [id.removeprefix(f"{view.context.epoch}:") for id in summary.message_ids]
-    if all(id.isdigit() for id in ids):
-        is_whole = all(int(id) in restored for id in ids if int(id) < from_seq)
-    else:  # a summary of summaries, which does not list messages: a seq that is in no block may have been one
+    covered = _covered_seqs(view, summary)
+    if covered is not None:
+        is_whole = all(seq in restored for seq in covered if seq < from_seq)
+    else:  # a seq that is in no block may have been a message
         is_whole = all(seq in seqs for seq in range(summary.first_seq, from_seq))
     if not is_whole:
         raise LookupError

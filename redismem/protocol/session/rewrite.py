@@ -23,7 +23,7 @@ from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.append import append_limits, create_token, pins_argument
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.cuts import Cut
+from redismem.protocol.session.cuts import Cut, count_behind
 from redismem.protocol.session.edits import View
 
 T = TypeVar("T")
@@ -113,10 +113,8 @@ def _ending(view: View, from_seq: int, own_count: int, cut: Cut | None) -> Endin
     if cut is None:
         return Ending(*_end(view, from_seq, lambda _: False, own_count), removed, len(removed) + own_count)
     elements = fill_gaps(cut.restored, cut.first_seq, context.last_seq + own_count, _stamp(view))
-    # A gap that a summary covers is counted twice: its summary does not tell it from a message.
-    covered_count = context.first_seq - from_seq
     in_window = [message for message in removed if message.seq >= context.first_seq]
-    return Ending(0, elements, removed, covered_count + len(in_window) + own_count, cut)
+    return Ending(0, elements, removed, count_behind(view, from_seq) + len(in_window) + own_count, cut)
 
 
 def _decode_receipt(session_id: str, seqs_count: int, reply: Any) -> Receipt | None:
