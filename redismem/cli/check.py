@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Url, console, fit_table, plural, print_json, printable
+from redismem.cli.terminal import AsJson, Namespace, Url, console, fit_table, print_json
 from redismem.inspection.check import check as check_all
+from redismem.inspection.figures import plural, printable
 from redismem.inspection.invariants import Violation
 from redismem.inspection.projects import check_projects
 from redismem.store.depths import sessions_count

@@ -8,21 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.terminal import (
-    AsJson,
-    Namespace,
-    Stop,
-    Url,
-    complain,
-    console,
-    duration,
-    fit_table,
-    plural,
-    print_json,
-    printable,
-)
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, fit_table, print_json
 from redismem.inspection import dead
 from redismem.inspection.dead import DeadSession
+from redismem.inspection.figures import duration, plural, printable
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,9 +9,10 @@ from cyclopts import Parameter, validators
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, connect, stop_for
 from redismem.cli.stopping import stop_signals, wait_for
-from redismem.cli.terminal import AsJson, Stop, Url, plural, print_json
+from redismem.cli.terminal import AsJson, Stop, Url, print_json
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.events import facts
+from redismem.inspection.figures import plural
 from redismem.inspection.loading import load_scripts, scripts_count
 
 Watch = Annotated[

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from redismem.cli.terminal import duration, plural
 from redismem.info import Depth, SessionInfo
+from redismem.inspection.figures import duration, plural
+from redismem.inspection.work_words import attempts_of
 from redismem.store.depths import Depths
 
 
@@ -43,9 +44,3 @@ def failures_line(info: SessionInfo, now_ms: int) -> str:
         return ""
     count = info.attempts - (info.queued == "leased")  # the attempt in progress has not failed
     return f"{since}: {attempts_of(count, info.failure)}"
-
-
-def attempts_of(count: int, reason: str | None) -> str:
-    """Describe the failed attempts and the last failure. A retried session has no failed attempts yet."""
-    why = reason or "no reason recorded"
-    return f"{plural(count, 'failed attempt')}, last: {why}" if count > 0 else why

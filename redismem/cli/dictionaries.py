@@ -9,9 +9,10 @@ from cyclopts import Parameter, validators
 
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.sessions import confirm
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, duration, print_json, print_rows, progress
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, print_json, print_rows, progress
 from redismem.inspection import dictionaries
 from redismem.inspection.dictionaries import DictionaryEntry, DropOutcome
+from redismem.inspection.figures import duration
 
 Number = Annotated[
     int, Parameter(validator=validators.Number(gte=1, lte=255), help="The number from `redismem dictionaries list`.")

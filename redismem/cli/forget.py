@@ -11,10 +11,11 @@ from cyclopts import Parameter
 
 from redismem.cli.place import open_used
 from redismem.cli.sessions import confirm
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, complain, plural, print_json, printable, progress
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, complain, print_json, progress
 from redismem.erasure import Wanted, count_sessions
 from redismem.errors import ForgetIncomplete
 from redismem.info import ForgottenSessions
+from redismem.inspection.figures import plural, printable
 from redismem.memory import Memory
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from redismem.cli.terminal import printable
 from redismem.events import FACTS
+from redismem.inspection.figures import printable
 
 _OURS = ("redismem", "apscheduler")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from redismem.cli.place import connect, stop_for, warn_if_embedded
 from redismem.cli.quarantine import Cursor, Keys
-from redismem.cli.terminal import AsJson, Url, console, plural, print_json, printable, progress
+from redismem.cli.terminal import AsJson, Url, console, print_json, progress
 from redismem.errors import NotAllowed, StoreUnavailable
+from redismem.inspection.figures import plural, printable
 from redismem.inspection.quarantine import LOOKED_AT_LIMIT, Namespaces, list_namespaces
 
 

@@ -12,9 +12,10 @@ from cyclopts import Parameter, validators
 
 from redismem.cli import project_view
 from redismem.cli.place import Place, open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, plural, print_json
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json
 from redismem.errors import InvalidItem
 from redismem.inspection import projects as listing
+from redismem.inspection.figures import plural
 from redismem.project.project import Project
 
 Name = Annotated[str, Parameter(help="The name of the project.")]

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from redismem.cli.terminal import duration, one_line, plural
+from redismem.cli.terminal import one_line
+from redismem.inspection.figures import duration, plural
 from redismem.project.items.records import Decision, Entity, Task
 from redismem.project.statistics import Statistics
 

@@ -16,17 +16,15 @@ from redismem.cli.terminal import (
     Url,
     Yes,
     console,
-    duration,
     one_line,
-    plural,
     print_json,
     print_rows,
-    printable,
     progress,
     text_of_message,
 )
 from redismem.errors import CorruptSession, RedismemError, SessionExists
 from redismem.inspection import quarantine
+from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.quarantine import QuarantinedSession, Search
 from redismem.messages.values import replace_non_finite
 from redismem.store.store import Store

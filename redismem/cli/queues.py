@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from redismem.cli.depths import wait_of
 from redismem.cli.place import open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json
+from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
 from redismem.info import QUEUES, Depth
+from redismem.inspection.checkup import Checkup
+from redismem.inspection.figures import duration, plural
 from redismem.store.depths import Depths, depths_of
 
 if TYPE_CHECKING:
@@ -26,23 +29,29 @@ async def queues(
 
     overdue: waiting for a summary. leased: claimed by a worker until the lease expires. dead: no summary after
     `REDISMEM_MAX_ATTEMPTS` attempts; see `redismem dead`. evictions: chosen for eviction. sessions: the
-    sessions that count for the limit, without exempt ones, and the limit.
+    sessions that count for the limit, without exempt ones, and the limit. doctor: the worst verdict of `redismem
+    doctor`, without its slow questions.
     """
     async with open_read_only(url, namespace) as (memory, place):
         depths = await depths_of(memory.store)
+        wrong = (await Checkup(memory.store, embedded=place.embedded).quick()).wrong()
     if as_json:
-        print_json({"store": place.name, "namespace": namespace, **depths.document(by_shard=by_shard)})
+        document = depths.document(by_shard=by_shard) | {"doctor": wrong}
+        print_json({"store": place.name, "namespace": namespace, **document})
         return 0
     out = console()
     out.print(f"namespace {namespace} on {place.name}", markup=False)
-    out.print(table_of(depths))
+    out.print(table_of(depths, wrong))
     if by_shard:
         _print_shards(depths)
     return 0
 
 
-def table_of(depths: Depths) -> Table:
-    """Return a table with the name, depth and first waiting time of each queue."""
+def table_of(depths: Depths, wrong: Mapping[str, str]) -> Table:
+    """Return a table with the name, depth and first waiting time of each queue.
+
+    `wrong` has the verdicts of the doctor's findings that are not ok, worst first.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -58,6 +67,11 @@ def table_of(depths: Depths) -> Table:
     if depths.over > 0:
         limit += f": {depths.over:,} over the limit"
     table.add_row("  sessions", Text(f"{depths.sessions_count:,}", "bold yellow" if depths.over > 0 else ""), limit)
+    worst = next(iter(wrong.values()), "ok")
+    style = {"fail": "bold red", "warn": "bold yellow"}.get(worst, "")
+    table.add_row("  doctor", Text(worst, style), ", ".join(wrong))
+    if depths.degraded:
+        table.add_row("  nodes", Text("away", "bold red"), "the sessions of a node that does not answer are missing")
     return table
 
 

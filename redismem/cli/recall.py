@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json, printable
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json
 from redismem.errors import SessionNotFound
+from redismem.inspection.figures import printable
 from redismem.messages.values import replace_non_finite
 from redismem.recall.recall import search_context
 from redismem.workers.archive import read_archive

@@ -189,6 +189,7 @@ async def _serve(
         if options.demo:
             await filling.fill(memories[filling.NAMESPACE])
         service = _open_service(options, access, memories, meters)
+        service.embedded = place == "embedded"
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host
             at = f"http://{host}:{listening.getsockname()[1]}"

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from redismem.cli.depths import failures_line
-from redismem.cli.terminal import duration, one_line, plural, printable, text_of_message
+from redismem.cli.terminal import one_line, text_of_message
 from redismem.context import Context, Summary
 from redismem.info import Policy, SessionInfo
+from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.sessions import hash_of
 from redismem.messages.message import moment
 from redismem.messages.values import replace_non_finite

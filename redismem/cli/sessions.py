@@ -9,21 +9,9 @@ from cyclopts import Parameter, validators
 
 from redismem.cli.depths import failing_line
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.terminal import (
-    AsJson,
-    Namespace,
-    Stop,
-    Url,
-    Yes,
-    console,
-    duration,
-    one_line,
-    plural,
-    print_json,
-    print_rows,
-    printable,
-)
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, console, one_line, print_json, print_rows
 from redismem.errors import SessionNotFound
+from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.sessions import Listing, hash_of, key_of, list_sessions, look, numbers_of, originals_of
 
 Session = Annotated[str, Parameter(help="The id of the session.")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from redismem.cli.place import safe_url
-from redismem.cli.terminal import AsJson, console, print_json, printable
+from redismem.cli.terminal import AsJson, console, print_json
+from redismem.inspection.figures import printable
 from redismem.settings.environment import Look, look
 from redismem.settings.names import PREFIX
 from redismem.settings.settings import Settings

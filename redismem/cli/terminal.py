@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+
+from redismem.inspection.figures import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -108,24 +109,6 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2))
 
 
-def printable(text: str) -> str:
-    """Return the text with its control characters escaped, so that it cannot steer the terminal.
-
-    Line breaks and tabs stay.
-    """
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in _STEERING else _escape(char) for char in text
-    )
-
-
-# Control characters, format characters (direction marks too), surrogates.
-_STEERING = {"Cc", "Cf", "Cs"}
-
-
-def _escape(char: str) -> str:
-    return char if char == "\u200d" else char.encode("unicode_escape").decode("ascii")
-
-
 def one_line(text: str, limit: int) -> str:
     """Return the text as one line of at most `limit` characters."""
     line = " ".join(text.split())
@@ -146,26 +129,6 @@ def progress(unit: str) -> Iterator[Callable[[int], None]]:
     finally:
         if is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def duration(ms: float) -> str:
-    """Format a duration with about two digits: 350 ms, 4.2 s, 3 min, 5 h, 12 days."""
-    seconds = abs(ms) / 1000
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{abs(ms):.0f} ms"
-
-
-def size(count: int) -> str:
-    """Format a number of bytes: 9,999 B, 12 KiB, 34 MiB."""
-    if count < 10_000:
-        return f"{count:,} B"
-    return f"{count / 1024:,.0f} KiB" if count < 10 * 1024 * 1024 else f"{count / 1024 / 1024:,.0f} MiB"
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def text_of_message(message: dict[str, Any]) -> str:

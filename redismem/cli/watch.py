@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from redismem.cli.queues import table_of
 from redismem.cli.stopping import stop_signals, wait_for
 from redismem.cli.terminal import Namespace, Url, console
 from redismem.info import QUEUES
+from redismem.inspection.checkup import Checkup
 from redismem.store.depths import Depths, depths_of
 
 if TYPE_CHECKING:
@@ -45,17 +47,19 @@ async def watch(
     """Watch the queues: refreshes in place on a terminal, prints one line per poll when piped.
 
     Rates are changes per second since the last poll. `given` counts new sessions plus claims by workers, over all pods
-    and workers. Ctrl-C ends it, with exit code 0.
+    and workers. `doctor` names the findings of `redismem doctor` that are not ok, without its slow questions. Ctrl-C
+    ends it, with exit code 0.
     """
     with stop_signals() as stopping:
         async with open_read_only(url, namespace) as (memory, place):
             live = None if as_json or not sys.stdout.isatty() else _start_live()
             polls_count, before = 0, None
+            checkup = Checkup(memory.store, embedded=place.embedded)
             start_s = time.monotonic()
             try:
                 while True:
-                    depths = await depths_of(memory.store)
-                    _show(live, place, namespace, depths, rates(depths, before), as_json=as_json)
+                    depths, wrong = await depths_of(memory.store), (await checkup.quick()).wrong()
+                    _show(live, place, namespace, depths, rates(depths, before), wrong, as_json=as_json)
                     polls_count, before = polls_count + 1, depths
                     # Measured from the start, so that slow polls do not add up.
                     wait_s = max(0.0, start_s + polls_count * every_s - time.monotonic())
@@ -85,17 +89,25 @@ def _start_live() -> Live:
 
 
 def _show(
-    live: Live | None, place: Place, namespace: str, depths: Depths, rates: dict[str, float], *, as_json: bool
+    live: Live | None,
+    place: Place,
+    namespace: str,
+    depths: Depths,
+    rates: dict[str, float],
+    wrong: Mapping[str, str],
+    *,
+    as_json: bool,
 ) -> None:
+    line = _line(depths, rates, wrong)
     if live is not None:
-        live.update(_render(place, namespace, depths, rates), refresh=True)
+        live.update(_render(place, namespace, depths, rates, wrong), refresh=True)
     elif as_json:
-        print(json.dumps(_line(depths, rates)), flush=True)
+        print(json.dumps(line), flush=True)
     else:
-        print(" ".join(f"{name}={value}" for name, value in _line(depths, rates).items()), flush=True)
+        print(" ".join(f"{name}={value}" for name, value in line.items()), flush=True)
 
 
-def _line(depths: Depths, rates: dict[str, float]) -> dict[str, Any]:
+def _line(depths: Depths, rates: dict[str, float], wrong: Mapping[str, str]) -> dict[str, Any]:
     first_ms = depths.total("overdue").first_ms
     waits_s = 0.0 if first_ms is None else max(0, depths.now_ms - first_ms) / 1000
     return {
@@ -104,6 +116,7 @@ def _line(depths: Depths, rates: dict[str, float]) -> dict[str, Any]:
         "over": max(0, depths.over),
         **{queue: depths.total(queue).count for queue in QUEUES},
         "oldest_wait_s": round(waits_s, 3),
+        "doctor": ",".join(f"{name}:{verdict}" for name, verdict in wrong.items()) or "ok",
         **{f"{name}_per_s": round(rate, 2) for name, rate in rates.items() if name in ("overdue", "given")},
     }
 
@@ -112,7 +125,7 @@ def _time(depths: Depths, timespec: str) -> str:
     return datetime.fromtimestamp(depths.now_ms / 1000, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def _render(place: Place, namespace: str, depths: Depths, rates: dict[str, float]) -> Group:
+def _render(place: Place, namespace: str, depths: Depths, rates: dict[str, float], wrong: Mapping[str, str]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
@@ -120,7 +133,7 @@ def _render(place: Place, namespace: str, depths: Depths, rates: dict[str, float
     given = f"{rates.get('given', 0):,.1f} new sessions and claims per second"
     return Group(
         Text.assemble((f"namespace {namespace}", "bold"), f" on {place.name}  {_time(depths, 'seconds')}"),
-        table_of(depths),
+        table_of(depths, wrong),
         Text(f"  per second: {changing or 'no change'}", "dim"),
         Text(f"  {given}   (Ctrl-C ends)", "dim"),
     )

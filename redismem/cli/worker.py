@@ -18,8 +18,9 @@ from redismem.cli.depths import sessions_line
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.stopping import stop_signals
-from redismem.cli.terminal import Stop, Url, plural, print_json
+from redismem.cli.terminal import Stop, Url, print_json
 from redismem.events import facts
+from redismem.inspection.figures import plural
 from redismem.memory import Memory, make_embedder
 from redismem.settings.environment import look
 from redismem.settings.names import PREFIX

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from redismem.errors import NotAllowed, RedismemError, StoreUnavailable, WrongShards
+from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable, WrongShards
 from redismem.info import SessionInfo
 from redismem.inspection import nodes, rules, servers
 from redismem.inspection.dead import list_dead
@@ -22,7 +22,9 @@ from redismem.protocol.namespace import dictionaries
 from redismem.protocol.namespace import holds as tick_calls
 from redismem.protocol.queue import depths as depth_calls
 from redismem.protocol.queue import provider_pauses
-from redismem.store.depths import depths_of, sessions_count
+from redismem.settings.environment import look
+from redismem.settings.settings import Settings
+from redismem.store.depths import Depths, depths_of
 from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
 
@@ -37,30 +39,80 @@ _CONFIG = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The findings of a quick examination, and the queues that it read; `None` if Redis does not let it read them."""
+
+    findings: Sequence[Finding]
+    depths: Depths | None
+
+
 async def examine(store: Store, *, embedded: bool) -> list[Finding]:
     """Return one finding per question. Never raises: if the server is unreachable, one of the findings says so."""
+    quick = await examine_quickly(store, embedded=embedded)
+    slow = await examine_slowly(store, embedded=embedded) if quick.findings[0].verdict == OK else []
+    return [*quick.findings, *slow, *examine_settings(store.settings)]
+
+
+async def examine_quickly(store: Store, *, embedded: bool) -> Diagnosis:
+    """Answer the questions that can be asked often, in about thirty round trips. Never raises a RedismemError."""
     try:
         await store.ping()  # connects first, so that the trip below is measured without it
         start = time.time()
         server_ms = await store.server_time_ms()
         trip_ms = (time.time() - start) * 1000
     except StoreUnavailable as error:
-        return [Finding("connection", FAIL, "unavailable", {"error": str(error)})]
-    except NotAllowed as error:
-        return [_refused(store, "connection", error)]
+        return Diagnosis([Finding("connection", FAIL, "unavailable", {"error": str(error)})], None)
+    except RedismemError as error:
+        return Diagnosis([_refused(store, "connection", error)], None)
     found = [Finding("connection", OK, "answers")]
     if embedded:
         found += [Finding(name, NOT_HERE, "embedded") for name in ("version", "persistence", "memory", "replication")]
     else:
         found += await _server(store)
     found.append(rules.clock(server_ms - (start * 1000 + trip_ms / 2), trip_ms))
-    found.append(rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)]))
-    if not embedded:
-        found.append(await _looked_at(store, "commands", _commands(store)))
     found.append(await _looked_at(store, "shards", _shards(store, embedded)))
-    for name, looking in _LOOKS.items():
-        found.append(await _looked_at(store, name, looking(store)))
-    return found
+    try:
+        with contextlib.suppress(WrongShards):  # the finding on shards reports it
+            await store.look()  # another process may have recorded a larger limit than the default
+        depths, paused = await depths_of(store), await store.run(provider_pauses.list_pauses(store.keys))
+    except RedismemError as error:
+        return Diagnosis([*found, _refused(store, "queues", error)], None)
+    overdue_count = depths.total("overdue").count
+    found += [
+        rules.room(depths.sessions_count, depths.max_sessions),
+        rules.ticks(depths.ticking.holds, depths.now_ms, overdue_count, depths.ticking.last_ms),
+        rules.providers(paused, overdue_count, depths.now_ms),
+        await _looked_at(store, "summaries", _summaries(store, depths, is_paused=bool(paused))),
+        await _looked_at(store, "dead", _dead(store)),
+    ]
+    return Diagnosis(found, depths)
+
+
+async def examine_slowly(store: Store, *, embedded: bool) -> list[Finding]:
+    """Answer the questions that read many keys or take many round trips. Never raises a RedismemError."""
+    looks = {name: look for name, look in _SLOW_LOOKS.items() if not (embedded and name == "commands")}
+    return [await _looked_at(store, name, look(store)) for name, look in looks.items()]
+
+
+def examine_settings(settings: Settings) -> list[Finding]:
+    """Judge the settings of this process. Calls no provider."""
+    return [rules.model(settings, _settings_error(settings)), rules.environment(look(Settings).complaints)]
+
+
+def _settings_error(settings: Settings) -> str:
+    """Return the error in the model and embedder settings; "" if they are valid."""
+    from redismem.recall.embedder import open_embedder  # imports numpy, an optional dependency
+    from redismem.workers import strategies
+
+    try:
+        strategies.from_settings(settings)
+        strategies.model_from_settings(settings)
+        if settings.embed:
+            open_embedder(settings.embed, settings)
+    except InvalidSettings as error:
+        return error.text
+    return ""
 
 
 async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Finding:
@@ -97,6 +149,10 @@ async def _server(store: Store) -> list[Finding]:
 
 async def _nodes(store: Store, infos: Mapping[str, Facts]) -> Finding:
     return nodes.spread(await nodes.nodes_of(store, infos))
+
+
+async def _latency(store: Store) -> Finding:
+    return rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)])
 
 
 async def _ping_ms(store: Store) -> float:
@@ -139,23 +195,6 @@ async def _shards(store: Store, embedded: bool) -> Finding:
     return rules.shards(recorded, store.settings.shards, embedded=embedded)
 
 
-async def _room(store: Store) -> Finding:
-    with contextlib.suppress(WrongShards):  # the finding on shards reports it
-        await store.look()  # another process may have recorded a larger limit than the default
-    return rules.room(await sessions_count(store), store.session_limit)
-
-
-async def _providers(store: Store) -> Finding:
-    paused = await store.run(provider_pauses.list_pauses(store.keys))
-    waiting = (await depths_of(store)).total("overdue").count if paused else 0
-    return rules.providers(paused, waiting, await store.server_time_ms())
-
-
-async def _ticks(store: Store) -> Finding:
-    depths = await depths_of(store)
-    return rules.ticks(depths.ticking.holds, depths.now_ms, depths.total("overdue").count, depths.ticking.last_ms)
-
-
 async def has_workers(store: Store) -> bool:
     """True if a process with workers polls the namespace's queues now. Raises StoreUnavailable, NotAllowed."""
     ticking = await store.run(tick_calls.ticking(store.keys))
@@ -163,12 +202,10 @@ async def has_workers(store: Store) -> bool:
     return any(hold.until_ms > now_ms for hold in ticking.holds.values())
 
 
-async def _summaries(store: Store) -> Finding:
-    depths = await depths_of(store)
-    paused = await store.run(provider_pauses.list_pauses(store.keys))
+async def _summaries(store: Store, depths: Depths, *, is_paused: bool) -> Finding:
     overdue = depths.total("overdue")
     failing = await _load_failing(store) if overdue.count else []
-    return rules.summaries(overdue, depths.now_ms, store.settings, is_paused=bool(paused), failing=failing)
+    return rules.summaries(overdue, depths.now_ms, store.settings, is_paused=is_paused, failing=failing)
 
 
 async def _load_failing(store: Store) -> list[FailureFacts]:
@@ -231,14 +268,11 @@ def _sample(store: Store, session_id: str) -> Call[Sampled]:
     return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)
 
 
-_LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
+_SLOW_LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
+    "latency": _latency,
+    "commands": _commands,
     "scripts": _scripts,
-    "room": _room,
     "expiry": _expiry,
-    "ticks": _ticks,
-    "providers": _providers,
-    "summaries": _summaries,
-    "dead": _dead,
     "dictionaries": _dictionaries,
     "quarantine": _quarantine,
 }

@@ -139,6 +139,6 @@ def needed_scope(method: str, path: str) -> str | None:
     """Return the scope that a request needs. `None` means that it needs no key."""
     if path in ("/livez", "/readyz", "/openapi.json"):
         return None
-    if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead", "/v1/load")):
+    if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead", "/v1/load", "/v1/doctor")):
         return "admin"
     return "read" if method in ("GET", "HEAD") else "write"

@@ -74,5 +74,6 @@ async def serve(service: Service, listening: socket.socket, stop: asyncio.Event,
         server.should_exit = True
         await serving
     finally:
+        await service.aclose()
         load_task.cancel()
         stop_wait.cancel()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redismem.errors import StoreUnavailable
+from redismem.inspection.checkup import Checkup
 from redismem.memory import Memory
 from redismem.project.project import Project
 from redismem.session.session import Session
@@ -54,6 +55,8 @@ class Service:
     limits: Limits = field(default_factory=Limits)
     chat: Chat = field(default_factory=Chat)
     cors_origins: tuple[str, ...] = ()
+    embedded: bool = False
+    """True if the store is inside this process."""
     meters: Meters = field(default_factory=Meters)
     """The meters, whose `event` is the `on_event` of the memories."""
     load: Load = field(init=False)
@@ -64,6 +67,7 @@ class Service:
     _watches: dict[str, Watch] = field(default_factory=dict)
     _searches: dict[str, asyncio.Semaphore] = field(default_factory=dict)
     _listings: dict[str, Listing] = field(default_factory=dict)
+    _checkups: dict[str, Checkup] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.load = Load(self.meters)
@@ -85,6 +89,17 @@ class Service:
         if caller.namespace not in self._listings:
             self._listings[caller.namespace] = Listing(self.memory(caller))
         return self._listings[caller.namespace]
+
+    def checkup(self, caller: Caller) -> Checkup:
+        """Return the doctor's findings about the caller's namespace. The first call creates them."""
+        if caller.namespace not in self._checkups:
+            self._checkups[caller.namespace] = Checkup(self.memory(caller).store, embedded=self.embedded)
+        return self._checkups[caller.namespace]
+
+    async def aclose(self) -> None:
+        """End the examinations in the background."""
+        for checkup in self._checkups.values():
+            await checkup.aclose()
 
     def searching(self, caller: Caller) -> asyncio.Semaphore:
         """Return the semaphore that a list or search of the caller's namespace holds while it runs."""

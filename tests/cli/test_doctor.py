@@ -7,9 +7,9 @@ import redis
 from support.redis_server import RedisServer, free_port
 
 import redismem.blocking
-from redismem.cli.doctor import words_of
 from redismem.inspection import nodes, rules
 from redismem.inspection.rules import Sampled
+from redismem.inspection.words import words_of
 
 OPTIONS = ("--maxmemory", "100mb", "--client-output-buffer-limit", "normal 64mb 16mb 10")
 

@@ -13,9 +13,9 @@ from support.writers import Echo
 
 import redismem.blocking
 from redismem import Memory, Settings
-from redismem.cli.doctor import words_of
 from redismem.info import Depth
 from redismem.inspection import rules
+from redismem.inspection.words import words_of
 from redismem.protocol.namespace.holds import Hold
 from redismem.protocol.queue.provider_pauses import Pause
 from redismem.workers.summaries import Worker

@@ -139,6 +139,11 @@ def test_watch_in_a_pipe_prints_one_line_per_poll(command: Any, filled: Any, red
     assert float(lines[0]["oldest_wait_s"]) >= 3 * 3600
     assert "overdue_per_s" not in lines[0]
     assert (lines[1]["overdue_per_s"], lines[1]["given_per_s"]) == ("0.0", "0.0")
+    wrong = command("queues", "--json", *redis_options).document["doctor"]
+    assert wrong.items() >= {"ticks": "warn", "summaries": "warn", "dead": "warn"}.items()
+    assert lines[0]["doctor"] == ",".join(f"{name}:{verdict}" for name, verdict in wrong.items())
+    (line,) = re.findall(r"^  doctor +(\w+)  .*ticks, ", command("queues", *redis_options).out, re.M)
+    assert line == next(iter(wrong.values()))
 
 
 def test_watch_shows_changes_and_ends_on_a_signal(memory: Any, raw: Any, redis_options: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import redismem
-from redismem import blocking, messages, models, session, settings, workers
+from redismem import blocking, messages, metrics, models, session, settings, workers
 
 ROOT = Path(__file__).parents[2]
 API = ROOT / "docs" / "api.md"
@@ -105,7 +105,7 @@ def test_every_public_name_can_be_imported() -> None:
 
 def test_what_a_module_exports_is_listed() -> None:
     public = public_names(API.read_text())
-    for module in (redismem, blocking, messages, models, session, settings, workers):
+    for module in (redismem, blocking, messages, metrics, models, session, settings, workers):
         assert sorted(public[module.__name__]) == sorted(module.__all__)
 
 

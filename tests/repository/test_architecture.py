@@ -31,7 +31,7 @@ FLOORS = (
     "project",
     "workers inspection erasure",
     "memory",
-    "__init__ blocking web adapters",
+    "__init__ blocking metrics web adapters",
     "cli",
     "__main__",
 )
@@ -65,7 +65,7 @@ DOORS = {
     "fastapi": "web",
     "starlette": "web",
     "uvicorn": "web",
-    "prometheus_client": "web",
+    "prometheus_client": "metrics",
     "opentelemetry": "web",
     "agents": "adapters",
     "agent_framework": "adapters",

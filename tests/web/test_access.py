@@ -34,7 +34,7 @@ BODY: dict[str, Any] = {
     "/v1/projects/{name}/tasks/{item_id}/status": {"status": "planned"},
 }
 OPEN = {"/livez", "/readyz"}
-ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/metrics"}
+ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/v1/doctor", "/metrics"}
 
 
 def routes() -> list[tuple[str, str]]:
@@ -136,6 +136,10 @@ async def test_a_key_sees_only_its_own_namespace(keyed: Keyed) -> None:
     assert (await keyed.ask("bank-read", "GET", "/v1/sessions/s")).status_code == 404
     assert (await keyed.ask("bank-read", "GET", "/v1/sessions")).json()["sessions"] == []
     assert (await keyed.ask("bank-admin", "GET", "/v1/queues")).json()["sessions"] == 0
+    for scraped, other in (("shop", "bank"), ("bank", "shop")):
+        metrics = (await keyed.ask(f"{scraped}-admin", "GET", "/metrics")).text
+        named = set(re.findall(r'namespace="([^"]+)"', metrics))
+        assert len(named) == 1, f"the key of {scraped} must not show {other}"
     assert (await keyed.ask("bank-write", "DELETE", "/v1/sessions/s")).status_code == 404
     assert (await keyed.ask("shop-read", "GET", "/v1/sessions/s")).status_code == 200
 

@@ -10,9 +10,10 @@ from redismem.cli.demo.expected import Drained, Played
 from redismem.cli.demo.playing import Playing
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place
 from redismem.cli.session_view import role_style
-from redismem.cli.terminal import one_line, plural, printable, text_of_message
+from redismem.cli.terminal import one_line, text_of_message
 from redismem.context import Context, State
 from redismem.info import SessionInfo
+from redismem.inspection.figures import plural, printable
 from redismem.memory import Memory
 
 if TYPE_CHECKING:

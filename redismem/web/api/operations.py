@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from itertools import islice
 from typing import Annotated, NamedTuple
 
@@ -12,11 +12,11 @@ from fastapi.responses import PlainTextResponse
 
 from redismem.errors import RedismemError
 from redismem.inspection import dead, servers
+from redismem.inspection.checkup import NO_ANSWER
 from redismem.memory import Memory
 from redismem.store.depths import depths_of
-from redismem.store.store import Store
-from redismem.web.api import schemas
-from redismem.web.api.sessions import TheMemory, TheService, service_of
+from redismem.web.api import operations_schemas as schemas
+from redismem.web.api.sessions import TheCaller, TheMemory, TheService, service_of
 from redismem.web.http.json import Json
 
 router = APIRouter(tags=["operations"])
@@ -36,6 +36,15 @@ class _Check(NamedTuple):
 async def show_queues(memory: TheMemory) -> Response:
     """Return the length of each queue, and how long its first session has waited."""
     return Json((await depths_of(memory.store)).document())
+
+
+@router.get("/v1/doctor", response_model=schemas.DoctorDocument)
+async def show_findings(caller: TheCaller, service: TheService, again: bool = False) -> Response:
+    """Return the findings of `redismem doctor`, worst first, with advice, and the processes with workers.
+
+    The quick questions are asked at most once a second, the others at most once a minute; with `again` all at once.
+    """
+    return Json((await service.checkup(caller).look(again=again)).document())
 
 
 @router.get("/v1/dead", response_model=schemas.DeadDocument)
@@ -94,27 +103,21 @@ async def ready(request: Request) -> Response:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def measured(request: Request, memory: TheMemory) -> Response:
-    """Return the metrics of this server and the queues of the key's namespace, for Prometheus."""
+async def measured(request: Request, caller: TheCaller) -> Response:
+    """Return the metrics of this server and the queues and findings of the key's namespace, for Prometheus."""
     service = service_of(request)
     try:
         async with asyncio.timeout(_CHECK_S):
-            depths = await depths_of(memory.store)
-    except (TimeoutError, RedismemError):
-        depths = None
+            report = await service.checkup(caller).scrape()
+        depths, findings = report.depths, [finding for finding, _ in report.findings]
+    except TimeoutError:
+        depths, findings = None, [NO_ANSWER]
+    meters = service.meters
+    meters.set_streams(service.streams.streams_count)
     stores = [each.store for each in service.memories.values()]
-    calls_count = sum(store.calls_count for store in stores)
-    backlog_count = sum(store.health().backlog_message_count for store in stores)
-    text = service.meters.render(depths, calls_count, service.streams.streams_count, _away_s(stores), backlog_count)
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def _away_s(stores: Sequence[Store]) -> dict[str, float]:
-    """Return how long each node has not answered, in seconds, by address. "" stands for the store as a whole."""
-    away_s = {"": 0.0}
-    for breaker in (breaker for store in stores for breaker in store.away_breakers()):
-        away_s[breaker.place] = max(away_s.get(breaker.place, 0.0), breaker.away_s())
-    return away_s
+    queues = {caller.namespace: None if depths is None else depths.queues()}
+    text = meters.render(stores, queues, {caller.namespace: findings})
+    return Response(text, headers={"content-type": meters.content_type})
 
 
 async def _succeeds(check: Awaitable[object]) -> bool:

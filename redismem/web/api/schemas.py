@@ -286,49 +286,6 @@ class Stopped(BaseModel):
     stopped_count: int
 
 
-class QueueDepth(BaseModel):
-    count: int
-    first_ms: int | None
-
-
-class Queues(BaseModel):
-    now_ms: int
-    sessions: int
-    max_sessions: int
-    over: int
-    queues: dict[str, QueueDepth]
-
-
-class DeadSessionDocument(BaseModel):
-    """A dead session. `state` is `live`, or why there are no numbers: gone, unreadable, or another layout."""
-
-    model_config = ConfigDict(extra="allow")
-    session_id: str
-    log: str
-    died_ms: int
-    state: str
-
-
-class DeadDocument(BaseModel):
-    count: int
-    now_ms: int
-    sessions: list[DeadSessionDocument]
-
-
-class DeadNamed(Taken):
-    """The sessions to remove from the list."""
-
-    session_ids: Annotated[list[Name], Field(min_length=1, max_length=1_000)]
-
-
-class DeadTaken(BaseModel):
-    """The sessions taken off the list. `other_layout` are sessions of another release, which stay on the list."""
-
-    taken: list[str]
-    not_dead: list[str]
-    other_layout: list[str]
-
-
 class ModelName(BaseModel):
     provider: str
     name: str
@@ -351,41 +308,3 @@ class About(BaseModel):
     threshold: int
     threshold_tokens: int
     recent_limit: int
-
-
-class LoadSlot(BaseModel):
-    """The appends in the `took_ms` before `end_ms`. The percentiles are null if there were no appends."""
-
-    end_ms: int
-    took_ms: int
-    turns_count: int
-    failed_count: int
-    evictions_count: int
-    p50_ms: float | None
-    p99_ms: float | None
-
-
-class LoadDocument(BaseModel):
-    """The load of this server, over all namespaces. Each of the `slots` lasts a few seconds; the oldest comes first."""
-
-    now_ms: int
-    streams_count: int
-    store: str
-    away_since_ms: int | None
-    slots: list[LoadSlot]
-    whole: LoadSlot
-
-
-class Liveness(BaseModel):
-    """The liveness of the server. `stopping` is true once it is about to stop."""
-
-    live: bool
-    stopping: bool
-
-
-class Readiness(Liveness):
-    """The readiness of the store. `keeping` is false if the store is known to evict keys when it is full."""
-
-    readable: bool
-    writable: bool
-    keeping: bool

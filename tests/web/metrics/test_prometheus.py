@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +18,9 @@ from support.http_service import RunningService, numbered_message, serve_memory
 
 from redismem import Memory, Settings
 from redismem.events import Event
+from redismem.metrics.prometheus import OUTCOMES
 from redismem.web.metrics import spans
-from redismem.web.metrics.prometheus import OUTCOMES, Meters, listener, route_of
+from redismem.web.metrics.prometheus import Meters, listener, route_of
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "docs" / "grafana.json").read_text())
@@ -127,7 +130,10 @@ def test_a_node_is_named_while_it_does_not_answer() -> None:
     meters = Meters()
 
     def away(places: dict[str, float]) -> Any:
-        return samples(meters.render(None, 0, 0, {"": 0.0, **places}, 0).decode())["redismem_away_seconds"]
+        breakers = [SimpleNamespace(place=place, away_s=partial(float, seconds)) for place, seconds in places.items()]
+        health = SimpleNamespace(backlog_message_count=0)
+        store: Any = SimpleNamespace(calls_count=0, away_breakers=lambda: breakers, health=lambda: health)
+        return samples(meters.render([store], {}).decode())["redismem_away_seconds"]
 
     assert away({"10.0.0.1:7000": 3.5}) == [({"node": ""}, 0), ({"node": "10.0.0.1:7000"}, 3.5)]
     assert away({}) == [({"node": ""}, 0)]
@@ -136,7 +142,7 @@ def test_a_node_is_named_while_it_does_not_answer() -> None:
 def test_a_counter_is_one_series_and_every_help_text_names_the_unit() -> None:
     meters = Meters()
     meters.event(Event("eviction", "ok", 1.0, "shop", "hash", sent_count=2))
-    text = meters.render(None, 0, 0, {}, 0).decode()
+    text = meters.render([], {}).decode()
     assert "redismem_resent_total 1.0" in text
     assert "_created" not in text
     for unit in ("seconds", "messages", "tokens", "sessions"):
@@ -149,7 +155,7 @@ def test_unknown_words_become_the_label_other() -> None:
     meters = Meters()
     for outcome in (*OUTCOMES, "canary"):
         meters.event(Event("canary", outcome, 1.0, "shop", "hash"))
-    text = meters.render(None, 0, 0, {}, 0).decode()
+    text = meters.render([], {}).decode()
     assert "canary" not in text
     assert 'op="other"' in text
 
@@ -160,7 +166,7 @@ def test_turns_served_while_redis_is_down_do_not_count_as_failed() -> None:
         meters.event(Event("append", outcome, 1.0, "shop", "hash"))
     work = meters.work()
     assert (sum(work.turns), work.failed_count) == (2, 1)
-    text = meters.render(None, 0, 0, {}, 0).decode()
+    text = meters.render([], {}).decode()
     assert all(f'op="append",outcome="{outcome}"' in text for outcome in ("degraded", "FallbackFull"))
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from redismem.cli.depths import attempts_of
-from redismem.cli.terminal import duration, plural, printable, size
+from redismem.inspection.figures import duration, plural, printable, size
 from redismem.inspection.rules import Finding
 from redismem.settings.environment import Complaint
 from redismem.settings.names import PREFIX
@@ -20,6 +19,7 @@ _CONFIG = {
 
 
 def config(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on redis.conf."""
     if finding.case == "not_told":
         return "CONFIG GET is not allowed", "The settings of redis.conf were not checked."
     wrong = finding.seen["wrong"]
@@ -27,6 +27,7 @@ def config(finding: Finding) -> tuple[str, str]:
 
 
 def nodes(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on the nodes' shares."""
     lines = []
     for node in finding.seen["nodes"]:
         used = "" if node["used_bytes"] is None else f", {size(node['used_bytes'])} used"
@@ -43,6 +44,7 @@ _NO_SUMMARIES = (
 
 
 def ticks(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on the processes with workers."""
     if finding.case == "nobody":
         waiting, age_ms = finding.seen["overdue_count"], finding.seen["tick_age_ms"]
         last = "" if age_ms is None else f"; one last polled {duration(age_ms)} ago"
@@ -51,22 +53,22 @@ def ticks(finding: Finding) -> tuple[str, str]:
         return (f"{seen}, and {plural(waiting, 'session')} overdue", advice) if waiting else (seen, "")
     holders: dict[str, list[str]] = {}
     for work, holder in finding.seen["holders"].items():
-        holders.setdefault(holder, []).append(_work(work))
-    processes = "; ".join(f"{_process(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
+        holders.setdefault(holder, []).append(work_name(work))
+    processes = "; ".join(f"{process_name(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
     if finding.case == "no_summaries":
         waiting = plural(finding.seen["overdue_count"], "session")
         return f"{processes}; none of them writes summaries, and {waiting} overdue", _NO_SUMMARIES
     return f"{processes}{' (all pods help)' if finding.seen['crowded'] else ''}", ""
 
 
-def _process(holder: str) -> str:
+def process_name(holder: str) -> str:
     """Name the process that polls a queue, by its pid and machine. In Kubernetes the machine is the pod."""
     machine, _, rest = holder.partition("/")
     pid, _, _ = rest.partition("/")
     return printable(f"process {pid} on {machine}" if pid.isdigit() else holder)
 
 
-def _work(work: str) -> str:
+def work_name(work: str) -> str:
     """Name a kind of work, with the settings that distinguish it: the limits, or the summary provider."""
     kind, _, what = work.partition("/")
     if kind == "evictions" and (limits := re.fullmatch(r"(\d{1,18})/(\d{1,18})", what, re.ASCII)):
@@ -75,6 +77,7 @@ def _work(work: str) -> str:
 
 
 def providers(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on paused providers."""
     if finding.case == "answer":
         return "no summary provider is paused", ""
     seen = finding.seen
@@ -94,6 +97,7 @@ def providers(finding: Finding) -> tuple[str, str]:
 
 
 def dead(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on dead sessions."""
     if finding.case == "none":
         return "no session is dead", ""
     seen = finding.seen
@@ -104,6 +108,7 @@ def dead(finding: Finding) -> tuple[str, str]:
 
 
 def quarantine(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on quarantine."""
     seen = finding.seen
     if finding.case == "not_looked":
         return "SCAN is not allowed", "Sessions in quarantine were not counted."
@@ -118,6 +123,7 @@ def quarantine(finding: Finding) -> tuple[str, str]:
 
 
 def dictionaries(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on dictionaries."""
     seen = finding.seen
     if finding.case == "lost":
         lost = ", ".join(map(str, seen["lost"]))
@@ -131,6 +137,7 @@ def dictionaries(finding: Finding) -> tuple[str, str]:
 
 
 def model(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on the summary model."""
     seen = finding.seen
     if finding.case == "refused":
         return seen["error"], "`redismem worker` does not start with these settings, nor does a pod with workers."
@@ -145,6 +152,7 @@ def model(finding: Finding) -> tuple[str, str]:
 
 
 def summaries(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on late summaries."""
     seen = finding.seen
     failing = ""
     if seen["failing_count"]:
@@ -166,6 +174,7 @@ def summaries(finding: Finding) -> tuple[str, str]:
 
 
 def settings(finding: Finding) -> tuple[str, str]:
+    """Describe the finding on environment variables."""
     if finding.case == "usable":
         return "all REDISMEM_* variables are valid", ""
     advice = "`redismem settings` lists all settings and the values in use."
@@ -183,3 +192,9 @@ def _complaint_text(complaint: Complaint) -> str:
     effect = "the default is used" if complaint.case == "default" else "nothing is evicted"
     why = f", as {complaint.why}" if complaint.why else ""
     return f"{variable} is invalid{why}: {effect}"
+
+
+def attempts_of(count: int, reason: str | None) -> str:
+    """Describe the failed attempts and the last failure. A retried session has no failed attempts yet."""
+    why = reason or "no reason recorded"
+    return f"{plural(count, 'failed attempt')}, last: {why}" if count > 0 else why

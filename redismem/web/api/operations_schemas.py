@@ -1,0 +1,123 @@
+"""The request and response documents of the routes for operators."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from redismem.web.api.schemas import Name, Taken
+
+
+class QueueDepth(BaseModel):
+    count: int
+    first_ms: int | None
+
+
+class Queues(BaseModel):
+    now_ms: int
+    sessions: int
+    max_sessions: int
+    over: int
+    queues: dict[str, QueueDepth]
+    ticked_ms: int | None
+    process_count: int
+    degraded: bool
+
+
+class FindingDocument(BaseModel):
+    """The answer to one question of the doctor. `advice` is empty if there is nothing to change."""
+
+    name: str
+    verdict: Literal["ok", "warn", "fail", "n/a"]
+    seen: str
+    advice: str
+    checked_ms: int
+
+
+class ProcessDocument(BaseModel):
+    """A running process with workers, and the kinds of work that it does for all."""
+
+    name: str
+    works: list[str]
+    is_crowded: bool
+
+
+class DoctorDocument(BaseModel):
+    """All findings, worst first. `acl` is the command that grants missing rights; `ticked_ms` the last tick."""
+
+    now_ms: int
+    failed_count: int
+    warnings_count: int
+    findings: list[FindingDocument]
+    acl: str
+    ticked_ms: int | None
+    processes: list[ProcessDocument]
+
+
+class DeadSessionDocument(BaseModel):
+    """A dead session. `state` is `live`, or why there are no numbers: gone, unreadable, or another layout."""
+
+    model_config = ConfigDict(extra="allow")
+    session_id: str
+    log: str
+    died_ms: int
+    state: str
+
+
+class DeadDocument(BaseModel):
+    count: int
+    now_ms: int
+    sessions: list[DeadSessionDocument]
+
+
+class DeadNamed(Taken):
+    """The sessions to remove from the list."""
+
+    session_ids: Annotated[list[Name], Field(min_length=1, max_length=1_000)]
+
+
+class DeadTaken(BaseModel):
+    """The sessions taken off the list. `other_layout` are sessions of another release, which stay on the list."""
+
+    taken: list[str]
+    not_dead: list[str]
+    other_layout: list[str]
+
+
+class LoadSlot(BaseModel):
+    """The appends in the `took_ms` before `end_ms`. The percentiles are null if there were no appends."""
+
+    end_ms: int
+    took_ms: int
+    turns_count: int
+    failed_count: int
+    evictions_count: int
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+class LoadDocument(BaseModel):
+    """The load of this server, over all namespaces. Each of the `slots` lasts a few seconds; the oldest comes first."""
+
+    now_ms: int
+    streams_count: int
+    store: str
+    away_since_ms: int | None
+    slots: list[LoadSlot]
+    whole: LoadSlot
+
+
+class Liveness(BaseModel):
+    """The liveness of the server. `stopping` is true once it is about to stop."""
+
+    live: bool
+    stopping: bool
+
+
+class Readiness(Liveness):
+    """The readiness of the store. `keeping` is false if the store is known to evict keys when it is full."""
+
+    readable: bool
+    writable: bool
+    keeping: bool
