@@ -24,8 +24,22 @@ from redismem.blocking import Memory
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-5-mini")
 SYSTEM: Any = {"role": "system", "content": "You answer customers of a bicycle shop, in two sentences at most."}
 TIME_LIMIT_S = 120
+
+
+class EmptyAnswer(Exception):
+    """The model gave no text. It is not stored: providers refuse a request that contains such a message."""
+
+
 # Each is over later. A Conflict means that another turn of the chat was faster.
-RETRIED = (Conflict, StoreUnavailable, Unconfirmed, APIConnectionError, InternalServerError, RateLimitError)
+RETRIED = (
+    Conflict,
+    StoreUnavailable,
+    Unconfirmed,
+    APIConnectionError,
+    InternalServerError,
+    RateLimitError,
+    EmptyAnswer,
+)
 
 app = Celery("chat", broker=os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:6379/1"))
 app.conf.update(
@@ -48,7 +62,10 @@ def answer(self: Task, chat: str, text: str) -> None:
     context = session.append_and_read(Message("user", text, id=turn_id), id=turn_id)
     if find_reply(context, turn_id) is None:
         completion = model.chat.completions.create(model=MODEL, messages=[SYSTEM, *context.to_openai()])
-        session.append(completion.choices[0].message, expect=context)
+        reply = completion.choices[0].message
+        if not reply.content:
+            raise EmptyAnswer
+        session.append(reply, expect=context)
 
 
 def find_reply(context: Context, turn_id: str) -> str | None:

@@ -53,7 +53,7 @@ def start_example(name: str, places: Places, *more: str, **environment: str) -> 
     program, *words = shlex.split(read_commands()[name])
     command = [sys.executable, *([] if program == "python" else ["-m", program]), *words, *more]
     environ = os.environ | places.environment | environment
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, cwd=ROOT, env=environ, start_new_session=True, **pipes) as running:
         try:
             yield running

@@ -1,0 +1,40 @@
+"""The chat with an embedder: a question in other words finds an earlier message."""
+
+from __future__ import annotations
+
+import subprocess
+
+import redis
+from support.example_processes import Places, start_example
+from support.redis_server import wait_until
+
+from redismem import blocking
+from redismem.protocol.keys import Keys
+
+
+def say(chat: subprocess.Popen[str], line: str) -> str:
+    assert chat.stdin is not None
+    assert chat.stdout is not None
+    chat.stdin.write(f"{line}\n")
+    chat.stdin.flush()
+    return chat.stdout.readline()
+
+
+def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
+    provider = places.provider
+    provider.text = "Indeed."
+    originals = Keys(places.namespace, 64).session("me").originals
+    short = {"REDISMEM_THRESHOLD": "4", "REDISMEM_RECENT_LIMIT": "2"}
+    with start_example("recall_chat.py", places, **short) as chat, redis.Redis.from_url(places.redis_url) as raw:
+        assert say(chat, "My puppy Rex is called after a king.") == "Indeed.\n"
+        for number in range(3):
+            assert say(chat, f"It rains again, for {number} hours.") == "Indeed.\n"
+        wait_until(lambda: raw.hexists(originals, "v0"), "the summarised messages are embedded")
+        assert say(chat, "Which dog?").startswith("(recalled: #1")  # perhaps with its neighbours
+        assert chat.communicate("\n", timeout=60)[0] == "Indeed.\n"
+        assert chat.returncode == 0
+    chats = [body for body in provider.bodies if "messages" in body]
+    (quoted,) = [message for message in chats[-1]["messages"] if "<recalled" in str(message["content"])]
+    assert "My puppy Rex" in quoted["content"]
+    with blocking.Memory.connect(places.redis_url, namespace=places.namespace) as memory:
+        assert memory.session("me").info().total_messages == 10
