@@ -19,7 +19,7 @@ from redismem.web.http.problems import Problem, may_be_done, to_problem
 from redismem.web.http.protocol import WHOLE
 from redismem.web.http.queries import Documented, is_search, is_stream
 from redismem.web.http.static import HEADERS as PAGE_HEADERS
-from redismem.web.http.static import is_page, respond_with_page
+from redismem.web.http.static import is_page, load_pages, respond_with_page
 from redismem.web.metrics.prometheus import route_of
 from redismem.web.service import CALLER, Service
 
@@ -64,6 +64,7 @@ class Edge:
         self._deadlines = Deadlines(service.limits.request_s)
         self._routes = routes
         self.openapi = openapi
+        load_pages()  # at the start, since joining and compressing them takes milliseconds
         document = openapi()
         self._documented = Documented(document)
         self._document = encode_json(document)
@@ -235,7 +236,7 @@ class Answer:
 
 async def _send_page(method: str, path: str, headers: dict[bytes, bytes], answer: Answer) -> None:
     """Send a file of the page. Raises Problem."""
-    file_answer = respond_with_page(path, headers.get(b"if-none-match", b""))
+    file_answer = respond_with_page(path, headers.get(b"if-none-match", b""), headers.get(b"accept-encoding", b""))
     if file_answer is None:
         raise Problem("not_found")
     status, own_headers, body = file_answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -46,23 +47,70 @@ async def test_the_page_is_served_under_a_strict_policy_of_its_own(http: Running
     assert other.headers["cache-control"] == "no-store"
 
 
-async def test_a_file_with_a_known_etag_is_not_sent_again(http: RunningService) -> None:
+@pytest.mark.parametrize("encoding", ["gzip, deflate, br", "identity"])
+async def test_a_file_with_a_known_etag_is_not_sent_again(http: RunningService, encoding: str) -> None:
     for path in load_pages():
-        first = await http.ask("GET", path)
+        given = {"Accept-Encoding": encoding}
+        first = await http.ask("GET", path, headers=given)
         assert (first.status_code, first.headers["cache-control"]) == (200, "no-cache")
         for asked in (first.headers["etag"], f'"other", W/{first.headers["etag"]}', "*"):
-            again = await http.ask("GET", path, headers={"If-None-Match": asked})
+            again = await http.ask("GET", path, headers=given | {"If-None-Match": asked})
             assert (again.status_code, again.content) == (304, b"")
             assert again.headers["etag"] == first.headers["etag"]
             assert "content-security-policy" in again.headers
-        assert (await http.ask("GET", path, headers={"If-None-Match": '"other"'})).status_code == 200
-        head = await http.ask("HEAD", path)
+        assert (await http.ask("GET", path, headers=given | {"If-None-Match": '"other"'})).status_code == 200
+        head = await http.ask("HEAD", path, headers=given)
         assert (head.status_code, head.content) == (200, b"")
-        assert head.headers["content-length"] == str(len(first.content))
+        assert head.headers["content-length"] == first.headers["content-length"]
+
+
+async def test_a_file_is_compressed_for_those_who_accept_it(http: RunningService) -> None:
+    for path, file in load_pages().items():
+        etags = set()
+        for encoding, is_gzipped in (
+            ("gzip", True),
+            ("br, GZIP;q=0.5", True),
+            ("br", False),
+            ("gzip;q=0", False),
+            ("gzip; q=0.00, *", False),
+        ):
+            answer = await http.ask("GET", path, headers={"Accept-Encoding": encoding})
+            assert answer.content == file.body
+            assert answer.headers["vary"] == "accept-encoding"
+            assert answer.headers.get("content-encoding") == ("gzip" if is_gzipped else None)
+            assert int(answer.headers["content-length"]) == len(file.gzipped if is_gzipped else file.body)
+            etags.add((answer.headers["etag"], is_gzipped))
+        assert len(etags) == 2
+
+
+async def test_the_page_names_its_files_by_their_content(http: RunningService) -> None:
+    page = (await http.ask("GET", "/")).text
+    paths = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+    assert [re.sub(r"\.[0-9a-f]{16}\.", ".", path) for path in paths] == [
+        "/static/icon.svg",
+        "/static/page.css",
+        "/static/app.js",
+    ]
+    for path in paths:
+        answer = await http.ask("GET", path)
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+        digest = hashlib.sha256(answer.content).hexdigest()
+        assert f".{digest[:16]}." in path
+        # The page of another release gets a script that works, and does not keep it.
+        other = await http.ask("GET", path.replace(digest[:16], "0123456789abcdef"))
+        assert (other.content, other.headers["cache-control"]) == (answer.content, "no-cache")
 
 
 @pytest.mark.parametrize(
-    "path", ["/static/", "/static/none.js", "/static/../page.py", "/static/%2e%2e/page.py", "/static//page.css"]
+    "path",
+    [
+        "/static/",
+        "/static/none.js",
+        "/static/../page.py",
+        "/static/%2e%2e/page.py",
+        "/static//page.css",
+        "/static/dom.js",
+    ],
 )
 async def test_no_other_file_is_served(http: RunningService, path: str) -> None:
     answer = await http.ask("GET", path)
@@ -85,6 +133,11 @@ async def test_the_page_needs_no_key_and_refuses_other_hosts() -> None:
             assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
 
 
+def test_every_stylesheet_is_part_of_the_page() -> None:
+    linked = re.findall(r'href="/static/(\w+\.css)"', (STATIC / "index.html").read_text())
+    assert sorted(linked) == sorted(path.name for path in STATIC.glob("*.css"))
+
+
 def test_every_file_is_small_and_contacts_no_other_host() -> None:
     assert {"index.html", "app.js", "page.css", "icon.svg"} <= {path.name for path in SOURCES}
     assert {path.name for path in STATIC.iterdir()} == {path.name for path in SOURCES}
@@ -93,6 +146,13 @@ def test_every_file_is_small_and_contacts_no_other_host() -> None:
         assert len(text.splitlines()) <= 300, path.name
         # An XML namespace is a name that no browser fetches.
         assert "//" not in re.sub(r"(?m)http://www\.w3\.org/2000/svg|^\s*//.*$|\s// .*$", "", text), path.name
+
+
+def test_no_template_literal_spans_lines() -> None:
+    """Joining the modules leaves out lines that begin with //, which must be comments."""
+    for path in STATIC.glob("*.js"):
+        lines = re.sub(r"(?m)^ *//.*$", "", path.read_text()).splitlines()
+        assert [line for line in lines if line.count("`") % 2] == [], path.name
 
 
 def test_no_text_becomes_markup_or_code() -> None:

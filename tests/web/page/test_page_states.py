@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import redis
-from playwright.async_api import BrowserContext, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 from support.browser import (
     append_until_summarized,
     faults_of,
     hold_request,
+    open_context,
     open_page,
     save_screenshot,
     session_id_of,
@@ -105,3 +106,29 @@ async def test_an_action_that_fails_is_told_where_one_looks(context: BrowserCont
     await page.get_by_role("button", name="Dismiss").click()
     await expect(page.locator("#toast")).to_be_hidden()
     assert faults_of(page) == []
+
+
+async def test_the_page_takes_few_requests_and_few_bytes(browser: Browser, context: BrowserContext, url: str) -> None:
+    page = await open_page(context, url)
+    await append_until_summarized(page)
+    address = page.url
+    fresh = await open_context(browser)
+    page = await fresh.new_page()
+    received_bytes: dict[str, float] = {}
+    cdp = await fresh.new_cdp_session(page)
+    await cdp.send("Network.enable")
+    cdp.on("Network.requestWillBeSent", lambda event: received_bytes.update({event["requestId"]: 0}))
+    cdp.on(
+        "Network.loadingFinished", lambda event: received_bytes.update({event["requestId"]: event["encodedDataLength"]})
+    )
+    await page.goto(address)
+    await expect(page.locator(".summary")).to_have_count(1)
+    await expect(page.locator(".conversation[aria-current]")).to_have_count(1)
+    assert len(received_bytes) <= 12
+    assert 10_000 < sum(received_bytes.values()) < 60_000
+    received_bytes.clear()
+    await page.reload()
+    await expect(page.locator(".summary")).to_have_count(1)
+    # Script, styles and icon come from the cache.
+    assert sum(received_bytes.values()) < 10_000
+    await fresh.close()
