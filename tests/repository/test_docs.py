@@ -148,13 +148,16 @@ def test_every_example_runs(page: Path, place: str) -> None:
 
     async def keep_transcript(session_id: str, context: object) -> None: ...
 
-    names = {"url": place, "call_my_model": lambda messages: str(len(messages)), "keep_transcript": keep_transcript}
+    names: dict[str, Any] = {"url": place, "keep_transcript": keep_transcript}
+    names["call_my_model"] = lambda messages: str(len(messages))
     for body in blocks(page.read_text(), "python"):
         code = compile(body.replace(EXAMPLE_URL, place), name_of(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if code.co_flags & inspect.CO_COROUTINE:
             asyncio.run(eval(code, names))
         else:
             exec(code, names)
+    for memory in [value for value in names.values() if isinstance(value, blocking.Memory)]:
+        memory.close()  # an open socket would fail whichever test runs when it is collected
 
 
 def slugs(text: str) -> set[str]:
