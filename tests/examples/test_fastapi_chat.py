@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from support.example_processes import Places, serve_example
 from support.provider_answers import call_message
 from support.redis_server import RedisServer, wait_until
 
+from redismem.blocking import Memory
 from redismem.workers.archive import read_archive
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 1000
@@ -28,12 +30,15 @@ class Shop(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), ShopRequest)
         self.asked: list[tuple[str, str | None]] = []
+        self.is_open = threading.Event()
+        self.is_open.set()
 
 
 class ShopRequest(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         assert isinstance(self.server, Shop)
         self.server.asked.append((self.path, self.headers["Idempotency-Key"]))
+        assert self.server.is_open.wait(60)
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(200)
         self.end_headers()
@@ -139,6 +144,7 @@ def test_another_process_continues_a_turn_and_failures_are_told(
             assert [body["messages"][-1]["role"] for body in provider.bodies] == ["user", *["tool"] * 7]
             assert len(shop.asked) == 2
 
+            interrupt_tools(client, places, shop)
             assert client.post("/chats/anna/turns", json=turn | {"text": "Another"}).status_code == 422
             assert client.post("/chats/anna/turns", json=turn | {"id": "not/one"}).status_code == 422
             assert client.get("/chats/nobody").status_code == 404
@@ -147,6 +153,20 @@ def test_another_process_continues_a_turn_and_failures_are_told(
             assert (away.status_code, away.headers["retry-after"]) == (503, "1")
     finally:
         server.stop()
+
+
+def interrupt_tools(client: httpx.Client, places: Places, shop: Shop) -> None:
+    """Let the user send a message while tools run: their results are stored all the same."""
+    places.provider.script.extend([CALLS, ANSWER])
+    shop.is_open.clear()
+    with ThreadPoolExecutor() as pool, Memory.connect(places.redis_url, namespace=places.namespace) as memory:
+        taking = pool.submit(take_turn, client, "carl", {"id": "t-1", "text": "Is O-17 sent?"})
+        wait_until(lambda: len(shop.asked) == 4, "the tools run")
+        memory.session("carl").append({"role": "user", "content": "Hello?"})
+        shop.is_open.set()
+        assert joined(taking.result()) == ANSWER["content"]
+        roles = [message.role for message in memory.session("carl").messages()]
+        assert roles == ["user", "assistant", "user", "tool", "tool", "assistant"]
 
 
 def post_until_killed(client: httpx.Client, turn: dict[str, Any]) -> None:

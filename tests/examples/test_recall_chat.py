@@ -24,10 +24,11 @@ def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
     provider = places.provider
     provider.text = "Indeed."
     originals = Keys(places.namespace, 64).session("me").originals
-    short = {"REDISMEM_THRESHOLD": "4", "REDISMEM_RECENT_LIMIT": "2"}
-    with start_example("recall_chat.py", places, **short) as chat, redis.Redis.from_url(places.redis_url) as raw:
+    # One summary, in the fifth turn: a second one would replace the vectors of the first while the question is asked.
+    settings = {"REDISMEM_THRESHOLD": "8", "REDISMEM_RECENT_LIMIT": "2", "REDISMEM_EMBED_TIMEOUT_S": "30"}
+    with start_example("recall_chat.py", places, **settings) as chat, redis.Redis.from_url(places.redis_url) as raw:
         assert say(chat, "My puppy Rex is called after a king.") == "Indeed.\n"
-        for number in range(3):
+        for number in range(4):
             assert say(chat, f"It rains again, for {number} hours.") == "Indeed.\n"
         wait_until(lambda: raw.hexists(originals, "v0"), "the summarised messages are embedded")
         assert say(chat, "Which dog?").startswith("(recalled: #1")  # perhaps with its neighbours
@@ -37,4 +38,4 @@ def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
     (quoted,) = [message for message in chats[-1]["messages"] if "<recalled" in str(message["content"])]
     assert "My puppy Rex" in quoted["content"]
     with blocking.Memory.connect(places.redis_url, namespace=places.namespace) as memory:
-        assert memory.session("me").info().total_messages == 10
+        assert memory.session("me").info().total_messages == 12
