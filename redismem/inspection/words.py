@@ -8,7 +8,10 @@ from redismem.inspection import work_words
 from redismem.inspection.figures import duration, plural, printable, size
 from redismem.inspection.rules import WARN, Finding
 
-_NOT_ALLOWED = "Grant the URL's user the rights that pods and workers need: run the last line with its name for USER."
+_NOT_ALLOWED = (
+    "Grant the URL's user the rights that pods and workers need: run the last line with its name for USER. "
+    "Redis refuses the two patterns `~rm:` for a user that may use all keys (`~*`): leave them out."
+)
 _NTP = (
     "redismem uses only the server's clock, so sessions are safe; but correcting that clock in one step expires or "
     "prolongs them. Synchronise both clocks (NTP)."

@@ -27,12 +27,11 @@ async function retry(ids) {
   await lookAgain();
 }
 
-export function drawDead({ count, sessions, now_ms: nowMs }) {
+export function drawDead({ count, sessions, now_ms: nowMs }, overdueCount) {
   shown = sessions;
   setText(byId("dead-count"), count);
-  const word = count
-    ? "These sessions could not be summarised. Nothing is lost: their messages are still used in full."
-    : "None. Every due summary has been written or is in progress.";
+  const none = overdueCount ? `None. ${plural(overdueCount, "session")} still due for a summary.` : "None. Every due summary has been written or is in progress.";
+  const word = count ? "These sessions could not be summarised. Nothing is lost: their messages are still used in full." : none;
   setText(byId("dead-word"), word);
   show(byId("retry-all"), sessions.length > 1);
   reconcile(byId("dead"), sessions, (each) => each.session_id, make, (node, each) => {

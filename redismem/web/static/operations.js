@@ -1,7 +1,8 @@
-// The operations view: queues, speed of turns, and dead sessions.
+// The operations view: what is wrong, queues, speed of turns, processes, and dead sessions.
 
 import { ask } from "./api.js";
 import { beginDead, drawDead } from "./dead.js";
+import { beginDoctor, examine } from "./doctor.js";
 import { byId, el, reconcile, setText } from "./dom.js";
 import { tellHealth } from "./health.js";
 import { makePlot } from "./plot.js";
@@ -27,8 +28,8 @@ export class Operations {
     clearInterval(this._looking);
     if (!isOpen) return;
     this._begin();
-    this._look();
-    this._looking = setInterval(() => document.hidden || this._look(), LOOK_MS);
+    this._lookAtAll();
+    this._looking = setInterval(() => document.hidden || this._lookAtAll(), LOOK_MS);
   }
 
   _begin() {
@@ -40,6 +41,13 @@ export class Operations {
       queues: makePlot(at, "Queue depths", { format: formatCount }),
     };
     beginDead(() => this._look());
+    beginDoctor();
+  }
+
+  // The findings come on their own: they say what is wrong when nothing else can be read.
+  _lookAtAll() {
+    this._look();
+    examine();
   }
 
   async _look() {
@@ -50,7 +58,7 @@ export class Operations {
       drawTiles(load, queues);
       this._drawPlots(load, queues);
       drawQueues(queues);
-      drawDead(dead);
+      drawDead(dead, queues.queues.overdue.count);
       setText(byId("operations-word"), "Sessions and queues are from your namespace. Turns and times are from this server only.");
     } catch (error) {
       if (error.status === 403) clearInterval(this._looking);
