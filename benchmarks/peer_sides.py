@@ -136,10 +136,12 @@ class OpenAIAgents:
 
     async def talk(self, session_id: str, turns_count: int) -> None:
         session = self._session(session_id, redis_client=self._client, key_prefix=self._prefix, ttl=TTL_S)
+        user: Any = dict(USER)
+        assistant: Any = dict(ASSISTANT)
         for _ in range(turns_count):
-            await session.add_items([dict(USER)])
+            await session.add_items([user])
             await session.get_items()
-            await session.add_items([dict(ASSISTANT)])
+            await session.add_items([assistant])
 
     async def aclose(self) -> None:
         await self._client.aclose()

@@ -1,15 +1,27 @@
-"""The parts that all adapters share: open a memory, name a session, choose its policy, settle a mutation."""
+"""The parts that all adapters share: open a memory, name a session, choose its policy, settle or replace."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from redismem import Context, InvalidSessionId, InvalidSettings, Memory, Message, Policy, Session, State
+from redismem import (
+    Conflict,
+    Context,
+    InvalidSessionId,
+    InvalidSettings,
+    Memory,
+    Message,
+    Policy,
+    Session,
+    SessionNotFound,
+    State,
+)
 
 T = TypeVar("T")
 
@@ -48,8 +60,16 @@ class _Shared:
     users_count: int = 0
 
 
+class Done:
+    """An awaitable that is done, and that nobody has to await."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
 _lock = threading.Lock()
 _by_url: dict[str | None, _Shared] = {}
+_closing: set[asyncio.Task[None]] = set()
 
 
 def borrow_memory(url: str | None) -> Memory:
@@ -68,15 +88,23 @@ def borrow_memory(url: str | None) -> Memory:
         return shared.memory
 
 
-def return_memory(url: str | None) -> Memory | None:
-    """Give back a memory from `borrow_memory`. Return it if nothing uses it any more: then the caller closes it."""
+def return_memory(url: str | None) -> Awaitable[None]:
+    """Give back a memory from `borrow_memory`. The last one to do so closes it. Await the result, or leave it."""
     with _lock:
         shared = _by_url[url]
         shared.users_count -= 1
         if shared.users_count:
-            return None
+            return Done()
         del _by_url[url]
-    return shared.memory
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(shared.memory.aclose())
+        return Done()
+    closing = loop.create_task(shared.memory.aclose())
+    _closing.add(closing)  # the loop itself would not keep it alive
+    closing.add_done_callback(_closing.discard)
+    return closing
 
 
 @lru_cache(maxsize=8)
@@ -100,7 +128,8 @@ class Sessions:
         """
         if sum(given is not None for given in (url, memory, client)) > 1:
             raise InvalidSettings("give one of url, memory and redis_client: only one of them would be used")
-        self._is_borrowed = memory is None and client is None
+        self.is_borrowed = memory is None and client is None
+        """True until a memory that other stores with this URL share is given back."""
         self._url = url
         self.memory = memory or (borrow_memory(url) if client is None else memory_over(client))
         # A handle with a policy is not cached by the memory, and a framework names its session in each call.
@@ -110,12 +139,16 @@ class Sessions:
     def _open(self, session_id: str) -> Session:
         return self.memory.session(join_id(self._prefix, session_id), policy=self._policy)
 
+    def close(self) -> Awaitable[None]:
+        """Give back a borrowed memory. A memory or a client of the caller stays open. Await the result, or leave it."""
+        if not self.is_borrowed:
+            return Done()
+        self.is_borrowed = False
+        return return_memory(self._url)
+
     async def aclose(self) -> None:
-        """Give back a borrowed memory. A memory or a client of the caller stays open."""
-        if self._is_borrowed:
-            self._is_borrowed = False
-            if (unused := return_memory(self._url)) is not None:
-                await unused.aclose()
+        """Give back a borrowed memory, as `close` does."""
+        await self.close()
 
 
 def in_order(context: Context) -> list[Message]:
@@ -155,3 +188,16 @@ async def settle(mutation: Awaitable[T]) -> T:
         task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
         raise cancelled
     return task.result()
+
+
+async def replace_all(session: Session, messages: Sequence[Message | dict[str, Any]]) -> None:
+    """Replace all messages of a session in one step, whatever others append meanwhile. Without messages, clear it."""
+    while messages:
+        try:
+            await session.rewrite(1, messages)
+            return
+        except SessionNotFound:
+            with contextlib.suppress(Conflict):  # another writer has begun it meanwhile
+                await session.append(*messages, expect=0)
+                return
+    await session.clear()

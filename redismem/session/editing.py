@@ -30,18 +30,24 @@ class EditableSession(ReadableSession):
 
     __slots__ = ()
 
-    async def prune(self, max_messages: int) -> int:
+    async def prune(self, max_messages: int, *, expect: Expected | None = None) -> int:
         """Drop the oldest messages for good, keep the newest `max_messages`, and return the number of dropped messages.
 
         Keeps more messages if a tool call would otherwise lose its result. Summaries, pinned messages and state stay.
 
+        Args:
+            max_messages: The number of messages to keep, without pinned ones.
+            expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.
+
         Raises:
+            Conflict: The session is not as `expect` says.
             SessionNotFound: The session does not exist.
             ValueError: `max_messages` is not an integer of 0 or more.
+            InvalidMessage: `expect` is neither a context of this session, a receipt nor a seq.
         """
         check_count("max_messages", max_messages)
         while True:
-            view = await self._view("prune")
+            view = await self._view("prune", expect)
             call = edit_calls.prune(self._calls, view, max_messages)
             if call is None:
                 return 0

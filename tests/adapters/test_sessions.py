@@ -24,15 +24,23 @@ from redismem.adapters.sessions import (
 async def test_sessions_with_one_url_share_a_memory_until_the_last_one_gives_it_back(redis_server: RedisServer) -> None:
     first, second = borrow_memory(redis_server.url), borrow_memory(redis_server.url)
     assert first is second
-    assert return_memory(redis_server.url) is None
+    await return_memory(redis_server.url)
     assert await first.ping()
-    assert return_memory(redis_server.url) is first
-    await first.aclose()
+    await return_memory(redis_server.url)
+    with pytest.raises(RuntimeError, match="closed"):
+        await first.ping()
     later = borrow_memory(redis_server.url)
     assert later is not first
     assert await later.ping()
-    assert return_memory(redis_server.url) is later
-    await later.aclose()
+    return_memory(redis_server.url)  # nobody has to await it
+
+
+def test_a_memory_may_be_given_back_outside_of_any_loop(redis_server: RedisServer) -> None:
+    memory = borrow_memory(redis_server.url)
+    assert asyncio.run(memory.ping())
+    return_memory(redis_server.url)
+    with pytest.raises(RuntimeError, match="closed"):
+        asyncio.run(memory.ping())
 
 
 async def test_sessions_over_one_client_share_a_memory(redis_server: RedisServer) -> None:

@@ -1,0 +1,262 @@
+"""A session for the OpenAI Agents SDK, in place of its `RedisSession`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, cast
+
+from redismem import Conflict, Context, InvalidSessionId, Memory, Message, RedismemError, SessionNotFound
+from redismem import Session as Conversation
+from redismem.adapters.sessions import (
+    Sessions,
+    in_order,
+    join_id,
+    make_policy,
+    missing_framework,
+    replace_all,
+    settle,
+    summary_text,
+)
+
+try:
+    from agents import SessionSettings
+    from agents.memory import session as sdk
+    from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+except ImportError as missing:
+    raise missing_framework(__name__, "openai-agents") from missing
+
+if TYPE_CHECKING:
+    from agents import RunContextWrapper, TResponseInputItem
+
+IsExpired = Callable[["TResponseInputItem"], bool]
+KeyPrefix = str | Callable[["RunContextWrapper[Any]"], str]
+_EVERY_ITEM = 1 << 31
+
+
+class Session:
+    """The history of one conversation: `Runner.run(agent, input, session=Session("user-42", url=...))`.
+
+    Its items are the messages of the redismem session `<key_prefix>:<session_id>`. Each item comes back as it was
+    added, until the session is cleared or forgotten, or was idle for `ttl` seconds.
+
+    Methods that call Redis may raise StoreUnavailable or another RedismemError, and RuntimeError after `close()`. A
+    write that is cancelled finishes before it raises CancelledError.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        memory: Memory | None = None,
+        url: str | None = None,
+        redis_client: Any = None,
+        key_prefix: KeyPrefix = "agents:session",
+        ttl: float | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+        summarise: bool = False,
+    ) -> None:
+        """Return a session, without I/O.
+
+        Args:
+            session_id: The id of the conversation.
+            memory: The memory that has the session. The caller closes it.
+            url: The URL of Redis, instead of a memory. All sessions of a process with the same URL share a memory.
+                `None` means `REDISMEM_URL`.
+            redis_client: A redis.asyncio client, instead of a memory or a URL. The caller closes it.
+            key_prefix: The first part of the id of the redismem session. A function gets the context of the run, so
+                that each tenant can have a prefix, such as `lambda wrapper: wrapper.context.tenant`.
+            ttl: Seconds without activity after which Redis removes the session; `None` means ten years. An existing
+                session keeps the value that it was begun with.
+            session_settings: The default of `limit` in `get_items()`.
+            summarise: True lets workers summarise older items: see `get_items()`.
+
+        Raises:
+            InvalidSessionId: The id is empty, too long, or has characters that are not allowed.
+            InvalidSettings: The URL, the client or `ttl` cannot be used, or more than one of `memory`, `url` and
+                `redis_client` is given.
+        """
+        self.session_id = session_id
+        self.session_settings: SessionSettings | None = coerce_session_settings(session_settings or SessionSettings())
+        self._key_prefix = key_prefix
+        self._summarise = summarise
+        self._is_closed = False
+        prefix = "" if callable(key_prefix) else key_prefix
+        self._sessions = Sessions(url, memory, redis_client, prefix, make_policy(ttl, summarise))
+        try:
+            self._conversation = None if callable(key_prefix) else self._sessions.open(session_id)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def from_url(
+        cls, session_id: str, *, url: str, redis_kwargs: dict[str, Any] | None = None, **options: Any
+    ) -> Session:
+        """Return a session of the Redis at this URL. The options are those of the class.
+
+        Raises:
+            TypeError: There are `redis_kwargs`. Put them into the URL, or pass a client as `redis_client`.
+        """
+        if redis_kwargs:
+            raise TypeError("redis_kwargs: put the options into the URL, or pass a client as redis_client")
+        return cls(session_id, url=url, **options)
+
+    async def get_items(
+        self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
+    ) -> list[TResponseInputItem]:
+        """Return the newest `limit` items, oldest first, exactly as they were added.
+
+        Without a limit, here and in `session_settings`, return all items. With `summarise=True`, one user message with
+        the summary then replaces the items that workers have summarised; a limit still returns the items themselves.
+        """
+        conversation = self._of(wrapper)
+        limit = resolve_session_limit(limit, self.session_settings)
+        if limit is None and self._summarise:
+            return _items_with_summary(await conversation.read())
+        return _items(await conversation.tail(_EVERY_ITEM if limit is None else max(0, limit)))
+
+    async def add_items(
+        self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None
+    ) -> None:
+        """Append items, all or nothing.
+
+        Raises:
+            InvalidMessage: An item is not a dict of JSON values.
+            TooLarge: An item, the batch or the session exceeds a limit of the settings.
+        """
+        conversation = self._of(wrapper)
+        if items:
+            await settle(conversation.append(*self._messages(items)))
+
+    async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
+        """Remove the newest item and return it, even if a summary covers it; `None` if there is none.
+
+        Raises:
+            NotInWindow: A summary covers it, and its original is missing or cannot be read.
+        """
+        return await settle(_pop(self._of(wrapper)))
+
+    async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
+        """Remove the whole session, with everything that redismem has stored about it."""
+        await settle(self._of(wrapper).clear())
+
+    async def ping(self) -> bool:
+        """Return True if Redis answers, False otherwise."""
+        self._check_open()
+        try:
+            return await self._sessions.memory.ping()
+        except RedismemError:
+            return False
+
+    def close(self) -> Awaitable[None]:
+        """Close the session, unless it has a memory or client of the caller. Await the result, or leave it.
+
+        The last session with a URL to be closed also closes the connection.
+        """
+        self._is_closed = self._is_closed or self._sessions.is_borrowed
+        return self._sessions.close()
+
+    async def _get_compaction_snapshot(self, limit: int, *, prune_prefix: IsExpired | None = None) -> Any:
+        """Return the newest items for the SDK's compaction, with a function that replaces the last of them.
+
+        Return `None` if this SDK has no snapshots, or if the session depends on the run, or is of a subclass.
+        """
+        make_snapshot = getattr(sdk, "_CompactionSnapshot", None)
+        if make_snapshot is None or self._conversation is None or type(self) is not Session:
+            return None
+        self._check_open()
+        conversation = self._conversation
+        context, messages, is_complete = await _read_newest(conversation, limit)
+
+        async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
+            new = self._messages(output)
+            return await settle(_replace(conversation, context, messages[start:], new, prune_prefix))
+
+        return make_snapshot(_items(messages), is_complete, replace_suffix)
+
+    async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
+        """Replace all items in one step, for the SDK's compaction. False lets the SDK clear and add instead."""
+        if self._conversation is None or type(self) is not Session:
+            return False
+        self._check_open()
+        await settle(replace_all(self._conversation, self._messages(items)))
+        return True
+
+    def _of(self, wrapper: RunContextWrapper[Any] | None) -> Conversation:
+        """Return the redismem session for a run."""
+        self._check_open()
+        if self._conversation is not None:
+            return self._conversation
+        assert callable(self._key_prefix)
+        if wrapper is None:
+            raise TypeError("key_prefix is a function: pass wrapper=, as the Runner does")
+        prefix = self._key_prefix(wrapper)
+        if not isinstance(prefix, str) or not prefix.strip() or ":" in prefix:
+            raise InvalidSessionId("key_prefix must return a name without a colon, which is not empty", self.session_id)
+        return self._sessions.open(join_id(prefix, self.session_id))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the session is closed")
+
+    def _messages(self, items: Sequence[TResponseInputItem]) -> list[Message | dict[str, Any]]:
+        """Return items as messages. redismem reads only those that workers may summarise."""
+        payloads = cast("Sequence[dict[str, Any]]", items)
+        return [
+            payload if self._summarise and _is_readable(payload) else Message.opaque(payload) for payload in payloads
+        ]
+
+
+def _is_readable(item: dict[str, Any]) -> bool:
+    return type(item) is dict and any(isinstance(item.get(key), str) and item[key] for key in ("role", "type"))
+
+
+def _items(messages: list[Message]) -> list[TResponseInputItem]:
+    return [cast("TResponseInputItem", message.to_openai()) for message in messages]
+
+
+def _items_with_summary(context: Context) -> list[TResponseInputItem]:
+    """Return the items of a context; those that are summarised as one user message that quotes the summaries."""
+    text = summary_text(context)
+    summary: Any = [{"role": "user", "content": text}] if text else []
+    return [*summary, *_items(in_order(context))]
+
+
+async def _pop(conversation: Conversation) -> TResponseInputItem | None:
+    with contextlib.suppress(SessionNotFound):
+        for message in await conversation.pop(exact=True):
+            return cast("TResponseInputItem", message.to_openai())
+    return None
+
+
+async def _read_newest(conversation: Conversation, limit: int) -> tuple[Context, list[Message], bool]:
+    """Return the newest messages, a context of the same moment, and True if these are all messages."""
+    while True:
+        context = await conversation.read(limit=0)
+        messages = await conversation.tail(limit + 1)
+        if not messages or (messages[-1].epoch == context.epoch and messages[-1].seq <= context.last_seq):
+            return context, messages[-limit:] if limit > 0 else [], len(messages) <= limit
+
+
+async def _replace(
+    conversation: Conversation,
+    seen: Context,
+    old: list[Message],
+    new: Sequence[Message | dict[str, Any]],
+    is_old: IsExpired | None,
+) -> bool:
+    """Replace the newest messages if they are as they were read, and return True. Drop expired ones, too."""
+    try:
+        if not old or await conversation.tail(len(old)) != old:
+            return False
+        receipt = await conversation.rewrite(old[0].seq, new, expect=seen)
+    except (Conflict, SessionNotFound):
+        return False
+    if is_old is not None:
+        with contextlib.suppress(Conflict, SessionNotFound):  # the next compaction drops them
+            messages = await conversation.tail(_EVERY_ITEM)
+            expired = takewhile(is_old, _items(messages))
+            await conversation.prune(len(messages) - sum(1 for _ in expired), expect=receipt)
+    return True
