@@ -1,8 +1,9 @@
 """Limit the appends of a session that are under way, so that Redis still recognises each of them if it is resent.
 
-A session remembers its last 16 append ids. If more appends came between an append and its resend, Redis would make it
-twice. So a process has at most 12 appends of a session under way, counted from the oldest one without an outcome; four
-are left for other processes. While one is being resent, new ones wait until all that are under way have ended.
+A session remembers its last 16 appends, changes of state and edits; all are called appends here. If more of them came
+between an append and its resend, Redis would make it twice. So a process has at most 12 appends of a session under way,
+counted from the oldest one without an outcome; four are left for other processes. While one is being resent, new ones
+wait until all that are under way have ended.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class Store(Agreement):
                 await self.begin(begun_s)
                 timeout_s = self._within_s(begun_s)
         number = 0
-        if call.resent is not None and not (number := self._gate.begin(call.session_id)):
+        if (call.resent is not None or call.op.remembers) and not (number := self._gate.begin(call.session_id)):
             number = await self._wait_to_begin(call, breaker, begun_s)
             timeout_s = self._within_s(begun_s)
         try:
@@ -317,7 +317,7 @@ class Store(Agreement):
         return call.fill_absent(await self.transport.run_independent(call.commands, timeout_s))
 
     async def _wait_to_begin(self, call: Call[Any], breaker: Breaker, begun_s: float) -> int:
-        """Wait for earlier appends of the session, and return the number of this one for the gate.
+        """Wait for earlier appends and edits of the session, and return the number of this one for the gate.
 
         Raises:
             StoreUnavailable: Redis did not answer the earlier appends in time.
@@ -329,7 +329,7 @@ class Store(Agreement):
             self._gate.end(call.session_id, number)
             raise self.away_error(breaker, call.session_id)
         redis = redis_at(place_of(self.transport, call.commands))
-        text = f"{redis} did not answer earlier appends of the session in time, so this one was not sent"
+        text = f"{redis} did not answer earlier changes of the session in time, so this one was not sent"
         raise StoreUnavailable(text, call.session_id, "TimeoutError")
 
     async def _retry(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> T:

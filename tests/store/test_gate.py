@@ -86,7 +86,7 @@ async def test_an_append_that_waits_too_long_was_not_sent(proxy: Proxy, namespac
         gate, sent_count = memory.store._gate, proxy.count(b"EVALSHA")
         number = gate.begin("s")
         gate.resend("s")
-        with pytest.raises(StoreUnavailable, match="did not answer earlier appends of the session in time") as refused:
+        with pytest.raises(StoreUnavailable, match="did not answer earlier changes of the session in time") as refused:
             await memory.session("s").append(user_message("second"))
         assert (refused.value.may_be_done, refused.value.session_id) == (False, "s")
         assert proxy.count(b"EVALSHA") == sent_count
@@ -148,3 +148,21 @@ async def _play(steps: list[int], *, resends: bool) -> None:
         await settle()
     assert not waiting
     assert (gate._begun, gate._resent, gate._waiting) == ({}, set(), {})
+
+
+async def test_edits_wait_for_an_append_that_is_resent(proxy: Proxy, namespace: str) -> None:
+    """A session remembers edits as it remembers appends: sixteen of them would push out one that is resent."""
+    settings = Settings(deadline_s=0.3, reply_timeout_s=0.3)
+    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+        session = memory.session("s")
+        await session.append(user_message("first"), user_message("second"))
+        gate = memory.store._gate
+        number = gate.begin("s")
+        gate.resend("s")
+        for edit in (session.replace(1, user_message("new")), session.forget(1), session.pop(), session.rewrite(2, [])):
+            with pytest.raises(StoreUnavailable, match="did not answer earlier changes of the session in time"):
+                await edit
+        assert contents((await session.read()).messages) == ["first", "second"]
+        gate.end("s", number)
+        await session.forget(1)
+        assert contents((await session.read()).messages) == ["second"]
