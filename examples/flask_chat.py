@@ -1,7 +1,7 @@
 """A chat on Flask: blocking calls, one memory per process. Summaries are written by `redismem worker`.
 
 POST /chats/<session>/turns with {"id": "…", "text": "…"} answers {"reply": "…"}. A client that gets no answer, or a
-409 or 503, sends the same turn again with the same id: the question is stored once, and so is the reply.
+409, 502 or 503, sends the same turn again with the same id: the question is stored once, and so is the reply.
 """
 
 from __future__ import annotations
