@@ -110,7 +110,9 @@ def faults_of(page: Page) -> list[str]:
 
 
 async def say(page: Page, text: str, *, wait: bool = True) -> None:
-    """Send a message, and wait for the end of the answer unless `wait` is false."""
+    """Send a message, and wait for the end of the answer unless `wait` is false. Asks to write, if need be."""
+    if await page.locator("#write").is_visible():
+        await page.locator("#write").click()
     await page.locator("#message").fill(text)
     await page.locator("#message").press("Enter")
     if wait:

@@ -3,6 +3,7 @@
 import { announce, beginFaults, tellFault } from "./announce.js";
 import { ask, hasKey } from "./api.js";
 import { beginComposer, drawComposer, focusComposer } from "./composer.js";
+import { toolNames } from "./contents.js";
 import { Conversation } from "./conversation.js";
 import { Conversations } from "./conversations.js";
 import { beginKeys, confirmAndAct } from "./dialogs.js";
@@ -16,10 +17,11 @@ import { go, hrefOf, hrefOfProject, place } from "./place.js";
 import { Projects } from "./projects.js";
 import { beginRequest, drawRequest, openRequest } from "./request.js";
 import { beginTheme } from "./theme.js";
-import { beginThread, copy, draw, toEnd } from "./thread.js";
+import { beginThread, copy, draw, reveal, toEnd } from "./thread.js";
 import { beginTokens } from "./tokens.js";
 import { Turns } from "./turns.js";
 import { describeError, plural, shortId } from "./words.js";
+import { isWritten, writeIn } from "./writing.js";
 
 const AGAIN_MS = 2_000;
 const CLEAR_MS = 30_000;
@@ -31,8 +33,12 @@ const projects = new Projects(() => mayWrite());
 let about = null;
 let conversation = null;
 let drawing = 0;
+// The seq of the message that the address names, until it is shown.
+let wantedSeq = null;
 
 const mayWrite = () => !about || about.scopes.includes("write");
+// Other people's conversations are for reading, until the user asks to write.
+const isWriting = () => mayWrite() && isWritten(conversation.sessionId);
 
 // Until the state is read again, the newest answer's `waiting_for` counts.
 function waitingFor() {
@@ -52,16 +58,32 @@ function scheduleDraw() {
 
 function drawAll() {
   const waiting = waitingFor();
-  const entries = entriesOf(conversation, turns);
-  draw(entries, { isLoaded: conversation.isLoaded, fault: conversation.fault, mayGoBack: conversation.earlier !== null, act });
+  const entries = entriesOf(conversation, turns, isWriting());
+  const names = toolNames(conversation.inOrder());
+  draw(entries, { isLoaded: conversation.isLoaded, fault: conversation.fault, mayGoBack: conversation.earlier !== null, act, names });
   given.draw(conversation, about);
   drawRequest(conversation);
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
-  drawComposer({ isLive: turns.isLive(conversation.sessionId), waitingFor: waiting, isSensitive, mayWrite: mayWrite(), hasModel: !about || about.model !== null });
+  drawComposer({ isLive: turns.isLive(conversation.sessionId), waitingFor: waiting, isSensitive, mayWrite: mayWrite(), isWriting: isWriting(), hasModel: !about || about.model !== null });
   setText(byId("chat-title"), shortId(conversation.sessionId));
   byId("chat-title").title = conversation.sessionId;
-  byId("clear").disabled = !conversation.exists || !mayWrite();
+  byId("clear").disabled = !conversation.exists || !isWriting();
   byId("show-request").disabled = !conversation.exists;
+  if (wantedSeq !== null && conversation.isLoaded) showMessage(wantedSeq);
+}
+
+// Shows a message of the conversation, after reading up to it.
+async function showMessage(seq) {
+  wantedSeq = null;
+  const { sessionId } = conversation;
+  try {
+    await conversation.loadUntil(seq);
+  } catch (error) {
+    return tellFault(describeError(error));
+  }
+  if (conversation.sessionId !== sessionId) return null;
+  drawAll();
+  return reveal(seq) ? null : tellFault(`Message ${seq} is not stored here (any more).`);
 }
 
 // Forgets the turns of this tab that the memory has stored, and joins an answer that another tab waits for.
@@ -141,7 +163,9 @@ async function clear() {
 // Returns the id of a new conversation, or null after telling why there is none.
 async function begin() {
   try {
-    return (await ask("POST", "/v1/sessions")).session_id;
+    const { session_id: id } = await ask("POST", "/v1/sessions");
+    writeIn(id);
+    return id;
   } catch (error) {
     tellFault(describeError(error));
     return null;
@@ -180,7 +204,7 @@ function openConversation(sessionId) {
 }
 
 async function followAddress() {
-  const { view, sessionId, project } = place();
+  const { view, sessionId, seq, project } = place();
   document.body.dataset.view = view;
   show(byId("chat-view"), view === "chat");
   show(byId("project-view"), view === "project");
@@ -190,7 +214,8 @@ async function followAddress() {
     else byId(`to-${name}`).removeAttribute("aria-current");
   }
   operations.setOpen(view === "operations");
-  document.title = view === "operations" ? "Operations · redismem" : "redismem";
+  const titles = { operations: "Operations · redismem", chat: sessionId === null ? "redismem" : `${shortId(sessionId)} · redismem` };
+  document.title = titles[view] ?? "redismem";
   projects.show(view === "project" ? project : null);
   if (view !== "chat") return;
   if (sessionId === null) {
@@ -201,6 +226,8 @@ async function followAddress() {
   }
   if (conversation?.sessionId !== sessionId) openConversation(sessionId);
   showPane("chat");
+  wantedSeq = seq;
+  if (seq !== null) scheduleDraw();
 }
 
 // Links the project that the chat has as background.
@@ -238,6 +265,11 @@ async function start() {
     focusComposer();
   });
   byId("clear").addEventListener("click", clear);
+  byId("write").addEventListener("click", () => {
+    writeIn(conversation.sessionId);
+    drawAll();
+    focusComposer();
+  });
   byId("show-request").addEventListener("click", () => openRequest(conversation));
   byId("copy-id").addEventListener("click", () => copy(conversation.sessionId, "The id"));
   byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => tellFault(describeError(error))));

@@ -33,18 +33,22 @@ export function beginComposer(onSend, onStop) {
   });
 }
 
-export const focusComposer = () => byId("message").focus();
+export const focusComposer = () => byId(byId("reading").hidden ? "message" : "write").focus();
 
 // `waitingFor` is the param that the chat asks for, or null. `isSensitive` hides the typed text. Without a model,
 // answers quote the memory.
-export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite, hasModel = true }) {
+export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite, isWriting = true, hasModel = true }) {
+  const isReading = mayWrite && !isWriting;
+  show(byId("reading"), isReading);
+  show(byId("composer-row"), !isReading);
+  show(byId("composer-word"), !isReading);
   const hadFocus = document.activeElement === byId("stop");
   show(byId("stop"), isLive);
   show(byId("send"), !isLive);
   if (hadFocus && !isLive) focusComposer();
   const waiting = byId("waiting");
   show(waiting, waitingFor !== null);
-  setText(waiting, waitingFor === null ? "" : `Waiting for your answer: ${waitingFor}${isSensitive ? ". What you type is hidden and not stored in the conversation." : ""}`);
+  setText(waiting, waitingFor === null ? "" : `Waiting for an answer: ${waitingFor}${isSensitive && !isReading ? ". What you type is hidden and not stored in the conversation." : ""}`);
   const field = byId("message");
   field.classList.toggle("masked", isSensitive);
   field.spellcheck = !isSensitive;

@@ -4,6 +4,8 @@ import { ask, sessionPath } from "./api.js";
 import { follow } from "./streams.js";
 
 const PAGE_COUNT = 200;
+const LOAD_COUNT = 1_000;
+const LOADS_COUNT = 10;
 const AGAIN_MS = 2_000;
 
 export class Conversation {
@@ -115,8 +117,13 @@ export class Conversation {
     this._tell();
   }
 
-  async loadEarlier() {
-    const query = `/messages?include_originals=true&limit=${PAGE_COUNT}&before=${this.earlier}`;
+  // Reads earlier messages until this one is read; at most the last ten thousand.
+  async loadUntil(seq) {
+    for (let read = 0; read < LOADS_COUNT && this.earlier !== null && this.earlier > seq; read += 1) await this.loadEarlier(LOAD_COUNT);
+  }
+
+  async loadEarlier(limit = PAGE_COUNT) {
+    const query = `/messages?include_originals=true&limit=${limit}&before=${this.earlier}`;
     const page = await ask("GET", sessionPath(this.sessionId, query));
     for (const message of page.messages) this.messages.set(message.seq, message);
     this.earlier = page.before;

@@ -2,14 +2,14 @@
 
 import { describeError, range, textOf } from "./words.js";
 
-const WHO = { user: "You", assistant: "Assistant", system: "System", developer: "Developer", tool: "Tool" };
+const WHO = { user: "User", assistant: "Assistant", system: "System", developer: "Developer", tool: "Tool" };
 const JOINING_MS = 60_000;
 const NOT_STORED = new Set(["memory_unavailable", "memory_full", "not_stored", "failed"]);
 
 const turnOf = (message) => message.beside?.metadata?.turn ?? null;
 
-// Returns entries {key, kind, …}; the kind is "message" or "divider".
-export function entriesOf(conversation, turns) {
+// Returns entries {key, kind, …}; the kind is "message" or "divider". Only a writer may ask again.
+export function entriesOf(conversation, turns, isWriting) {
   const entries = [];
   const stored = conversation.inOrder();
   const firstSeq = conversation.context?.first_seq ?? 1;
@@ -24,7 +24,7 @@ export function entriesOf(conversation, turns) {
     }
     const turn = turns.get(turnOf(message));
     if (turn) placed.add(`${turn.id}:${message.message.role}`);
-    entries.push(storedEntry(message, isCovered, turn));
+    entries.push(storedEntry(message, isCovered, turn, isWriting));
     if (turn && message.message.role === "user" && !hasReply(stored, turn.id)) {
       placed.add(`${turn.id}:assistant`);
       entries.push(replyEntry(turn, true));
@@ -48,7 +48,7 @@ function divider(context) {
   return { key: `divider:${last}`, kind: "divider", text };
 }
 
-function storedEntry(message, isCovered, turn) {
+function storedEntry(message, isCovered, turn, isWriting) {
   const role = message.message.role ?? "";
   const id = turnOf(message);
   const reason = message.beside?.metadata?.incomplete;
@@ -58,6 +58,7 @@ function storedEntry(message, isCovered, turn) {
     role,
     who: WHO[role] ?? (role || "Message"),
     text: textOf(message.message),
+    message: message.message,
     timeMs: message.stored_ms,
     seq: message.seq,
     isCovered,
@@ -66,7 +67,7 @@ function storedEntry(message, isCovered, turn) {
     turnId: id,
     notices: role === "assistant" ? turn?.notices ?? [] : [],
     fault: reason ? `Incomplete: ${reason}.` : "",
-    again: role === "assistant" && reason ? "ask" : "",
+    again: role === "assistant" && reason && isWriting ? "ask" : "",
   };
 }
 
@@ -78,6 +79,7 @@ function userEntry(turn) {
     role: "user",
     who: WHO.user,
     text: turn.shown ?? turn.text,
+    message: { role: "user", content: turn.shown ?? turn.text },
     timeMs: turn.sentMs,
     state: isLostTurn ? "lost" : "sending",
     turnId: turn.id,
@@ -101,6 +103,7 @@ function replyEntry(turn, isUserStored) {
     role: "assistant",
     who: WHO.assistant,
     text: turn.reply,
+    message: { role: "assistant", content: turn.reply },
     timeMs: isOver ? turn.sentMs : null,
     state: isOver ? (lost ? "lost" : "sending") : "streaming",
     turnId: turn.id,

@@ -2,6 +2,7 @@
 
 import { announce } from "./announce.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
+import { goTo, hrefOf } from "./place.js";
 import { drawPolicy } from "./policy.js";
 import { drawTokens } from "./tokens.js";
 import { ago, formatCount, formatTime, plural, range, textOf } from "./words.js";
@@ -36,9 +37,9 @@ export class Given {
       updateSummary(node, summary, context, this._arrived.has(summary.id));
     });
     setText(byId("summaries-word"), summaries.length ? "" : wordUntilSummary(parts, about, isWhole));
-    drawLines("pinned", context?.pinned ?? [], parts.pinned.count);
-    drawLines("pending", pending, parts.pending.count);
-    drawLines("recent", recent, parts.recent.count);
+    drawLines("pinned", context?.pinned ?? [], parts.pinned.count, conversation.sessionId);
+    drawLines("pending", pending, parts.pending.count, conversation.sessionId);
+    drawLines("recent", recent, parts.recent.count, conversation.sessionId);
     show(byId("pinned-part"), parts.pinned.count > 0);
     show(byId("pending-part"), parts.pending.count > 0);
     setText(byId("pending-word"), wordOfPending(parts.pending.count - pending.length, isWhole));
@@ -114,15 +115,27 @@ function updateSummary(node, summary, context, isNew) {
   setText(foot, `${formatTime(summary.created_ms)}, ${ago(summary.created_ms)} · by ${summary.model} · ${plural(summary.tokens, "token")}${version}`);
 }
 
-function drawLines(name, messages, count) {
+// A line opens its message in the chat, also the second time.
+function makeLine() {
+  const link = el("a", { class: "line" }, el("span", { class: "line-seq" }), el("span", { class: "line-role" }), el("span", { class: "line-text", dir: "auto" }), el("span", { class: "line-tokens" }));
+  link.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    goTo(link.getAttribute("href"), { replace: true });
+  });
+  return el("li", {}, link);
+}
+
+function drawLines(name, messages, count, sessionId) {
   setText(byId(`${name}-count`), formatCount(count));
   reconcile(
     byId(name),
     messages,
     (message) => String(message.seq),
-    () => el("li", {}, el("span", { class: "line-seq" }), el("span", { class: "line-role" }), el("span", { class: "line-text", dir: "auto" }), el("span", { class: "line-tokens" })),
+    makeLine,
     (node, message) => {
-      const [seq, role, text, tokens] = node.children;
+      const [seq, role, text, tokens] = node.firstElementChild.children;
+      node.firstElementChild.href = hrefOf(sessionId, message.seq);
       setText(seq, `#${message.seq}`);
       setText(role, message.message.role ?? "");
       setText(text, textOf(message.message).slice(0, 400));

@@ -1,4 +1,4 @@
-// Addresses of the page: #/s/<session id>, #/p/<project>/<part>/<item id>?at=<time>, #/operations. The browser never
+// Addresses of the page: #/s/<session id>?message=<seq>, #/p/<project>/<part>/<item id>?at=<time>, #/operations. The browser never
 // sends a fragment to a server.
 
 const SESSION = "#/s/";
@@ -9,8 +9,9 @@ export function place() {
   const hash = location.hash;
   if (hash === "#/operations") return { view: "operations", sessionId: null };
   if (hash === PROJECT || hash.startsWith(`${PROJECT}/`)) return { view: "project", sessionId: null, project: projectPlace(hash) };
-  const id = hash.startsWith(SESSION) ? hash.slice(SESSION.length) : "";
-  return { view: "chat", sessionId: decode(id) || null };
+  const [id, query = ""] = hash.startsWith(SESSION) ? hash.slice(SESSION.length).split("?") : [""];
+  const seq = Number(new URLSearchParams(query).get("message"));
+  return { view: "chat", sessionId: decode(id) || null, seq: Number.isSafeInteger(seq) && seq > 0 ? seq : null };
 }
 
 function decode(text) {
@@ -37,7 +38,9 @@ export function hrefOfProject({ name, part, itemId = null, atMs = null }) {
 }
 
 // encodeURIComponent throws on halves of surrogate pairs, so they are replaced first.
-export const hrefOf = (sessionId) => `#/s/${encodeURIComponent(sessionId.toWellFormed?.() ?? sessionId)}`;
+export function hrefOf(sessionId, seq = null) {
+  return `#/s/${encodeURIComponent(sessionId.toWellFormed?.() ?? sessionId)}${seq === null ? "" : `?message=${seq}`}`;
+}
 
 export function go(sessionId, options) {
   goTo(hrefOf(sessionId), options);

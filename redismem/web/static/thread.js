@@ -1,6 +1,7 @@
 // Draws the chat. Follows new messages only while it is scrolled to the end.
 
 import { announce, tellFault } from "./announce.js";
+import { drawBody } from "./body.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
 import { describeError, formatTime } from "./words.js";
 
@@ -8,9 +9,10 @@ const NEAR_PX = 80;
 
 let isAtEnd = true;
 
-// `act(name, entry)` runs a button of an entry: "copy" or "again". `fault` is the error of a read, or null.
-export function draw(entries, { isLoaded, fault, mayGoBack, act }) {
-  reconcile(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), update);
+// `act(name, entry)` runs a button of an entry: "copy" or "again". `fault` is the error of a read, or null. `names` has
+// the names of called tools.
+export function draw(entries, { isLoaded, fault, mayGoBack, act, names }) {
+  reconcile(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), (node, entry) => update(node, entry, names));
   show(byId("welcome"), isLoaded && entries.length === 0);
   show(byId("thread-skeleton"), !isLoaded && !fault && entries.length === 0);
   show(byId("thread-fault"), fault !== null);
@@ -37,7 +39,7 @@ export function beginThread() {
 
 function make(entry, act) {
   if (entry.kind === "divider") return el("li", { class: "divider" }, el("span"));
-  const node = el("li", { class: "entry" });
+  const node = el("li", { class: "entry", tabindex: "-1" });
   const button = (name, text, label) =>
     el("button", { class: `quiet tiny ${name}`, type: "button", "aria-label": label, text, onclick: () => act(name, node.entry) });
   node.append(
@@ -53,7 +55,7 @@ function make(entry, act) {
         el("span", { class: "chip pinned-chip", text: "pinned", hidden: true }),
         button("copy", "Copy", "Copy this message"),
       ),
-      el("p", { class: "text", dir: "auto" }),
+      el("div", { class: "body" }),
       el("p", { class: "typing", hidden: true }, el("span", { class: "unseen", text: "The answer is being written" }), dots()),
       el("ul", { class: "notices" }),
       el("footer", {}, el("span", { class: "fault" }), button("again", "Send again")),
@@ -64,7 +66,7 @@ function make(entry, act) {
 
 const dots = () => el("span", { class: "dots", "aria-hidden": "true" }, el("i"), el("i"), el("i"));
 
-function update(node, entry) {
+function update(node, entry, names) {
   node.entry = entry;
   if (entry.kind === "divider") {
     setText(node.firstElementChild, entry.text);
@@ -73,6 +75,7 @@ function update(node, entry) {
   const at = (selector) => node.querySelector(selector);
   node.className = `entry ${entry.role === "user" ? "mine" : "theirs"} ${entry.state} ${entry.isCovered ? "covered" : ""}`.trim();
   if (node.dataset.role !== entry.role) node.dataset.role = entry.role;
+  if (entry.seq) node.dataset.seq = entry.seq;
   setText(at(".who"), entry.who);
   const time = at("time");
   setText(time, entry.timeMs ? formatTime(entry.timeMs) : "");
@@ -82,8 +85,7 @@ function update(node, entry) {
   }
   setText(at(".seq"), entry.seq ? `#${entry.seq}` : "");
   show(at(".pinned-chip"), entry.isPinned);
-  setText(at(".text"), entry.text);
-  show(at(".text"), entry.text !== "");
+  drawBody(at(".body"), entry.message, names);
   show(at(".typing"), entry.state === "streaming");
   reconcile(at(".notices"), entry.notices, (notice) => notice.code, () => el("li", { dir: "auto" }), (line, notice) => setText(line, notice.text));
   setText(at(".fault"), entry.fault);
@@ -92,6 +94,16 @@ function update(node, entry) {
   show(again, entry.again !== "");
   setText(again, entry.again === "ask" ? "Ask again" : "Send again");
   show(at("footer"), entry.fault !== "" || entry.again !== "");
+}
+
+// Scrolls to a message and focuses it. Returns false if the thread does not show it.
+export function reveal(seq) {
+  const node = byId("thread").querySelector(`.entry[data-seq="${seq}"]`);
+  if (!node) return false;
+  isAtEnd = false;
+  node.scrollIntoView({ block: "center" });
+  node.focus({ preventScroll: true });
+  return true;
 }
 
 export async function copy(text, what = "The message") {

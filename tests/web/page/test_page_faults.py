@@ -154,7 +154,8 @@ async def test_a_reload_and_another_tab_get_the_rest_of_an_answer(
     other = await open_page(context, url, session_id_of(page))
     for each in (page, other):
         await expect(each.locator(".theirs.streaming .text")).to_have_text("Your parcel ")
-        await expect(each.get_by_role("button", name="Stop")).to_be_visible()
+    await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    await expect(other.get_by_role("button", name="Stop")).to_be_hidden()  # the other tab is reading
     healthy_model.release()
     for each in (page, other):
         await expect(each.locator(".theirs.stored .text")).to_have_text(TEXT)

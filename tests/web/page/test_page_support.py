@@ -1,0 +1,240 @@
+"""Other people's conversations: read-only at first, with tool calls, pictures and Markdown, whatever users send."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+from support.browser import faults_of, open_context, open_page, save_screenshot, say, violations
+
+from redismem.web.http.bundle import join_modules
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=60_000)
+
+CALL = '{"order_id": 12345678901234567890, "to": "K\\u00f6ln", "items": [], "by": {"express": true}}'
+INDENTED = """{
+  "order_id": 12345678901234567890,
+  "to": "Köln",
+  "items": [],
+  "by": {
+    "express": true
+  }
+}"""
+ANSWER = """# Heading
+Some **bold _and italic_** `code`, order_id and <img src=x onerror=alert(1)>.
+
+- one
+  - [nested](https://evil.example/?q=1)
+- [bad](javascript:alert(1)) and [worse](data:text/html,x)
+
+1. first
+
+> quoted
+
+```
+a < b
+```
+**unclosed `tick"""
+HOSTILE = ("*a " * 200_000, "`" * 300_001 + "a", "[a](" * 100_000, "> " * 200_000, "- a\n" * 100_000, "**_~~" * 100_000)
+STATIC = files("redismem.web") / "static"
+MARKDOWN = join_modules(
+    {name: (STATIC / f"{name}.js").read_text() for name in ("dom", "markdown")}
+    | {"entry": 'import { markdownOf } from "./markdown.js";\nwindow.markdownOf = markdownOf;'},
+    "entry",
+)
+
+
+def png(width: int, height: int) -> str:
+    """Return a PNG as base64. A large one is small as a file."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((width + 1) * min(height, 100)))
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows)).decode()
+
+
+def picture(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+MESSAGES: list[dict[str, Any]] = [
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "Not **bold**: <b>x</b>"},
+            picture(f"data:image/png;base64,{png(60, 40)}"),
+            picture(f"data:image/png;base64,{png(60_000, 60_000)}"),
+            picture("data:image/svg+xml;base64,PHN2Zz4="),
+            picture("data:image/png;base64,%%%"),
+            picture("https://example.com/a.png"),
+            picture("javascript:alert(1)"),
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": ANSWER,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "ship", "arguments": CALL}},
+            {"id": "c2", "type": "function", "function": {"name": "ship", "arguments": "[" * 10_000 + "]" * 10_000}},
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": '{"ok": true}'},
+    {"role": "tool", "tool_call_id": "c2", "content": "too deep"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c3", "name": "find", "input": {"q": "tank"}}]},
+    {
+        "role": "user",
+        "content": [
+            {
+                "type": "tool_result",
+                "tool_use_id": "c3",
+                "is_error": True,
+                "content": [{"type": "text", "text": "none"}],
+            }
+        ],
+    },
+    {"role": "assistant", "content": "x" * 30_000},
+]
+
+
+async def append(page: Page, at: str, messages: list[dict[str, Any]]) -> None:
+    assert (await page.request.post(f"{at}/messages", data=messages)).ok
+
+
+async def test_a_conversation_is_read_until_its_reader_asks_to_write(context: BrowserContext, url: str) -> None:
+    page = await context.new_page()
+    await append(page, f"{url}/v1/sessions/theirs", [{"role": "user", "content": "Hello?"}])
+    await page.close()
+    page = await open_page(context, url, "theirs")
+    await expect(page.locator(".mine .who")).to_have_text("User")
+    assert await page.title() == "theirs · redismem"
+    await expect(page.locator("#message")).to_be_hidden()
+    await expect(page.get_by_role("button", name="Clear…")).to_be_disabled()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Write as this user")).to_be_focused()
+    assert await violations(page) == []
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#message")).to_be_focused()
+    await say(page, "Is anybody there?")
+    await expect(page.locator(".entry.stored")).to_have_count(3)
+    await page.reload()
+    await expect(page.locator("#message")).to_be_visible()
+    await expect(page.get_by_role("button", name="Clear…")).to_be_enabled()
+    other = await open_page(context, url, "theirs")
+    await expect(other.locator("#message")).to_be_hidden()
+    assert faults_of(page) == []
+
+
+async def check_pictures(entry: Locator) -> None:
+    await expect(entry.locator(".text")).to_have_text("Not **bold**: <b>x</b>")
+    picture = entry.locator("img")
+    await expect(picture).to_have_count(1)
+    await picture.scroll_into_view_if_needed()
+    await expect(picture).to_have_js_property("naturalWidth", 60)
+    assert await entry.locator(".word").all_inner_texts() == [
+        "A picture: 60000 × 60000 pixels, too large to show.",
+        "A picture: of a kind that is not shown.",
+        "A picture: of a kind that is not shown.",
+        "A picture at example.com (opening it shows your address there).",
+        "A picture: its address is not shown.",
+    ]
+
+
+async def check_markdown(answer: Locator) -> None:
+    assert await answer.locator("strong").all_inner_texts() == ["bold and italic"]
+    await expect(answer).to_contain_text("order_id and <img src=x onerror=alert(1)>.")
+    await expect(answer).to_contain_text("**unclosed `tick")
+    await expect(answer.locator("pre")).to_have_text("a < b")
+    await expect(answer.locator("li")).to_have_count(4)
+    await expect(answer.locator("li").nth(1)).to_have_text("nested (evil.example)")
+
+
+async def unfold(folds: Locator) -> list[str]:
+    """Open the folds with the keyboard, check what they hold, and return it."""
+    assert await folds.locator("summary code").all_inner_texts() == ["ship", "ship", "ship", "ship", "find", "find"]
+    assert await folds.locator("pre").count() == 0
+    for fold in await folds.locator("summary").all():
+        await fold.press("Enter")
+    await expect(folds.locator("pre")).to_have_count(6)
+    texts = await folds.locator("pre").all_inner_texts()
+    assert texts == [
+        INDENTED,
+        "[" * 10_000 + "]" * 10_000,
+        '{\n  "ok": true\n}',
+        "too deep",
+        '{\n  "q": "tank"\n}',
+        "none",
+    ]
+    await expect(folds.last).to_contain_text("Error of")
+    return texts
+
+
+async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
+    context: BrowserContext, url: str
+) -> None:
+    page = await context.new_page()
+    await append(page, f"{url}/v1/sessions/rich", MESSAGES)
+    await page.close()
+    page = await open_page(context, url, "rich")
+    entries = page.locator(".entry.stored")
+    await expect(entries).to_have_count(len(MESSAGES))
+    await check_pictures(entries.nth(0))
+    await check_markdown(entries.nth(1).locator(".md"))
+    hrefs = await page.locator("#thread a").evaluate_all("(links) => links.map((link) => link.protocol)")
+    assert hrefs == ["https:", "https:"]
+    assert await page.locator("#thread :is(script, iframe, b)").count() == 0
+    folds = page.locator("#thread details")
+    texts = await unfold(folds)
+    await page.get_by_role("button", name="Show all 30,000 characters").click()
+    await expect(entries.nth(6).locator(".text")).to_have_text("x" * 30_000)
+    await save_screenshot(page, "rich")
+    assert await violations(page) == []
+    # A redraw keeps the opened parts open; a change to a message closes them.
+    await append(page, f"{url}/v1/sessions/rich", [{"role": "user", "content": "more"}])
+    await expect(entries).to_have_count(len(MESSAGES) + 1)
+    assert await folds.locator("pre").all_inner_texts() == texts
+    # Quadratic work on these would take minutes.
+    await page.evaluate(MARKDOWN)
+    counts = await page.evaluate(
+        "(texts) => texts.map((text) => { const node = document.createElement('div'); node.append(...markdownOf(text));"
+        " return [node.querySelectorAll('*').length, node.textContent.length > 0]; })",
+        HOSTILE,
+    )
+    assert all(count <= 6_000 and has_text for count, has_text in counts), counts
+    assert faults_of(page) == []
+
+
+async def test_a_row_opens_its_message_and_the_panel_folds_away(browser: Browser, url: str) -> None:
+    context = await open_context(browser)
+    page = await context.new_page()
+    chat = [{"role": "user", "content": f"number {number}"} for number in range(450)]
+    await append(page, f"{url}/v1/sessions/long", [{"role": "system", "content": "Be brief."}, *chat])
+    await page.close()
+    page = await open_page(context, url, "long")
+    await expect(page.locator(".entry.stored").first).to_be_visible()
+    await page.locator("#pinned .line").press("Enter")
+    await expect(page.locator(".entry[data-seq='1']")).to_be_focused()
+    await expect(page.locator(".entry[data-seq='1']")).to_be_in_viewport()
+    assert page.url.endswith("#/s/long?message=1")
+    await page.goto(f"{url}/#/s/long?message=300")
+    await expect(page.locator(".entry[data-seq='300']")).to_be_focused()
+    await page.goto(f"{url}/#/s/long?message=9999")
+    await expect(page.locator("#toast-text")).to_have_text("Message 9999 is not stored here (any more).")
+    fold = page.get_by_role("button", name="Memory")
+    await fold.press("Enter")
+    await expect(page.locator(".pane.given")).to_be_hidden()
+    await page.reload()
+    await expect(page.locator(".pane.given")).to_be_hidden()
+    await expect(fold).to_have_attribute("aria-expanded", "false")
+    await fold.click()
+    await expect(page.locator(".pane.given")).to_be_visible()
+    assert faults_of(page) == []
+    await context.close()
