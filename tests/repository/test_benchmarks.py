@@ -252,4 +252,4 @@ def test_remembering_gives_share_and_tokens_of_each_way(transcripts: Path, tmp_p
         assert rows["everything"]["share"] >= 0.95
         assert rows["default context"]["share"] > rows["random sentences"]["share"] or each["questions"] == 1
     for label in ("default context", "context with recall", "recall alone"):
-        assert re.search(rf"^{label}: share \d\.\d{{3}} at [\d,]+ tokens, the mean; limit: ", printed, re.MULTILINE)
+        assert re.search(rf"^{label}: share \d\.\d{{3}} at [\d,]+ tokens, the mean; limits: ", printed, re.MULTILINE)
