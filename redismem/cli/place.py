@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 
 from redismem.cli.terminal import Stop, complain
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
+from redismem.events import OnEvent
 from redismem.inspection.quarantine import list_names
 from redismem.memory import Memory
 from redismem.settings.settings import Settings
 from redismem.store.availability import UNTIL_IT_DOES
+from redismem.store.open import open_store
 from redismem.store.store import Store
 from redismem.transport.connect import EMBEDDED
 from redismem.transport.connect import connect as connect_transport
@@ -64,8 +66,8 @@ def address_of(url: str | None, settings: Settings) -> str:
     return EMBEDDED if address is None else address
 
 
-def connect(url: str | None, namespace: str, **overrides: Any) -> tuple[Memory, Place]:
-    """Return a memory that is not connected yet, and its place.
+def connect(url: str | None, namespace: str, on_event: OnEvent | None = None, **overrides: Any) -> tuple[Memory, Place]:
+    """Return a memory that is not connected yet, and its place. `overrides` are settings.
 
     Raises:
         Stop: if the URL is unusable.
@@ -79,7 +81,7 @@ def connect(url: str | None, namespace: str, **overrides: Any) -> tuple[Memory, 
     except InvalidSettings as refused:
         advice = _URL_ADVICE if "REDISMEM_" not in str(refused) else ""
         raise Stop(f"{refused}{advice}", 2) from None
-    memory = Memory(Store(transport, namespace, settings))
+    memory = Memory(open_store(transport, namespace, settings, on_event, None))
     embedded = address.lower() == EMBEDDED
     return memory, Place("embedded" if embedded else safe_url(address), embedded)
 
@@ -119,13 +121,15 @@ async def _check_used(store: Store, place: Place) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_memory(url: str | None, namespace: str, **overrides: Any) -> AsyncIterator[tuple[Memory, Place]]:
+async def open_memory(
+    url: str | None, namespace: str, on_event: OnEvent | None = None, **overrides: Any
+) -> AsyncIterator[tuple[Memory, Place]]:
     """Yield a connected memory and its place. Records the namespace if it was never used.
 
     Raises:
         Stop: if Redis does not answer or refuses a call.
     """
-    memory, place = connect(url, namespace, **overrides)
+    memory, place = connect(url, namespace, on_event, **overrides)
     try:
         async with memory:
             yield memory, place

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -29,9 +29,11 @@ from redismem.store.depths import Depths, depths_of
 from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:
+    from redismem.metrics import Metrics
     from redismem.workers.archive import OnEvict
     from redismem.workers.eviction import Eviction
     from redismem.workers.project_extraction import ExtractionWorker
+    from redismem.workers.scheduler import Scheduler
     from redismem.workers.summaries import Worker
 
 Concurrency = Annotated[
@@ -78,19 +80,31 @@ Namespaces = Annotated[
         help="The tenants to work for, separated by commas; each is isolated from the others.",
     ),
 ]
+MetricsPort = Annotated[
+    int | None,
+    Parameter(
+        validator=validators.Number(gte=0, lte=65_535),
+        help="Serve /livez and /metrics at this port; 0 picks a free one. [default: none]",
+    ),
+]
+MetricsHost = Annotated[
+    str, Parameter(help="The address for `--metrics-port`. Beyond loopback, anybody who reaches it reads the metrics.")
+]
 _FAILURES = (
     *(SummaryOutcome.FAILED, SummaryOutcome.DEAD, SummaryOutcome.PAUSED),
     *(SummaryOutcome.UNAVAILABLE, SummaryOutcome.STOPPING),
 )
 
 
-async def worker(
+async def worker(  # noqa: PLR0913 (each is an option)
     *,
     concurrency: Concurrency = 16,
     strategy: Strategy = None,
     on_evict_file: OnEvictFile = None,
     stop_s: StopS = 10,
     once: Once = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     override: Override = False,
     url: Url = None,
     namespaces: Namespaces = "default",
@@ -109,31 +123,66 @@ async def worker(
     expire.
 
     Logs go to stderr, one line per event: hashes of session ids and durations, never message text.
-    `redismem dead list` shows ids with their hashes. Exit code: 0 stopped by a signal, or `--once` completed all work;
-    2 wrong usage, or an invalid `REDISMEM_STRATEGY`; else 1.
+    `redismem dead list` shows ids with their hashes. `--metrics-port` serves `/livez` and `/metrics`, without a key:
+    they show the names of the namespaces, and no ids or texts. Exit code: 0 stopped by a signal, or `--once` completed
+    all work; 2 wrong usage, or an invalid `REDISMEM_STRATEGY`; else 1.
     """
     names = _split(namespaces)
     if on_evict_file is not None:
         _check_archive(on_evict_file, names)
     if strategy is None and _has_unusable_strategy():
         raise Stop("REDISMEM_STRATEGY is invalid: use summarize, trim or none; until then nothing is summarised", 2)
+    metrics = None if metrics_port is None else _open_metrics(once=once)
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
-        overrides: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
+        options: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
+        options["on_event"] = None if metrics is None else metrics.event
         async with contextlib.AsyncExitStack() as stack:
-            places = [await stack.enter_async_context(open_memory(url, name, **overrides)) for name in names]
-            if places[0][1].embedded:
-                raise Stop(f"a worker needs a store shared with the pods: {HOW_TO_NAME_REDIS}", 2)
-            for memory, _ in places:
-                embedder = memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
-                if override:
-                    await memory.store.override_record(None if embedder is None else embedder.name)
+            places = [await stack.enter_async_context(open_memory(url, name, **options)) for name in names]
+            await _prepare(places, override=override)
             on_evict = _open_archive(on_evict_file)
             if once:
                 each_once = (_run_once(each, on_evict, concurrency, stop_s, stopping, as_json) for each, _ in places)
                 return max([await run for run in each_once])
             run = partial(_run_until_stopped, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s, log=log)
-            await _run_all(stopping, [run(stopping, *each) for each in places])
+            tickers: list[Scheduler] = []
+            if metrics is not None:
+                memories = [memory for memory, _ in places]
+                port = _serve_metrics(memories, metrics, tickers, metrics_host, metrics_port or 0)
+                await stack.enter_async_context(port)
+            await _run_all(stopping, [run(stopping, *each, tickers) for each in places])
     return 0
+
+
+async def _prepare(places: Sequence[tuple[Memory, Place]], *, override: bool) -> None:
+    """Give each memory its embedder, and record its settings if asked. Raises Stop for the embedded store."""
+    if places[0][1].embedded:
+        raise Stop(f"a worker needs a store shared with the pods: {HOW_TO_NAME_REDIS}", 2)
+    for memory, _ in places:
+        embedder = memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
+        if override:
+            await memory.store.override_record(None if embedder is None else embedder.name)
+
+
+def _open_metrics(*, once: bool) -> Metrics:
+    if once:
+        raise Stop("--metrics-port with --once: nothing could scrape it before the worker exits", 2)
+    try:
+        from redismem.metrics import Metrics
+        from redismem.web import worker_port  # noqa: F401 (imports uvicorn and httptools)
+    except ImportError:
+        raise Stop("--metrics-port needs more packages: pip install 'redismem[server]'", 2) from None
+    return Metrics()
+
+
+@contextlib.asynccontextmanager
+async def _serve_metrics(
+    memories: Sequence[Memory], metrics: Metrics, tickers: Sequence[Scheduler], host: str, port: int
+) -> AsyncIterator[None]:
+    from redismem.web.worker_port import WorkerPort, serve_port
+
+    async with serve_port(WorkerPort(memories, metrics, tickers), host, port) as address:
+        print(f"metrics at {address}/metrics", flush=True)
+        yield
 
 
 def _split(namespaces: str) -> list[str]:
@@ -180,14 +229,15 @@ async def _run_until_stopped(
     stopping: asyncio.Event,
     memory: Memory,
     place: Place,
+    tickers: list[Scheduler],
     on_evict: OnEvict | None,
     concurrency: int,
     stop_s: float,
     log: logging.Logger,
 ) -> None:
-    from redismem.workers.scheduler import Scheduler
+    from redismem.workers import scheduler as schedulers
 
-    scheduler = Scheduler(memory.store, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+    scheduler = schedulers.Scheduler(memory.store, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
     settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(
@@ -197,6 +247,7 @@ async def _run_until_stopped(
         extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
     await scheduler.start()
+    tickers.append(scheduler)
     start_s = time.monotonic()
     try:
         await stopping.wait()

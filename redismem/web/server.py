@@ -18,7 +18,9 @@ from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.service import Service
 
 
-class _Server(uvicorn.Server):
+class QuietServer(uvicorn.Server):
+    """A server that leaves signals to its caller."""
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone: the caller of `serve` handles them."""
@@ -62,7 +64,7 @@ async def serve(service: Service, listening: socket.socket, stop: asyncio.Event,
     )
     # Access lines contain paths, and paths contain session ids.
     logging.getLogger("uvicorn.access").disabled = True
-    server = _Server(config)
+    server = QuietServer(config)
     service.cut_off = partial(_cut_off, server)
     serving = asyncio.create_task(server.serve([listening]))
     load_task = asyncio.create_task(service.load.run())

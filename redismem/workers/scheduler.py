@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -40,6 +42,7 @@ _MOST_CONCURRENCY = 10_000
 _IDLE_TICKS = 10
 _SWEEP_TICKS = 60
 _EXTRACTION_TICKS = 10
+_LOST_S, _LOST_TICKS = 60, 20
 
 
 class Scheduler:
@@ -89,6 +92,7 @@ class Scheduler:
         self._running: set[asyncio.Task[None]] = set()
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tick_count = 0
+        self._ticked_s = math.inf
         self._ticker: AsyncIOScheduler | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -112,12 +116,14 @@ class Scheduler:
 
         async def tick() -> None:
             # In our own task: APScheduler cancels its tasks when it shuts down.
-            self._start_unless_running("tick", self.tick)
+            if self._start_unless_running("tick", self.tick):
+                self._ticked_s = time.monotonic()
 
         job = ticker.add_job(tick, "interval", seconds=tick_s, jitter=tick_s / 10, next_run_time=datetime.now(UTC))
         ticker.start()
         self._ticker = ticker
         self._loop = asyncio.get_running_loop()
+        self._ticked_s = time.monotonic()
         self._watch = asyncio.create_task(self._keep_ticking(ticker, job))
 
     async def _keep_ticking(self, ticker: AsyncIOScheduler, job: Job) -> None:
@@ -139,6 +145,11 @@ class Scheduler:
     def holds(self) -> tuple[str, ...]:
         """The kinds of work that this process led at its last tick."""
         return tuple(sorted(self._leadership.held))
+
+    @property
+    def is_ticking(self) -> bool:
+        """True unless no tick has begun for 20 ticks and a minute: one hangs. An outage of Redis stops no tick."""
+        return time.monotonic() - self._ticked_s <= _LOST_S + _LOST_TICKS * self._settings.tick_s
 
     def _works(self) -> dict[str, Callable[[], bool]]:
         works: dict[str, Callable[[], bool]] = {self._evictions: lambda: self.eviction.is_crowded}

@@ -4,9 +4,11 @@ import contextlib
 import json
 import signal
 import time
+import urllib.request
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from support.commands import TransportLayer, start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
 
@@ -109,13 +111,50 @@ def test_one_worker_serves_several_namespaces(
         assert f"namespace {name}: 1 summary written" in ran.out
         assert covered_ranges(memory, "s") == [(1, 6)]
         memory.session("s").append(*({"role": "user", "content": f"later {n}."} for n in range(12)))
-    with start_command("worker", *options, REDISMEM_TICK_S="0.05") as running:
+    with start_command("worker", "--metrics-port", 0, *options, REDISMEM_TICK_S="0.05") as running:
+        at = wait_for_line(running.stdout, "metrics at").split()[-1]
         for memory in two_tenants.values():
             until(lambda memory=memory: memory.session("s").info().window_count == 6)
+        until(lambda: check_metrics(at, two_tenants))
         running.send_signal(signal.SIGTERM)
         ended = wait_for_exit(running)
     assert ended.code == 0
     assert all(f"namespace {name}" in ended.err for name in two_tenants)
+
+
+def scrape(at: str) -> dict[tuple[str, str, str], float]:
+    """Return the samples by name, namespace, and op or queue or question with its verdict."""
+    assert json.loads(fetch(at.replace("/metrics", "/livez"))) == {"live": True}
+    families = list(text_string_to_metric_families(fetch(at)))
+    found = {}
+    for sample in (sample for family in families for sample in family.samples):
+        labels = sample.labels
+        what = labels.get("op") or labels.get("queue") or f"{labels.get('name', '')}{labels.get('verdict', '')}"
+        found[sample.name, labels.get("namespace", ""), f"{what}{labels.get('outcome', '')}"] = sample.value
+    return found
+
+
+def fetch(at: str) -> str:
+    with urllib.request.urlopen(at, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def check_metrics(at: str, tenants: Any) -> bool:
+    """True once the worker has counted both summaries."""
+    seen = scrape(at)
+    for name in tenants:
+        assert seen["redismem_queue_sessions", name, "overdue"] == 0
+        assert seen["redismem_last_tick_age_seconds", name, ""] < 60
+        assert seen["redismem_processes", name, ""] == 1
+        assert seen["redismem_finding", name, "ticksok"] == 1
+    assert seen["redismem_operation_seconds_count", "", "holdok"] >= 2
+    return seen.get(("redismem_operation_seconds_count", "", "summaryok"), 0) == 2
+
+
+def test_a_metrics_port_that_cannot_be_served_is_refused(command: Any, redis_options: Any) -> None:
+    assert command("worker", "--once", "--metrics-port", 0, *redis_options).code == 2
+    refused = command("worker", "--metrics-port", 0, "--metrics-host", "no.such.host.invalid", *redis_options)
+    assert (refused.code, "cannot listen at" in refused.err) == (2, True)
 
 
 def test_once_from_a_shell_evicts_nothing_that_pods_keep(command: Any, redis_server: Any, redis_options: Any) -> None:

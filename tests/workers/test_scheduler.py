@@ -13,7 +13,7 @@ from support.clock import Clock
 from support.stores import Store, workers_of
 from support.writers import Echo, chat_message
 
-from redismem import Session, Settings
+from redismem import Memory, Session, Settings
 from redismem.errors import InvalidSettings
 from redismem.models import Draft
 from redismem.store.store import Store as RedisStore
@@ -328,3 +328,15 @@ async def test_what_cannot_be_handed_transcripts_is_refused_at_the_start(store: 
     async with store.memory(namespace, NEVER) as memory:
         with pytest.raises(InvalidSettings, match="async def on_evict"):
             Scheduler(memory.store, on_evict=wrong)
+
+
+async def test_a_scheduler_whose_tick_hangs_is_not_ticking(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redismem.workers.scheduler._LOST_S", 0)
+    hanging = Scheduler(memory.store)
+    assert hanging.is_ticking, "it has not started yet"
+    hanging._settings = Settings(tick_s=0.01)
+    monkeypatch.setattr(hanging._leadership, "acquire", asyncio.Event().wait)
+    await hanging.start()
+    await until(lambda: asyncio.sleep(0, not hanging.is_ticking))
+    hanging._stop_s = 0
+    await hanging.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -17,7 +17,7 @@ from redismem.cli.terminal import AsJson, OwnNamespace, Url, console, print_json
 from redismem.errors import RedismemError
 
 # The notes in the bundled conversation describe these values, so the environment must not change them.
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "threshold": 10,
     "recent_limit": 6,
     "strategy": "summarize",

@@ -1,0 +1,115 @@
+"""The port of `redismem worker`: `/livez` for a supervisor and `/metrics` for Prometheus. It needs no key."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import uvicorn
+
+from redismem.errors import RedismemError
+from redismem.info import Queues
+from redismem.inspection.checkup import NO_ANSWER, Checkup
+from redismem.inspection.rules import Finding
+from redismem.memory import Memory
+from redismem.metrics.prometheus import Metrics
+from redismem.web.http.json import encode_json
+from redismem.web.http.protocol import LimitedProtocol
+from redismem.web.server import QuietServer, listen
+
+_CHECK_S = 1.0
+_JSON = b"application/json"
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Ticker(Protocol):
+    """A scheduler, for `/livez`."""
+
+    @property
+    def is_ticking(self) -> bool:
+        """True unless its ticks have stopped."""
+
+
+class WorkerPort:
+    """The ASGI application of the port."""
+
+    def __init__(self, memories: Sequence[Memory], metrics: Metrics, tickers: Sequence[Ticker]) -> None:
+        """Make the application. `/livez` fails once one of `tickers`, the schedulers that run, does not tick."""
+        self._tickers = tickers
+        self._metrics = metrics
+        self._stores = [memory.store for memory in memories]
+        self._checkups: Mapping[str, Checkup] = {store.keys.namespace: Checkup(store) for store in self._stores}
+
+    async def __call__(self, scope: Mapping[str, Any], receive: object, send: Send) -> None:
+        del receive
+        if scope["type"] != "http":
+            return
+        path, method = scope["path"], scope["method"]
+        if path not in ("/livez", "/metrics"):
+            await _answer(send, method, 404, _JSON, encode_json({"code": "not_found"}))
+        elif method not in ("GET", "HEAD"):
+            await _answer(send, method, 405, _JSON, encode_json({"code": "method_not_allowed"}))
+        elif path == "/livez":
+            is_live = all(ticker.is_ticking for ticker in self._tickers)
+            await _answer(send, method, 200 if is_live else 503, _JSON, encode_json({"live": is_live}))
+        else:
+            await _answer(send, method, 200, self._metrics.content_type.encode(), await self._measure())
+
+    async def _measure(self) -> bytes:
+        reports = await asyncio.gather(*map(_scrape, self._checkups.values()))
+        queues = {name: each for name, (each, _) in zip(self._checkups, reports, strict=True)}
+        findings = {name: each for name, (_, each) in zip(self._checkups, reports, strict=True)}
+        return self._metrics.render(self._stores, queues, findings)
+
+    async def aclose(self) -> None:
+        """End the examinations in the background."""
+        for checkup in self._checkups.values():
+            await checkup.aclose()
+
+
+async def _scrape(checkup: Checkup) -> tuple[Queues | None, list[Finding]]:
+    try:
+        async with asyncio.timeout(_CHECK_S):
+            report = await checkup.scrape()
+    except (TimeoutError, RedismemError):
+        return None, [NO_ANSWER]
+    return None if report.depths is None else report.depths.queues(), [finding for finding, _ in report.findings]
+
+
+async def _answer(send: Send, method: str, status: int, media_type: bytes, body: bytes) -> None:
+    headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+
+@contextlib.asynccontextmanager
+async def serve_port(port: WorkerPort, host: str, number: int) -> AsyncIterator[str]:
+    """Answer requests at this address during the block, and yield the address. Port 0 means any free port.
+
+    Raises:
+        InvalidSettings: The address does not exist, or the port is taken.
+    """
+    with listen(host, number) as listening:
+        config = uvicorn.Config(
+            port,
+            http=LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=1,
+        )
+        server = QuietServer(config)
+        serving = asyncio.create_task(server.serve([listening]))
+        shown = f"[{host}]" if ":" in host else host
+        try:
+            yield f"http://{shown}:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+            await port.aclose()
