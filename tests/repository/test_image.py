@@ -63,6 +63,18 @@ def test_it_starts_what_there_is() -> None:
         app.parse_args(words, exit_on_error=False, print_error=False)
 
 
+def test_compose_restarts_its_services_and_passes_models_on() -> None:
+    for service in ("redis", "server", "worker"):
+        assert COMPOSE["services"][service]["restart"] == "unless-stopped"
+    known = {f"REDISMEM_{name.upper()}" for name in Settings.model_fields} | {"REDISMEM_SERVER_KEYS"}
+    for service in ("server", "worker"):
+        environment = COMPOSE["services"][service]["environment"]
+        assert environment.keys() <= known
+        assert environment.keys() >= {"REDISMEM_MODEL_PROVIDER", "REDISMEM_MODEL", "REDISMEM_MODEL_API_KEY"}
+        assert environment["REDISMEM_MODEL"] is None, "unset stays unset"
+    assert COMPOSE["services"]["worker"]["environment"]["REDISMEM_NAMESPACE"] == "${REDISMEM_NAMESPACES:-default}"
+
+
 def services_in_profile(name: str | None) -> set[str]:
     wanted = [] if name is None else [name]
     return {service for service, said in COMPOSE["services"].items() if said.get("profiles", []) == wanted}

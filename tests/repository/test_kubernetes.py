@@ -53,6 +53,9 @@ def test_the_probes_ask_what_there_is() -> None:
     assert container["livenessProbe"]["httpGet"]["path"] == "/livez", "an outage of Redis restarts nobody"
     ports = {port["name"] for port in container["ports"]}
     assert container["readinessProbe"]["httpGet"]["port"] in ports
+    _, worker = pod("redismem-worker")
+    assert worker["livenessProbe"]["httpGet"] == {"path": "/livez", "port": worker["ports"][0]["name"]}
+    assert str(worker["ports"][0]["containerPort"]) in worker["args"]
 
 
 def test_each_deployment_is_selected_and_kept_from_going_all_at_once() -> None:
