@@ -28,6 +28,7 @@ app = App(name="redismem", help=_HELP, help_format="markdown", version=lambda: v
 _COMMANDS: dict[str, Any] = {
     "demo": "demo.command:demo",
     "replay": "replay.command:replay",
+    "import": "importing.command:import_",
     "sessions": "sessions:sessions",
     "show": "sessions:show",
     "recall": "recall:recall",

@@ -151,17 +151,20 @@ async def open_used(url: str | None, namespace: str) -> AsyncIterator[tuple[Memo
 
 
 @contextlib.asynccontextmanager
-async def open_read_only(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Place]]:
+async def open_read_only(
+    url: str | None, namespace: str, *, unused_ok: bool = False
+) -> AsyncIterator[tuple[Memory, Place]]:
     """Yield a memory for read-only commands, and its place. Does not record an unused namespace in Redis.
 
     Raises:
-        Stop: if the namespace was never used, or if Redis does not answer or refuses a call.
+        Stop: if the namespace was never used and `unused_ok` is False, or if Redis does not answer or refuses a call.
     """
     memory, place = connect(url, namespace)
     warn_if_embedded(place)
     try:
         await memory.store.look()
-        await _check_used(memory.store, place)
+        if not unused_ok:
+            await _check_used(memory.store, place)
         memory.store.is_agreed = True  # else the first session call would record the namespace
         yield memory, place
     except (StoreUnavailable, NotAllowed) as error:

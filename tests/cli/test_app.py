@@ -13,7 +13,7 @@ from support.redis_server import free_port
 from redismem.cli.place import safe_url
 
 COMMANDS = (
-    *("demo", "replay", "sessions", "show", "clear", "worker", "queues", "watch", "dead"),
+    *("demo", "replay", "import", "sessions", "show", "clear", "worker", "queues", "watch", "dead"),
     *("quarantine", "namespaces", "check", "doctor", "deploy"),
 )
 GROUPS = {"dead": ("list", "retry", "drop"), "quarantine": ("list", "show", "restore", "drop")}
@@ -122,6 +122,7 @@ NEEDS_REDIS = [
     ["clear", "a"],
     ["demo"],
     ["replay", __file__],
+    ["import", "langchain"],
     ["worker"],
     ["worker", "--once"],
     ["queues"],

@@ -1,0 +1,1 @@
+"""`redismem import`: copy the conversations that frameworks have stored elsewhere."""

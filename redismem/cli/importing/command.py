@@ -1,0 +1,159 @@
+"""`redismem import`: copy conversations from the stores of frameworks, or from a file, and verify them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter, validators
+
+from redismem.adapters.sessions import make_policy
+from redismem.cli.importing import sources
+from redismem.cli.importing.copying import Copying, Findings
+from redismem.cli.importing.sources import SOURCES, Conversation, Source
+from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, print_json, progress
+from redismem.errors import StoreUnavailable
+from redismem.inspection.figures import plural
+
+From = Annotated[str | None, Parameter(name="--from", help="Address of the source's Redis. Default: that of `--url`.")]
+Prefix = Annotated[str | None, Parameter(help="Beginning of the source's keys. Default: that of the framework.")]
+KeyPrefix = Annotated[str | None, Parameter(help="Beginning of the session ids. Default: that of the adapter.")]
+Ttl = Annotated[
+    float | None,
+    Parameter(validator=validators.Number(gt=0), help="Seconds without use after which a session expires."),
+]
+Summarise = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        show_default=False,
+        help="Let workers summarise older messages, as `summarise=True` of the adapter.",
+    ),
+]
+Replace = Annotated[
+    bool, Parameter(negative=(), show_default=False, help="Replace the end of a session from the first difference on.")
+]
+DryRun = Annotated[bool, Parameter(negative=(), show_default=False, help="Read and compare; write nothing.")]
+
+
+async def import_(  # noqa: PLR0913 (all but the source are options)
+    source: Annotated[
+        Literal["openai-agents", "langchain", "langchain-redis", "llama-index", "jsonl"],
+        Parameter(help="The store to read."),
+    ],
+    file: Annotated[Path | None, Parameter(help="The file of `jsonl`.")] = None,
+    /,
+    *,
+    from_url: From = None,
+    prefix: Prefix = None,
+    key_prefix: KeyPrefix = None,
+    ttl: Ttl = None,
+    summarise: Summarise = False,
+    replace: Replace = False,
+    dry_run: DryRun = False,
+    url: Url = None,
+    namespace: Namespace = "default",
+    as_json: AsJson = False,
+) -> int:
+    """Copy conversations from another store into sessions that the framework's adapter reads.
+
+    `openai-agents` reads the keys of its RedisSession, `langchain` those of langchain-community's
+    RedisChatMessageHistory, `langchain-redis` the documents of langchain-redis, and `llama-index` those of its
+    RedisChatStore, whose beginning `--prefix` must name. `jsonl` reads a file: `{"session_id": "…", "messages": […]}`
+    per line.
+
+    The source is never changed. Each session is read back and compared. A second run adds what is new in the source and
+    changes nothing else, so repeat an interrupted import. A session with other messages is reported and left alone,
+    unless `--replace` is given. What a session has beyond the source stays.
+    Exit code: 0 if everything is there, 1 if a conversation was not imported, 2 for wrong usage.
+    """
+    row = SOURCES[source]
+    beginning = _prefix_of(source, row, file, prefix)
+    async with AsyncExitStack() as stack:
+        opened = open_read_only(url, namespace, unused_ok=True) if dry_run else open_memory(url, namespace)
+        memory, place = await stack.enter_async_context(opened)
+        if place.embedded:
+            raise Stop(f"an import needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
+        if file is not None:
+            conversations = sources.lines(file, memory.session)
+        else:
+            read = memory
+            if from_url is not None:
+                read, _ = await stack.enter_async_context(open_read_only(from_url, namespace, unused_ok=True))
+            conversations = sources.conversations(read.store, row, beginning)
+        encode = partial(row.encode, summarise=summarise)
+        ids = row.key_prefix if key_prefix is None else key_prefix
+        copying = Copying(memory, make_policy(ttl, summarise), ids, encode, replace=replace, dry_run=dry_run)
+        findings = await _run(copying, conversations)
+    _report(findings, source, f"namespace {namespace} on {place.name}", dry_run=dry_run, as_json=as_json)
+    _warn(findings, beginning, ttl)
+    return 0 if not findings.problems_count else 1
+
+
+def _prefix_of(source: str, row: Source, file: Path | None, prefix: str | None) -> str:
+    """Return the beginning of the source's keys; "" for a file."""
+    if row.is_file != (file is not None):
+        raise Stop("jsonl needs a file" if row.is_file else f"{source} reads a Redis, not a file", 2)
+    if file is not None:
+        if prefix is not None:
+            raise Stop(f"--prefix is for the keys of a Redis: {source} has none", 2)
+        if not file.is_file():
+            raise Stop(f"{file} is not a regular file" if file.exists() else f"there is no file {file}", 2)
+        return ""
+    beginning = row.prefix if prefix is None else prefix
+    if not beginning:
+        raise Stop(f"{source} needs --prefix, the beginning of its keys, at least one character", 2)
+    return beginning
+
+
+async def _run(copying: Copying, conversations: AsyncIterator[Conversation]) -> Findings:
+    try:
+        with progress("conversations") as show:
+            return await copying.run(conversations, show)
+    except StoreUnavailable as failure:
+        done = plural(copying.findings.conversation_count, "conversation")
+        raise Stop(f"interrupted after {done}: {failure}; the same command goes on") from None
+
+
+def _report(findings: Findings, source: str, where: str, *, dry_run: bool, as_json: bool) -> None:
+    for name, reason in findings.problems:
+        complain(f"{name}: {reason}")
+    if findings.problems_count > len(findings.problems):
+        complain(f"and {findings.problems_count - len(findings.problems):,} more problems")
+    if as_json:
+        print_json(_document(findings, source, where, dry_run))
+        return
+    copied = plural(findings.copied_count, "conversation")
+    continued = f", {findings.continued_count:,} of them continued" if findings.continued_count else ""
+    verb = "would import" if dry_run else "imported"
+    print(f"{verb} {plural(findings.message_count, 'message')} of {copied}{continued}, into {where}")
+    verified = "" if dry_run else "; all were read back and are identical"
+    print(f"{findings.unchanged_count:,} were there already, {plural(findings.problems_count, 'problem')}{verified}")
+
+
+def _warn(findings: Findings, beginning: str, ttl: float | None) -> None:
+    if not findings.conversation_count and beginning:
+        complain(f"no key begins with {beginning}: check --prefix, --from and the number of its database")
+    if findings.expiring_count and ttl is None:
+        count = plural(findings.expiring_count, "conversation")
+        complain(f"{count} of the source will expire, but not the sessions: pass --ttl, as to the adapter")
+
+
+def _document(findings: Findings, source: str, where: str, dry_run: bool) -> dict[str, Any]:
+    return {
+        "source": source,
+        "into": where,
+        "dry_run": dry_run,
+        "conversations": findings.conversation_count,
+        "copied": findings.copied_count,
+        "continued": findings.continued_count,
+        "unchanged": findings.unchanged_count,
+        "messages": findings.message_count,
+        "expiring": findings.expiring_count,
+        "problems_count": findings.problems_count,
+        "problems": [{"conversation": name, "problem": reason} for name, reason in findings.problems],
+    }

@@ -1,0 +1,315 @@
+"""`redismem import`: what a framework's own store has written, its adapter reads from here, once and whole."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from agents.extensions.memory import RedisSession
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict, messages_from_dict
+from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
+from llama_index.core.base.llms.types import ImageBlock, MessageRole, TextBlock
+from llama_index.storage.chat_store.redis import RedisChatStore
+from support.commands import start_command
+from support.langchain_messages import messages as langchain_messages
+from support.redis_server import RedisServer, wait_until
+
+from redismem import Memory, blocking
+from redismem.adapters.langchain import ChatMessageHistory
+from redismem.adapters.llama_index import ChatStore
+from redismem.adapters.openai_agents import Session
+
+_numbers = itertools.count(1)
+texts = st.text(max_size=8)
+items = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})
+    | st.fixed_dictionaries({"type": st.just("function_call"), "call_id": texts, "name": texts, "arguments": texts})
+    | st.fixed_dictionaries({"type": st.just("reasoning"), "encrypted_content": texts, "summary": st.just([])}),
+    min_size=1,
+    max_size=6,
+)
+llama_messages = st.lists(
+    st.builds(
+        lambda role, text, image: LlamaMessage(role=role, blocks=[TextBlock(text=text), ImageBlock(image=image)]),
+        st.sampled_from(list(MessageRole)),
+        texts,
+        st.binary(min_size=1, max_size=8),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    with redis.Redis(port=redis_server.port, protocol=2) as client:
+        yield client
+
+
+@pytest.fixture
+def memory(redis_server: RedisServer, namespace: str) -> Iterator[blocking.Memory]:
+    with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        yield memory
+
+
+@pytest.fixture
+def run(command: Any, redis_options: list[str]) -> Callable[..., Any]:
+    """Return a function that imports and returns the document that it prints."""
+
+    def run(*words: object, code: int = 0) -> Any:
+        ran = command("import", *words, *redis_options, "--json")
+        assert ran.code == code, ran.err
+        return ran.document | {"err": ran.err}
+
+    return run
+
+
+def push(client: redis.Redis, key: str, messages: list[BaseMessage]) -> None:
+    """Store messages as langchain-community's RedisChatMessageHistory does, newest first."""
+    client.lpush(key, *(json.dumps(message_to_dict(message)) for message in messages))
+
+
+def contents(client: redis.Redis, pattern: str) -> dict[Any, Any]:
+    return {key: client.dump(key) for key in client.scan_iter(pattern)}
+
+
+@given(messages=st.lists(langchain_messages, min_size=1, max_size=6), summarise=st.booleans())
+def test_langchain_reads_what_langchain_community_has_stored(
+    client: redis.Redis, memory: blocking.Memory, run: Any, messages: list[BaseMessage], summarise: bool
+) -> None:
+    prefix = f"community-{next(_numbers)}:"
+    push(client, f"{prefix}s:1", messages)
+    before = contents(client, f"{prefix}*")
+    for copied in (len(messages), 0):
+        told = run("langchain", "--prefix", prefix, "--key-prefix", prefix, *["--summarise"] * summarise)
+        assert (told["conversations"], told["messages"], told["problems"]) == (1, copied, [])
+    history = ChatMessageHistory("s:1", memory, key_prefix=prefix, summarise=summarise)
+    assert history.messages == messages_from_dict([json.loads(json.dumps(message_to_dict(each))) for each in messages])
+    assert contents(client, f"{prefix}*") == before
+
+
+@given(messages=llama_messages, summarise=st.booleans())
+def test_llama_index_reads_what_its_redis_store_has_stored(
+    redis_server: RedisServer, namespace: str, run: Any, messages: list[LlamaMessage], summarise: bool
+) -> None:
+    key = f"llama-{next(_numbers)}"
+    store = RedisChatStore(redis_server.url)
+    store.set_messages(key, messages)
+    for copied in (len(messages), 0):
+        told = run("llama-index", "--prefix", key, *["--summarise"] * summarise)
+        assert (told["messages"], told["problems"]) == (copied, [])
+
+    async def read() -> list[LlamaMessage]:
+        async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+            return await ChatStore(memory=memory, summarise=summarise).get_messages(key)
+
+    assert asyncio.run(read()) == store.get_messages(key) == messages
+    store._redis_client.close()
+
+
+@given(items=items, summarise=st.booleans())
+def test_the_agents_sdk_reads_what_its_redis_session_has_stored(
+    redis_server: RedisServer, memory: blocking.Memory, run: Any, items: list[Any], summarise: bool
+) -> None:
+    prefix = f"agents-{next(_numbers)}"
+
+    async def write() -> Any:
+        session = RedisSession.from_url("user:1", url=redis_server.url, key_prefix=prefix, ttl=3600)
+        await session.add_items(items)
+        stored = await session.get_items()
+        await session.close()
+        return stored
+
+    stored = asyncio.run(write())
+    for copied in (len(items), 0):
+        told = run(*("openai-agents", "--prefix", f"{prefix}:", "--key-prefix", prefix), *["--summarise"] * summarise)
+        assert (told["messages"], told["expiring"], told["problems"]) == (copied, 1, [])
+        assert "1 conversation of the source will expire, but not the sessions: pass --ttl" in told["err"]
+
+    async def read() -> Any:
+        async with Memory.connect(redis_server.url, namespace=memory.store.keys.namespace) as other:
+            return await Session("user:1", memory=other, key_prefix=prefix, summarise=summarise).get_items()
+
+    assert asyncio.run(read()) == stored == items
+    assert memory.session(f"{prefix}:user:1").info().policy.keep_whole is not summarise
+
+
+def human(*texts: str) -> list[BaseMessage]:
+    return [HumanMessage(text) for text in texts]
+
+
+def payloads(memory: blocking.Memory, session_id: str) -> list[Any]:
+    return [message.to_openai()["data"]["content"] for message in memory.session(session_id).tail(10_000)]
+
+
+def test_a_second_run_adds_what_is_new_and_leaves_other_messages_alone(
+    client: redis.Redis, memory: blocking.Memory, run: Any, namespace: str
+) -> None:
+    options = "langchain", "--prefix", f"{namespace}:"
+    for name in ("grows", "goes-on", "differs", "broken", "bad\n"):
+        push(client, f"{namespace}:{name}", human("a", "b"))
+    client.rpush(f"{namespace}:broken", b"\xff")
+    client.set(f"{namespace}:text", "no list")
+    dry = run(*options, "--dry-run", code=1)
+    assert (dry["copied"], dry["messages"], dry["problems_count"]) == (3, 6, 2)
+    assert client.keys(f"rm:{{{namespace}:*") == []
+
+    memory.session("langchain:differs").append({"role": "user", "content": "here first"})
+    told = run(*options, code=1)
+    assert (told["copied"], told["continued"], told["unchanged"], told["messages"]) == (2, 0, 0, 4)
+    problems = {each["conversation"]: each["problem"] for each in told["problems"]}
+    assert problems == {
+        f"{namespace}:differs": "session langchain:differs has other messages: message 1 differs",
+        f"{namespace}:broken": "entry 1 is not JSON",
+        f"{namespace}:bad\n": problems[f"{namespace}:bad\n"],
+    }
+    assert "session id" in problems[f"{namespace}:bad\n"]
+
+    push(client, f"{namespace}:grows", human("c"))
+    ChatMessageHistory("goes-on", memory).add_messages(human("x"))
+    told = run(*options, code=1)
+    assert (told["copied"], told["continued"], told["unchanged"], told["messages"]) == (1, 1, 1, 1)
+    assert payloads(memory, "langchain:grows") == ["a", "b", "c"]
+    assert payloads(memory, "langchain:goes-on") == ["a", "b", "x"]
+    memory.session("langchain:grows").clear()
+    assert run(*options, code=1)["messages"] == 3, "what was cleared here comes back"
+
+    memory.session("langchain:grows").pop()
+    memory.session("langchain:grows").append({"role": "user", "content": "another end"})
+    told = run(*options, "--replace", code=1)
+    assert (told["copied"], told["continued"], told["unchanged"], told["messages"]) == (2, 1, 1, 3)
+    assert payloads(memory, "langchain:grows") == ["a", "b", "c"]
+    assert payloads(memory, "langchain:differs") == ["a", "b"]
+    assert payloads(memory, "langchain:goes-on") == ["a", "b", "x"]
+
+
+def test_a_killed_import_goes_on_where_it_stopped(
+    client: redis.Redis, memory: blocking.Memory, run: Any, redis_options: list[str], namespace: str
+) -> None:
+    """Each session of 450 messages takes three appends; the process is killed between two of them."""
+    texts = [str(number) for number in range(450)]
+    for number in range(20):
+        push(client, f"{namespace}:{number}", human(*texts))
+    words = "import", "langchain", "--prefix", f"{namespace}:", *redis_options
+
+    for limit in (500, 5_000):
+        with start_command(*words) as running:
+            wait_until(partial(has_at_least, memory, limit), "some messages are imported")
+            os.kill(running.pid, signal.SIGKILL)
+            running.wait()
+        assert stored_count(memory) < 20 * 450
+    told = run("langchain", "--prefix", f"{namespace}:")
+    assert told["copied"] + told["unchanged"] == 20
+    assert told["copied"] > 0
+    assert all(payloads(memory, f"langchain:{number}") == texts for number in range(20))
+    assert run("langchain", "--prefix", f"{namespace}:")["unchanged"] == 20
+
+
+def has_at_least(memory: blocking.Memory, count: int) -> bool:
+    return stored_count(memory) >= count
+
+
+def stored_count(memory: blocking.Memory) -> int:
+    return sum(memory.session(entry.session_id).read(0).total_messages for entry in memory.sessions().sessions)
+
+
+def test_documents_of_langchain_redis_are_read_from_another_redis_in_the_order_of_their_time(
+    tmp_path: Path,
+    memory: blocking.Memory,
+    run: Any,
+    command: Any,
+    redis_options: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server without RedisJSON, whose GET is called JSON.GET: it returns the text of a document."""
+    server = RedisServer(tmp_path, options=("--rename-command", "GET", "JSON.GET")).start()
+    with redis.Redis(port=server.port) as client:
+        for number, name in enumerate("cab"):
+            document = {
+                "type": "human",
+                "message_id": name,
+                "data": {"content": name, "additional_kwargs": {}, "type": "human"},
+                "session_id": "user:1",
+                "timestamp": {"a": 1.0, "b": 2.0, "c": 2.0}[name],
+            }
+            client.set(f"chat:user:1:01ARZ3NDEKTSV4RRFFQ69G5FA{number}", json.dumps(document))
+        client.set("chat:of another program", "x")
+        for copied in (3, 0):
+            told = run("langchain-redis", "--from", server.url)
+            assert (told["conversations"], told["messages"], told["problems"]) == (1, copied, [])
+        assert client.dbsize() == 4
+    server.stop()
+    assert ChatMessageHistory("user:1", memory).messages == human("a", "b", "c")
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.2")
+    ran = command("import", "langchain-redis", "--from", server.url, *redis_options)
+    assert (ran.code, server.place in ran.error_line) == (1, True)
+
+
+def test_a_file_is_imported_line_by_line(tmp_path: Path, memory: blocking.Memory, run: Any) -> None:
+    file = tmp_path / "chats.jsonl"
+    told = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]
+    rows = [{"session_id": "s-1", "messages": told}, {"session_id": "s-2", "messages": told[1:]}]
+    archived = {"session_id": "s-3", "messages": told, "stored_pinned": []}
+    file.write_text("\n".join([*map(json.dumps, [*rows, archived]), "no JSON"]))
+    ran = run("jsonl", file, "--ttl", 3600, "--summarise", code=1)
+    assert (ran["copied"], ran["messages"]) == (2, 3)
+    assert [(each["conversation"], each["problem"][:17]) for each in ran["problems"]] == [
+        ("line 3", "a line of an arch"),
+        ("line 4", "not JSON: Expecti"),
+    ]
+    assert [message.to_openai() for message in memory.session("s-1").tail(9)] == told
+    policy = memory.session("s-1").info().policy
+    assert (policy.keep_whole, policy.idle_timeout_s, policy.exempt) == (False, 3600, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mem0"], "mem0"),
+        (["llama-index"], "needs --prefix"),
+        (["langchain", "--prefix", ""], "needs --prefix"),
+        (["langchain", "chats.jsonl"], "reads a Redis, not a file"),
+        (["jsonl"], "jsonl needs a file"),
+        (["jsonl", "/does/not/exist.jsonl"], "there is no file"),
+        (["jsonl", __file__, "--prefix", "x"], "--prefix is for the keys"),
+        (["langchain", "--ttl", "0"], "--ttl"),
+        (["langchain", "--from", "localhost:6379"], "redis://"),
+    ],
+)
+def test_wrong_usage_writes_nothing(
+    command: Any, redis_options: list[str], client: redis.Redis, namespace: str, words: Any, said: str
+) -> None:
+    ran = command("import", *words, *redis_options)
+    assert ran.code == 2
+    assert said in ran.error_line
+
+
+def test_an_import_needs_a_store_that_stays(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{}")
+    ran = command("import", "jsonl", tmp_path / "a.jsonl")
+    assert (ran.code, ran.out) == (2, "")
+    assert "needs a store that outlives this command" in ran.err
+
+
+def test_what_is_printed(command: Any, client: redis.Redis, redis_options: list[str], namespace: str) -> None:
+    push(client, f"{namespace}:s", human("a", "b"))
+    words = "import", "langchain", "--prefix", f"{namespace}:", *redis_options
+    where = f"into namespace {namespace} on redis://"
+    assert f"would import 2 messages of 1 conversation, {where}" in command(*words, "--dry-run").out
+    ran = command(*words)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"imported 2 messages of 1 conversation, {where}" in ran.out
+    assert "0 were there already, 0 problems; all were read back and are identical" in ran.out
+    ran = command("import", "langchain", "--prefix", "nothing:", *redis_options)
+    assert (ran.code, "no key begins with nothing:" in ran.err) == (0, True)
