@@ -1,6 +1,6 @@
 // The list of dead sessions: the reason, the time, and a button to retry.
 
-import { announce } from "./announce.js";
+import { announce, tellFault } from "./announce.js";
 import { ask } from "./api.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
 import { hrefOf } from "./place.js";
@@ -21,8 +21,7 @@ async function retry(ids) {
     byId("dead-title").tabIndex = -1;
     byId("dead-title").focus();
   } catch (error) {
-    announce(describeError(error));
-    setText(byId("dead-word"), describeError(error));
+    tellFault(describeError(error));
   }
   await lookAgain();
 }

@@ -48,7 +48,7 @@ async function read() {
   const format = chosenFormat();
   byId("request").setAttribute("aria-busy", "true");
   setText(byId("request-word"), "Reading…");
-  show(byId("request-again"), false);
+  setFailed(false);
   try {
     // The text is shown as it came: JSON.parse would round long numbers.
     const response = await open("GET", sessionPath(shown.sessionId, `/context/request?format=${format}`), { signal });
@@ -61,9 +61,15 @@ async function read() {
     if (signal.aborted) return;
     draw("");
     setText(byId("request-word"), describeError(error));
-    show(byId("request-again"), true);
+    setFailed(true);
   }
   byId("request").removeAttribute("aria-busy");
+}
+
+function setFailed(isFailed) {
+  show(byId("request-again"), isFailed);
+  show(byId("request-text"), !isFailed);
+  byId("request-word").classList.toggle("fault", isFailed);
 }
 
 function draw(newText) {

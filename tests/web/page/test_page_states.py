@@ -61,6 +61,12 @@ async def test_nothing_is_claimed_before_the_first_read(context: BrowserContext,
     released.set()
     await expect(page.locator("#tokens-count")).to_have_text("0")
     await expect(page.locator("#welcome")).to_be_visible()
+    asked, released = await hold_request(page, "**/v1/queues")
+    await page.get_by_role("link", name="Operations").click()
+    await asked.wait()
+    assert await page.locator("#operations-view .count").all_text_contents() == ["", ""]
+    released.set()
+    await expect(page.locator("#dead-count")).to_have_text("0")
     assert faults_of(page) == []
 
 
