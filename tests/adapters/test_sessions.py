@@ -22,23 +22,25 @@ from redismem.adapters.sessions import (
 
 
 async def test_sessions_with_one_url_share_a_memory_until_the_last_one_gives_it_back(redis_server: RedisServer) -> None:
-    first, second = borrow_memory(redis_server.url), borrow_memory(redis_server.url)
+    url = f"redis://127.0.0.1:{redis_server.port}/2"  # no other test borrows it
+    first, second = borrow_memory(url), borrow_memory(url)
     assert first is second
-    await return_memory(redis_server.url)
+    await return_memory(url)
     assert await first.ping()
-    await return_memory(redis_server.url)
+    await return_memory(url)
     with pytest.raises(RuntimeError, match="closed"):
         await first.ping()
-    later = borrow_memory(redis_server.url)
+    later = borrow_memory(url)
     assert later is not first
     assert await later.ping()
-    return_memory(redis_server.url)  # nobody has to await it
+    return_memory(url)  # nobody has to await it
 
 
 def test_a_memory_may_be_given_back_outside_of_any_loop(redis_server: RedisServer) -> None:
-    memory = borrow_memory(redis_server.url)
+    url = f"redis://127.0.0.1:{redis_server.port}/1"  # no other test borrows it
+    memory = borrow_memory(url)
     assert asyncio.run(memory.ping())
-    return_memory(redis_server.url)
+    return_memory(url)
     with pytest.raises(RuntimeError, match="closed"):
         asyncio.run(memory.ping())
 
