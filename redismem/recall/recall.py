@@ -30,7 +30,7 @@ from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
 from redismem.protocol.session.pages import Block, Signatures
 from redismem.recall.bm25 import HITS_LIMIT, HITS_MOST, QUERY_CHARS, SIGNATURES_LIMIT, Ranking, fuse, select_blocks
-from redismem.recall.cache import CachedSession, Contents, RecallCache, SelectedMessages
+from redismem.recall.cache import NO_CACHE, CachedSession, Contents, RecallCache, SelectedMessages
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
 from redismem.recall.selection import choose, group_calls, map_calls
@@ -57,7 +57,10 @@ _FEWEST_HITS, _HIT_TOKENS = 8, 100
 class Recall:
     """One search in the originals of one session."""
 
-    def __init__(self, store: Store, cache: RecallCache, keys: SessionKeys, query: str) -> None:
+    def __init__(
+        self, store: Store, cache: RecallCache, keys: SessionKeys, query: str, by_meaning: bool = True
+    ) -> None:
+        """Prepare a search. It is also by meaning if the store has an embedder, unless `by_meaning` is false."""
         self._store = store
         self._cache = cache
         self._keys = keys
@@ -65,7 +68,8 @@ class Recall:
         self._cached = cached = cache.get(keys.session_id)
         self._numbers = range(_FIRST_COUNT) if cached is None else cached.signatures_to_read(_MORE_COUNT)
         self._signed = Signatures("", 1, False, ())
-        self._meaning = meaning = None if store.embedder is None else Meaning(store, keys, query, store.embedder)
+        embedder = store.embedder if by_meaning else None
+        self._meaning = meaning = None if embedder is None else Meaning(store, keys, query, embedder)
         self._vector_numbers = [] if meaning is None else meaning.blocks_to_read(cached, self._numbers)
 
     async def search(self, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
@@ -197,6 +201,14 @@ def decode_contents(block: Block, dictionaries: Dictionaries, window_seq: int, e
     """Return the messages of a block that precede the window. Raise Undecodable, UnsupportedFormat."""
     first_seq, elements = decode_block(*block, dictionaries)
     return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch)
+
+
+async def search_by_words(store: Store, session_id: str, query: str, limit: int) -> list[Message]:
+    """Search the originals of a session by words alone, without caching anything. Return the best messages.
+
+    Raises StoreUnavailable, CorruptSession, UnsupportedFormat.
+    """
+    return await Recall(store, NO_CACHE, store.keys.session(session_id), query, by_meaning=False).search(limit)
 
 
 def search_context(context: Context, query: str, limit: int, max_tokens: int | None = None) -> list[Message]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from redismem.errors import InvalidSettings
 from redismem.web.http.problems import Problem
+from redismem.web.http.queries import SEARCH
 
 SCOPES = ("read", "write", "admin")
 _PREFIX = "rmk_"
@@ -141,4 +142,4 @@ def needed_scope(method: str, path: str) -> str | None:
         return None
     if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead", "/v1/load", "/v1/doctor")):
         return "admin"
-    return "read" if method in ("GET", "HEAD") else "write"
+    return "read" if method in ("GET", "HEAD") or path == SEARCH else "write"

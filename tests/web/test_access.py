@@ -32,6 +32,8 @@ BODY: dict[str, Any] = {
     "/api/chat/clear": {"session_id": "s"},
     "/api/chat/stop": {"session_id": "s"},
     "/v1/projects/{name}/tasks/{item_id}/status": {"status": "planned"},
+    "/v1/projects/{name}/{store}": {"title": "Move"},
+    "/v1/search": {},
 }
 OPEN = {"/livez", "/readyz"}
 ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/v1/doctor", "/metrics"}
@@ -95,7 +97,9 @@ async def test_each_route_needs_a_known_key_with_the_right_scope(keyed: Keyed) -
         if path in OPEN:
             continue
         item_id = "t-01m82aett2z2xsfvmj" if "/tasks/" in path else "d-01m82aett2z2xsfvmj"
-        at = path.format(session_id="s", name="apollo", store="decisions", item_id=item_id, seq=1)
+        at = path.format(
+            session_id="s", name="apollo", store="tasks" if method == "POST" else "decisions", item_id=item_id, seq=1
+        )
         at += "?owner=nobody" if (method, path) == ("DELETE", "/v1/sessions") else ""
         body = BODY.get(path)
         body = None if method == "GET" else body
@@ -103,7 +107,7 @@ async def test_each_route_needs_a_known_key_with_the_right_scope(keyed: Keyed) -
             answer = await keyed.http.ask(method, at, headers=headers, json=body)
             assert (answer.status_code, answer.json()["code"]) == (401, "no_key"), (method, path)
             assert answer.headers["www-authenticate"] == "Bearer"
-        needed = "admin" if path in ADMIN else "read" if method == "GET" else "write"
+        needed = "admin" if path in ADMIN else "read" if method == "GET" or path == "/v1/search" else "write"
         for scope in set(SCOPES) - {needed}:
             answer = await keyed.ask(f"shop-{scope}", method, at, json=body)
             assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), (method, path, scope)

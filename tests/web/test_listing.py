@@ -221,6 +221,7 @@ async def test_a_list_that_waits_has_its_deadline_and_frees_its_place(
         ("GET", "/v1/sessions/s/messages", b"include_originals=true", True),
         ("GET", "/v1/sessions/s/messages", b"", False),
         ("GET", "/v1/sessions/s/context", b"", False),
+        ("POST", "/v1/search", b"", True),
         ("POST", "/v1/sessions", b"", False),
         ("POST", "/v1/projects/apollo/tasks/t/status", b"", False),
     ],

@@ -82,6 +82,15 @@ class ProjectContextDocument(BaseModel):
     summary: dict[str, int]
 
 
+class NewTask(Taken):
+    """A task to create in the backlog. The project exists from its first item on."""
+
+    title: Annotated[str, Field(min_length=1, max_length=300)]
+    description: Annotated[str, Field(max_length=20_000)] = ""
+    priority: Literal["low", "medium", "high", "critical"] = "medium"
+    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+
+
 class StatusChange(Taken):
     """A change of a task's status. `unblocked` restores the status from before the task was blocked.
 

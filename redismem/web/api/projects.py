@@ -194,6 +194,18 @@ async def read_links(project: TheProject, store: Store, item_id: ItemId, at: At)
     return Json({"links": {linked_id: title for linked_id, title in titles if title is not None}})
 
 
+@router.post("/{name}/{store}", status_code=201, response_model=project_schemas.ItemDocument)
+async def create_item(
+    project: TheProject, documents: Documents, store: Literal["tasks"], new: project_schemas.NewTask
+) -> Response:
+    """Create a task in the backlog; other items have no such route. The first item of a project creates the project."""
+    del store
+    task = await project.tasks.create(
+        new.title, description=new.description, priority=new.priority, assignee=new.assignee
+    )
+    return Json(documents.one(task), 201)
+
+
 @router.post("/{name}/tasks/{item_id}/status", response_model=project_schemas.ItemDocument)
 async def change_status(
     project: TheProject, documents: Documents, item_id: ItemId, change: project_schemas.StatusChange

@@ -58,16 +58,34 @@ class NewestMessage(BaseModel):
 
 
 class ActiveSession(BaseModel):
-    """A session. `newest` is present if the request asked for it; null means that there is no message to show."""
+    """A session. `newest` is present if the request asked for it; null means that there is no message to show.
+
+    `failing` and `match` are present in a search for them: the reason, and the message with the words.
+    """
 
     session_id: str
     active_ms: int
     newest: NewestMessage | None = None
+    failing: str | None = None
+    match: NewestMessage | None = None
 
 
 class SessionList(BaseModel):
     sessions: list[ActiveSession]
     cursor: str | None
+
+
+class SessionSearch(Taken):
+    """The conditions of a search; sessions meet all of them. The times are RFC 3339."""
+
+    contains: Annotated[str, Field(max_length=256)] = ""
+    text: Annotated[str, Field(max_length=1_000)] = ""
+    failing: StrictBool = False
+    active_since: Annotated[str, Field(max_length=64)] | None = None
+    active_before: Annotated[str, Field(max_length=64)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000, strict=True)] = 100
+    cursor: Annotated[str, Field(max_length=2_000)] | None = None
+    newest: StrictBool = False
 
 
 OWNER = {"type": "string", "minLength": 1, "maxLength": 256}

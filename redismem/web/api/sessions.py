@@ -13,7 +13,7 @@ from redismem.info import Policy
 from redismem.memory import Memory
 from redismem.messages.message import UNSET
 from redismem.session.session import Session
-from redismem.web import listing
+from redismem.web import listing, searching
 from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.api.appends import append_id, session_id_of
@@ -86,10 +86,41 @@ async def list_sessions(
     except ValueError:
         raise Problem("bad_request", "no page gave this cursor") from None
     rows = [asdict(entry) for entry in entries]
-    if newest:
-        previews = await listing.newest_of(memory, [entry.session_id for entry in entries])
-        rows = [row | {"newest": preview} for row, preview in zip(rows, previews, strict=True)]
-    return Json({"sessions": rows, "cursor": next_cursor})
+    return Json({"sessions": await _with_newest(memory, rows) if newest else rows, "cursor": next_cursor})
+
+
+async def _with_newest(memory: Memory, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    previews = await listing.newest_of(memory, [row["session_id"] for row in rows])
+    return [row | {"newest": preview} for row, preview in zip(rows, previews, strict=True)]
+
+
+@router.post("/search", response_model=schemas.SessionList)
+async def search_sessions(
+    memory: TheMemory, service: TheService, caller: TheCaller, asked: schemas.SessionSearch
+) -> Response:
+    """Return the live sessions that meet all conditions, most recently active first. Changes nothing.
+
+    Looks at the next 5,000 sessions at most, 1,000 if `failing`, 100 if `text`; a cursor continues the search. The
+    conditions are in the body, because servers on the way log addresses.
+    """
+    filters = searching.Filters(
+        asked.contains,
+        asked.text,
+        asked.failing,
+        _parse_ms(asked.active_since, "active_since"),
+        _parse_ms(asked.active_before, "active_before"),
+    )
+    try:
+        rows, cursor = await searching.search(memory, service.listing(caller), filters, asked.limit, asked.cursor)
+    except ValueError:
+        raise Problem("bad_request", "no page gave this cursor") from None
+    return Json({"sessions": await _with_newest(memory, rows) if asked.newest else rows, "cursor": cursor})
+
+
+def _parse_ms(text: str | None, name: str) -> int | None:
+    if text is None:
+        return None
+    return int(parse_moment(text, f"{name} is a time with its zone (RFC 3339)").timestamp() * 1000)
 
 
 @router.delete("/sessions", response_model=schemas.ForgottenSessionsDocument)

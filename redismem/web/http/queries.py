@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl
 
 from redismem.web.http.problems import Problem
 
+SEARCH = "/v1/search"
+"""The path of the search, which reads but has its conditions in a body."""
 _FIELDS_COUNT = 100
 _CHECKED_ROOTS = ("/v1/", "/api/")
 
@@ -46,7 +48,7 @@ def is_stream(path: str) -> bool:
 def is_search(method: str, path: str, query: bytes) -> bool:
     """True if a request may read far more than it returns, so that only few of a namespace run at once."""
     if method not in ("GET", "HEAD"):
-        return False
+        return path == SEARCH
     if path.startswith("/v1/sessions/"):
         return b"include_originals" in query
     return path == "/v1/sessions" or path.startswith("/v1/projects")

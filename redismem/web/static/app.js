@@ -193,6 +193,7 @@ function openConversation(sessionId) {
     sessionId,
     () => {
       if (conversation?.sessionId === sessionId && conversation.isLoaded) settle();
+      if (conversation?.sessionId === sessionId && conversation.isLoaded && !conversation.exists) list.forget(sessionId);
       scheduleDraw();
     },
     tellHealth,

@@ -72,9 +72,12 @@ function follow(event, board) {
   }
   drag.ghost.style.left = `${drag.left + dx}px`;
   drag.ghost.style.top = `${drag.top + dy}px`;
-  const { left, right } = board.getBoundingClientRect();
+  const { left, right, top, bottom } = board.getBoundingClientRect();
   if (event.clientX < left + EDGE_PX) board.scrollLeft -= SCROLL_PX;
   if (event.clientX > right - EDGE_PX) board.scrollLeft += SCROLL_PX;
+  // On a phone the columns are below each other.
+  if (event.clientY < top + EDGE_PX) board.scrollTop -= SCROLL_PX;
+  if (event.clientY > bottom - EDGE_PX) board.scrollTop += SCROLL_PX;
   const column = document.elementFromPoint(event.clientX, event.clientY)?.closest(".column") ?? null;
   if (column === drag.column) return;
   drag.column?.classList.remove("over");

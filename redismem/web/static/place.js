@@ -42,8 +42,8 @@ export function hrefOf(sessionId, seq = null) {
   return `#/s/${encodeURIComponent(sessionId.toWellFormed?.() ?? sessionId)}${seq === null ? "" : `?message=${seq}`}`;
 }
 
-export function go(sessionId, options) {
-  goTo(hrefOf(sessionId), options);
+export function go(sessionId, { seq, ...options } = {}) {
+  goTo(hrefOf(sessionId, seq), options);
 }
 
 export function goTo(href, { replace = false } = {}) {

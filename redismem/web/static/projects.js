@@ -3,6 +3,7 @@
 import { announce } from "./announce.js";
 import { ask } from "./api.js";
 import { describeRefusal, drawBoard, linkOfTask } from "./board.js";
+import { beginCreating } from "./create.js";
 import { askForText } from "./dialogs.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
 import { tellHealth } from "./health.js";
@@ -29,6 +30,7 @@ export class Projects {
     this._mayWrite = mayWrite;
     this._at = null;
     this._names = [];
+    this._isRead = false;
     this._found = null;
     this._placed = null;
     this._fault = "";
@@ -38,6 +40,7 @@ export class Projects {
   }
 
   begin() {
+    beginCreating();
     beginTimeline((atMs) => this._at?.name && goTo(hrefOfProject({ ...this._at, atMs }), { replace: true }));
     beginMoving({
       mayMove: () => this._mayMove(),
@@ -94,6 +97,7 @@ export class Projects {
       const found = at.name === null ? null : await this._read(at);
       if (turn !== this._turn) return;
       this._names = projects;
+      this._isRead = true;
       this._found = found;
       this._lost = "";
       tellHealth("well");
@@ -243,7 +247,9 @@ export class Projects {
     show(byId("project-list"), isList);
     show(byId("project-body"), !isList);
     reconcile(byId("project-list"), isList ? this._names : [], (name) => name, (name) => el("li", {}, el("a", { href: hrefOfProject({ name, part: PARTS[0] }), text: name })), () => {});
-    if (isList && !this._names.length && !this._lost) setText(byId("project-title"), "No projects yet");
+    const isEmpty = isList && this._isRead && !this._names.length && !this._lost;
+    if (isEmpty) setText(byId("project-title"), "No projects yet");
+    show(byId("new-project"), isEmpty && this._mayWrite());
   }
 }
 

@@ -216,3 +216,20 @@ async def test_an_item_is_erased_once_with_its_versions(http: RunningService, ap
     assert [(await http.ask("GET", each)).status_code for each in (path, f"{path}/versions")] == [404, 404]
     again = await http.ask("DELETE", path)
     assert (again.status_code, again.json()["code"]) == (404, "not_found")
+
+
+async def test_the_first_task_creates_the_project(http: RunningService) -> None:
+    assert (await http.ask("GET", "/v1/projects")).json() == {"projects": []}
+    created = await http.ask("POST", "/v1/projects/mercury/tasks", json={"title": "Move", "priority": "high"})
+    assert created.status_code == 201
+    task = created.json()
+    assert (task["title"], task["status"], task["priority"], task["version"]) == ("Move", "backlog", "high", 1)
+    assert (await http.ask("GET", "/v1/projects")).json() == {"projects": ["mercury"]}
+    assert (await http.ask("GET", f"/v1/projects/mercury/tasks/{task['id']}")).json() == task
+    for name, wrong in (
+        ("mercury", {}),
+        ("mercury", {"title": ""}),
+        ("mercury", {"title": "a", "x": 1}),
+        ("-", {"title": "a"}),
+    ):
+        assert (await http.ask("POST", f"/v1/projects/{name}/tasks", json=wrong)).json()["code"] == "invalid"

@@ -238,3 +238,69 @@ async def test_a_row_opens_its_message_and_the_panel_folds_away(browser: Browser
     await expect(page.locator(".pane.given")).to_be_visible()
     assert faults_of(page) == []
     await context.close()
+
+
+async def check_no_sideways(page: Page) -> None:
+    """Check that nothing on the page scrolls sideways."""
+    wide = "[...document.querySelectorAll('*')].filter((node) => node.scrollWidth > node.clientWidth + 1 &&"
+    wide += " ['auto', 'scroll'].includes(getComputedStyle(node).overflowX)).map((node) => node.id || node.className)"
+    assert await page.evaluate(f"[document.documentElement.scrollWidth, {wide}]") == [320, []], page.url
+
+
+async def test_words_times_and_failing_summaries_are_searched_at_320_pixels(browser: Browser, url: str) -> None:
+    context = await open_context(browser, viewport={"width": 320, "height": 640})
+    page = await context.new_page()
+    await append(
+        page, f"{url}/v1/sessions/kettles", [{"role": "user", "content": text} for text in ("Blue kettles!", "x")]
+    )
+    await append(page, f"{url}/v1/sessions/cups", [{"role": "user", "content": "A blue cup"}])
+    await page.close()
+    page = await open_page(context, url, "cups")
+    await page.get_by_role("button", name="Conversations").click()
+    rows = page.locator(".conversation")
+    await page.get_by_label("Search in").select_option("in texts")
+    await page.get_by_label("Search conversations by words in their messages").fill("blue kettle")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("Blue kettles!")
+    await expect(page.locator("#conversations-word")).to_have_text("1 conversation found.")
+    await page.get_by_label("Last active").select_option("over a day ago")
+    await expect(page.locator("#conversations-word")).to_have_text("No conversation matches.")
+    await page.get_by_label("Last active").select_option("last hour")
+    await expect(rows).to_have_count(1)
+    await check_no_sideways(page)
+    await save_screenshot(page, "search-320")
+    assert await violations(page) == []
+    await page.get_by_label("Search conversations by words").press("Enter")
+    await expect(page.locator(".entry[data-seq='1']")).to_be_focused()
+    assert page.url.endswith("#/s/kettles?message=1")
+    await check_no_sideways(page)
+    await page.get_by_role("button", name="Conversations").click()
+    await page.get_by_label("failing").check()
+    await expect(page.locator("#conversations-word")).to_have_text("No conversation matches.")
+    await page.goto(f"{url}/#/operations")
+    await expect(page.locator("#queues tr").first).to_be_visible()
+    await check_no_sideways(page)
+    assert faults_of(page) == []
+    await context.close()
+
+
+async def test_where_there_is_no_project_the_page_creates_one(browser: Browser, url: str) -> None:
+    context = await open_context(browser, viewport={"width": 320, "height": 640})
+    page = await open_page(context, url)
+    await page.get_by_role("link", name="Projects").click()
+    await expect(page.get_by_role("heading", name="No projects yet")).to_be_visible()
+    await page.get_by_label("Name").fill("no blanks")
+    await page.get_by_label("First task").fill("Find a name")
+    await page.get_by_label("First task").press("Enter")
+    assert await page.locator("#new-project-name").evaluate("(field) => field.validity.patternMismatch")
+    await check_no_sideways(page)
+    assert await violations(page) == []
+    await page.get_by_label("Name").fill("apollo-2")
+    await page.get_by_label("Name").press("Enter")
+    await expect(page.locator(".column[data-status=backlog] .task")).to_contain_text("Find a name")
+    assert page.url.endswith("#/p/apollo-2/tasks")
+    await check_no_sideways(page)
+    await save_screenshot(page, "board-320")
+    assert await violations(page) == []
+    assert faults_of(page) == []
+    await context.close()

@@ -1,0 +1,142 @@
+"""Search the list of conversations by id, time, failing summaries and texts, with a bounded amount of work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
+from redismem.info import SessionEntry, SessionInfo
+from redismem.inspection.sessions import infos_of
+from redismem.memory import Memory
+from redismem.messages.message import Message
+from redismem.originals.fields import searchable_texts
+from redismem.originals.signatures import QUESTION_STEMS
+from redismem.recall.recall import search_by_words
+from redismem.store.sessions import cursor_after
+from redismem.text.stems import stems
+from redismem.web.listing import Listing
+
+_PAGE_COUNT = 1_000
+_PAGES_COUNT = 5
+_INFOS_COUNT = 200
+_TEXTS_COUNT = 20
+_TEXT_PAGES_COUNT = 5
+"""A search in texts reads this number of pages of `_TEXTS_COUNT` sessions."""
+_WINDOW_COUNT = 200
+_WINDOW_CHARS = 200_000
+_STEMS_COUNT = 16
+_HITS_COUNT = 16
+_WORDS_BEFORE = 5
+_PREVIEW_CHARS = 160
+
+Rows = tuple[list[dict[str, Any]], str | None]
+"""The rows that match, and the cursor of the sessions after the last one that was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The conditions of a search; a session must meet all of them."""
+
+    contains: str = ""
+    """A part of the id, in any case."""
+    text: str = ""
+    """Words that one message of the session contains, in any inflected form."""
+    failing: bool = False
+    """True: the session's summary has failed, or its state cannot be read."""
+    active_since_ms: int | None = None
+    active_before_ms: int | None = None
+
+
+async def search(memory: Memory, listing: Listing, filters: Filters, limit: int, cursor: str | None) -> Rows:
+    """Return the next sessions that match, most recently active first. A page may be short or empty.
+
+    Raises:
+        ValueError: The cursor is malformed.
+        StoreUnavailable: Redis does not answer.
+    """
+    if cursor is None and filters.active_before_ms is not None:
+        cursor = cursor_after(SessionEntry("", filters.active_before_ms))
+    rows: list[dict[str, Any]] = []
+    words = _stems_of(filters.text)
+    page_count, pages_count = (_TEXTS_COUNT, _TEXT_PAGES_COUNT) if filters.text else (_PAGE_COUNT, _PAGES_COUNT)
+    if filters.failing:
+        page_count = min(page_count, _INFOS_COUNT)
+    for _ in range(pages_count):
+        entries, cursor = await listing.page(page_count, cursor)
+        since_ms = filters.active_since_ms
+        if since_ms is not None and entries and entries[-1].active_ms < since_ms:
+            entries, cursor = [entry for entry in entries if entry.active_ms >= since_ms], None
+        rows += await _matching(memory, entries, filters, words)
+        if len(rows) > limit:
+            last = rows[limit - 1]
+            return rows[:limit], cursor_after(SessionEntry(last["session_id"], last["active_ms"]))
+        if cursor is None or len(rows) == limit:
+            break
+    return rows, cursor
+
+
+async def _matching(
+    memory: Memory, entries: Sequence[SessionEntry], filters: Filters, words: frozenset[str]
+) -> list[dict[str, Any]]:
+    part = filters.contains.casefold()
+    entries = [entry for entry in entries if part in entry.session_id.casefold()]
+    rows = [asdict(entry) for entry in entries]
+    if filters.failing:
+        infos = await infos_of(memory.store, entries)
+        rows = [row | {"failing": why} for row, info in zip(rows, infos, strict=True) if (why := _failure(info))]
+    if filters.text:
+        hits = await asyncio.gather(*(_find(memory, row["session_id"], filters.text, words) for row in rows))
+        rows = [row | {"match": hit} for row, hit in zip(rows, hits, strict=True) if hit is not None]
+    return rows
+
+
+def _failure(info: SessionInfo | str) -> str | None:
+    """Return why a session's summary fails, or why its state cannot be read; `None` if neither is so."""
+    if isinstance(info, str):
+        return None if info == "gone" else info
+    return info.failure or ("dead" if info.queued == "dead" else None)
+
+
+async def _find(memory: Memory, session_id: str, query: str, words: frozenset[str]) -> dict[str, Any] | None:
+    """Return a preview of the newest message that contains all these words: of the window, else of the originals."""
+    if not words:
+        return None
+    try:
+        window = await memory.session(session_id).messages(_WINDOW_COUNT)
+        hit = await _newest_with(window, words)
+        if hit is None:
+            hit = await _newest_with(await search_by_words(memory.store, session_id, query, _HITS_COUNT), words)
+    except (SessionNotFound, CorruptSession, UnsupportedFormat):
+        return None
+    return hit
+
+
+async def _newest_with(messages: Sequence[Message], words: frozenset[str]) -> dict[str, Any] | None:
+    left_chars = _WINDOW_CHARS
+    for message in reversed(messages):
+        text = " ".join(searchable_texts(message))[:left_chars]
+        left_chars -= len(text)
+        if words.issubset(stems(text)):
+            role = message.role
+            return {"seq": message.seq, "role": role if isinstance(role, str) else "", "text": _excerpt(text, words)}
+        if left_chars <= 0:
+            return None
+        await asyncio.sleep(0)  # long texts take milliseconds
+    return None
+
+
+def _excerpt(text: str, words: frozenset[str]) -> str:
+    """Return a part of the text that begins a little before the first of the words."""
+    parts = text.split()
+    at = next((at for at, part in enumerate(parts) if not words.isdisjoint(stems(part))), 0)
+    begin = max(0, at - _WORDS_BEFORE)
+    return ("… " if begin else "") + " ".join(parts[begin : at + 40])[:_PREVIEW_CHARS]
+
+
+def _stems_of(query: str) -> frozenset[str]:
+    telling = (stem for stem in stems(query) if stem not in QUESTION_STEMS)
+    return frozenset(islice(telling, _STEMS_COUNT))
