@@ -23,8 +23,8 @@ log = logging.getLogger("redismem")
 QUICK_S = 1.0
 SLOW_S = 60.0
 SCRAPED_SLOW_S = 300.0
-NO_ANSWER = Finding("connection", FAIL, "unavailable", {"error": "Redis does not answer in time"})
-"""The finding of an examination that was given up."""
+SCRAPE_S = 3.0
+_NO_ANSWER = Finding("connection", FAIL, "unavailable", {"error": "Redis does not answer in time"})
 T = TypeVar("T")
 
 
@@ -117,8 +117,15 @@ class Checkup:
         return Report(self._quick.made_ms, self._dated(diagnosis), diagnosis.depths)
 
     async def scrape(self) -> Report:
-        """Return the quick findings, and the slow ones of the last examination, if there was one."""
-        diagnosis = await self._quick.get(0)
+        """Return the quick findings, and the slow ones of the last examination, if there was one.
+
+        It takes at most `SCRAPE_S`: a scraper gives up soon, and a Redis that hangs is a finding.
+        """
+        try:
+            async with asyncio.timeout(SCRAPE_S):
+                diagnosis = await self._quick.get(0)
+        except TimeoutError:
+            diagnosis = Diagnosis([_NO_ANSWER], None)
         is_idle = self._refreshing is None or self._refreshing.done()
         if diagnosis.findings[0].verdict == OK and is_idle and self._slow.is_older_than(SCRAPED_SLOW_S):
             self._refreshing = asyncio.create_task(self._refresh())

@@ -84,7 +84,7 @@ async def examine_quickly(store: Store, *, embedded: bool) -> Diagnosis:
         rules.ticks(depths.ticking.holds, depths.now_ms, overdue_count, depths.ticking.last_ms),
         rules.providers(paused, overdue_count, depths.now_ms),
         await _looked_at(store, "summaries", _summaries(store, depths, is_paused=bool(paused))),
-        await _looked_at(store, "dead", _dead(store)),
+        await _looked_at(store, "dead", _dead(store, depths)),
     ]
     return Diagnosis(found, depths)
 
@@ -220,7 +220,9 @@ async def _load_failing(store: Store) -> list[FailureFacts]:
     ]
 
 
-async def _dead(store: Store) -> Finding:
+async def _dead(store: Store, depths: Depths) -> Finding:
+    if not depths.total("dead").count:
+        return rules.dead(0, None, depths.now_ms)
     listing = await list_dead(store, 1)
     facts = [
         FailureFacts(session.died_ms, session.info.attempts, session.info.failure)

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 import uvicorn
 
-from redismem.errors import RedismemError
 from redismem.info import Queues
-from redismem.inspection.checkup import NO_ANSWER, Checkup
+from redismem.inspection.checkup import Checkup
 from redismem.inspection.rules import Finding
 from redismem.memory import Memory
 from redismem.metrics.prometheus import Metrics
@@ -19,7 +18,6 @@ from redismem.web.http.json import encode_json
 from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.server import QuietServer, listen
 
-_CHECK_S = 1.0
 _JSON = b"application/json"
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -58,24 +56,18 @@ class WorkerPort:
             await _answer(send, method, 200, self._metrics.content_type.encode(), await self._measure())
 
     async def _measure(self) -> bytes:
-        reports = await asyncio.gather(*map(_scrape, self._checkups.values()))
-        queues = {name: each for name, (each, _) in zip(self._checkups, reports, strict=True)}
-        findings = {name: each for name, (_, each) in zip(self._checkups, reports, strict=True)}
+        reports = await asyncio.gather(*(checkup.scrape() for checkup in self._checkups.values()))
+        queues: dict[str, Queues | None] = {}
+        findings: dict[str, list[Finding]] = {}
+        for namespace, report in zip(self._checkups, reports, strict=True):
+            queues[namespace] = None if report.depths is None else report.depths.queues()
+            findings[namespace] = [finding for finding, _ in report.findings]
         return self._metrics.render(self._stores, queues, findings)
 
     async def aclose(self) -> None:
         """End the examinations in the background."""
         for checkup in self._checkups.values():
             await checkup.aclose()
-
-
-async def _scrape(checkup: Checkup) -> tuple[Queues | None, list[Finding]]:
-    try:
-        async with asyncio.timeout(_CHECK_S):
-            report = await checkup.scrape()
-    except (TimeoutError, RedismemError):
-        return None, [NO_ANSWER]
-    return None if report.depths is None else report.depths.queues(), [finding for finding, _ in report.findings]
 
 
 async def _answer(send: Send, method: str, status: int, media_type: bytes, body: bytes) -> None:

@@ -12,7 +12,6 @@ from fastapi.responses import PlainTextResponse
 
 from redismem.errors import RedismemError
 from redismem.inspection import dead, servers
-from redismem.inspection.checkup import NO_ANSWER
 from redismem.memory import Memory
 from redismem.store.depths import depths_of
 from redismem.web.api import operations_schemas as schemas
@@ -106,17 +105,12 @@ async def ready(request: Request) -> Response:
 async def measured(request: Request, caller: TheCaller) -> Response:
     """Return the metrics of this server and the queues and findings of the key's namespace, for Prometheus."""
     service = service_of(request)
-    try:
-        async with asyncio.timeout(_CHECK_S):
-            report = await service.checkup(caller).scrape()
-        depths, findings = report.depths, [finding for finding, _ in report.findings]
-    except TimeoutError:
-        depths, findings = None, [NO_ANSWER]
+    report = await service.checkup(caller).scrape()
     meters = service.meters
     meters.set_streams(service.streams.streams_count)
     stores = [each.store for each in service.memories.values()]
-    queues = {caller.namespace: None if depths is None else depths.queues()}
-    text = meters.render(stores, queues, {caller.namespace: findings})
+    queues = {caller.namespace: None if report.depths is None else report.depths.queues()}
+    text = meters.render(stores, queues, {caller.namespace: [finding for finding, _ in report.findings]})
     return Response(text, headers={"content-type": meters.content_type})
 
 
