@@ -50,13 +50,13 @@ function partsIn(content) {
   if (content === null || content === undefined || content === "") return [];
   if (typeof content === "string") return [{ kind: "text", text: content }];
   if (!Array.isArray(content)) return [{ kind: "other", name: "content", value: content }];
-  return bounded(content.slice(0, MOST_PARTS + 1)).flatMap(partIn);
+  const parts = content.slice(0, MOST_PARTS).flatMap(partIn);
+  return content.length > MOST_PARTS ? [...parts, { kind: "text", text: `… and ${content.length - MOST_PARTS} more parts` }] : parts;
 }
 
 function partIn(part) {
   if (typeof part === "string") return [{ kind: "text", text: part }];
   if (!isRecord(part)) return [{ kind: "other", name: "part", value: part }];
-  if (part.kind === "text") return [part];
   const gemini = part.functionCall ?? part.function_call;
   if (isRecord(gemini)) return [call(gemini.id, gemini.name, gemini.args)];
   const response = part.functionResponse ?? part.function_response;

@@ -98,4 +98,6 @@ async def test_the_chat_shows_a_notice_and_all_messages_of_a_dead_session(
     for number in range(4):
         await say(page, f"more {number}")
     await expect(page.locator(".theirs .notices").last).to_contain_text("Nothing is lost")
+    await page.get_by_label("failing").check()
+    await expect(page.locator(".conversation-failing")).to_have_text(f"Summaries fail: {REASON}")
     assert faults_of(page) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import struct
 import zlib
 from importlib.resources import files
@@ -43,11 +44,37 @@ a < b
 **unclosed `tick"""
 HOSTILE = ("*a " * 200_000, "`" * 300_001 + "a", "[a](" * 100_000, "> " * 200_000, "- a\n" * 100_000, "**_~~" * 100_000)
 STATIC = files("redismem.web") / "static"
-MARKDOWN = join_modules(
-    {name: (STATIC / f"{name}.js").read_text() for name in ("dom", "markdown")}
-    | {"entry": 'import { markdownOf } from "./markdown.js";\nwindow.markdownOf = markdownOf;'},
-    "entry",
-)
+
+
+def module(name: str, *names: str) -> str:
+    """Return a script that makes the exports of a module of the page global."""
+    texts = {each: (STATIC / f"{each}.js").read_text() for each in (name, *names)}
+    exported = ", ".join(re.findall(r"^export function (\w+)", texts[name], re.MULTILINE))
+    entry = f'import {{ {exported} }} from "./{name}.js";\nObject.assign(window, {{ {exported} }});'
+    return join_modules(texts | {"entry": entry}, "entry")
+
+
+ODD = [None, True, 5, "", "x", [], [[]], {}, {"url": 5}, [None, 5, "a", {"text": 5}, {"kind": "text", "text": 5}]]
+FIELDS = ["role", "type", "content", "parts", "tool_calls", "name", "output", "refusal", "arguments", "tool_call_id"]
+PART_FIELDS = [
+    "type",
+    "text",
+    "image_url",
+    "source",
+    "inlineData",
+    "functionCall",
+    "functionResponse",
+    "input",
+    "content",
+]
+ODD_MESSAGES = [{field: odd} for field in FIELDS for odd in ODD]
+ODD_MESSAGES += [{"role": role, "content": odd, "tool_calls": odd} for role in ("user", "tool") for odd in ODD]
+ODD_MESSAGES += [
+    {"content": [{"type": kind, field: odd}]}
+    for kind in ("image", "tool_use", "tool_result", 5)
+    for field in PART_FIELDS
+    for odd in ODD
+]
 
 
 def png(width: int, height: int) -> str:
@@ -202,13 +229,17 @@ async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
     await expect(entries).to_have_count(len(MESSAGES) + 1)
     assert await folds.locator("pre").all_inner_texts() == texts
     # Quadratic work on these would take minutes.
-    await page.evaluate(MARKDOWN)
+    await page.evaluate(module("markdown", "dom"))
     counts = await page.evaluate(
         "(texts) => texts.map((text) => { const node = document.createElement('div'); node.append(...markdownOf(text));"
         " return [node.querySelectorAll('*').length, node.textContent.length > 0]; })",
         HOSTILE,
     )
     assert all(count <= 6_000 and has_text for count, has_text in counts), counts
+    await page.evaluate(module("contents"))
+    parts = await page.evaluate("(messages) => messages.flatMap(contentsOf)", ODD_MESSAGES)
+    assert all(isinstance(part["text"], str) for part in parts if part["kind"] == "text")
+    assert all(isinstance(part["name"], str) for part in parts if "value" in part)
     assert faults_of(page) == []
 
 
