@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 IsExpired = Callable[["TResponseInputItem"], bool]
 KeyPrefix = str | Callable[["RunContextWrapper[Any]"], str]
 _EVERY_ITEM = 1 << 31
+_PINNED_ROLES = ("system", "developer")
 
 
 class Session:
@@ -202,15 +203,19 @@ class Session:
             raise RuntimeError("the session is closed")
 
     def _messages(self, items: Sequence[TResponseInputItem]) -> list[Message | dict[str, Any]]:
-        """Return items as messages. redismem reads only those that workers may summarise."""
+        """Return items as messages: opaque if they do not say what they are, or if redismem would pin them."""
         payloads = cast("Sequence[dict[str, Any]]", items)
+        pinned = () if self._summarise else _PINNED_ROLES
         return [
-            payload if self._summarise and _is_readable(payload) else Message.opaque(payload) for payload in payloads
+            each if _is_readable(each) and each.get("role") not in pinned else Message.opaque(each) for each in payloads
         ]
 
 
 def _is_readable(item: dict[str, Any]) -> bool:
-    return type(item) is dict and any(isinstance(item.get(key), str) and item[key] for key in ("role", "type"))
+    if type(item) is not dict:
+        return False
+    role, type_ = item.get("role"), item.get("type")
+    return (type(role) is str and role != "") or (type(type_) is str and type_ != "")
 
 
 def _items(messages: list[Message]) -> list[TResponseInputItem]:

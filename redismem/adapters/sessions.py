@@ -178,16 +178,14 @@ async def settle(mutation: Awaitable[T]) -> T:
     A caller that was cancelled can then read whether the mutation was made, before it decides what to do.
     """
     task = asyncio.ensure_future(mutation)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = cancelled or error
-    if cancelled is not None:
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as cancelled:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):  # the caller may be cancelled again
+                await asyncio.wait([task])
         task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
         raise cancelled
-    return task.result()
 
 
 async def replace_all(session: Session, messages: Sequence[Message | dict[str, Any]]) -> None:

@@ -20,6 +20,9 @@ _TOO_DEEP = f"is nested too deep: at most {DEPTH_LIMIT} deep"
 
 encode_plain = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
+# What json.loads() calls, without its two searches for whitespace: stored texts have none around them.
+_read_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_write_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _scan_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -72,7 +75,7 @@ def pack_json(value: Any, error: type[RedismemError]) -> bytes:
 
 
 def _encode_json(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _write_json(value)
     return encode_plain(text.encode("utf-8", "surrogatepass"))
 
 
@@ -173,7 +176,14 @@ def is_json(text: str) -> bool:
 
 def unwrap_json(value: Any) -> Any:
     """Return the value of JSON text in a msgpack `bin`; any other value unchanged."""
-    return json.loads(value.decode("utf-8", "surrogatepass")) if type(value) is bytes else value
+    if type(value) is not bytes:
+        return value
+    text = value.decode("utf-8", "surrogatepass")
+    try:
+        decoded, end = _read_json(text, 0)
+    except StopIteration:
+        return json.loads(text)  # raises the error
+    return decoded if end == len(text) else json.loads(text)
 
 
 def replace_non_finite(value: Any) -> Any:
