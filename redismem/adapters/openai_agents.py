@@ -15,6 +15,7 @@ from redismem.adapters.sessions import (
     join_id,
     make_policy,
     missing_framework,
+    refuse_unseen,
     replace_all,
     settle,
     summary_text,
@@ -115,7 +116,9 @@ class Session:
         conversation = self._of(wrapper)
         limit = resolve_session_limit(limit, self.session_settings)
         if limit is None and self._summarise:
-            return _items_with_summary(await conversation.read())
+            context = await conversation.read()
+            await refuse_unseen(conversation, context)
+            return _items_with_summary(context)
         return _items(await conversation.tail(_EVERY_ITEM if limit is None else max(0, limit)))
 
     async def add_items(

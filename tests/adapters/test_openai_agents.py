@@ -247,15 +247,17 @@ async def test_a_fallback_serves_and_what_was_added_meanwhile_is_kept(redis_serv
     settings = Settings(deadline_s=20, reply_timeout_s=5, fallback=True, fallback_after_s=1)
     async with Proxy(redis_server.port) as proxy:
         async with Memory.connect(proxy.url, settings=settings) as memory:
-            session, unseen = Session("fallback", memory=memory, ttl=60), Session("unseen", memory=memory)
+            session = Session("fallback", memory=memory, ttl=60)
             await session.clear_session()
             await session.add_items([ONE])
             assert await session.get_items() == [ONE]
             await proxy.refuse()
             await session.add_items([TWO])
             assert await session.get_items() == [ONE, TWO]
-            with pytest.raises(StoreUnavailable, match="agents:session:unseen"):
-                await unseen.get_items()
+            for is_summarised in (False, True):
+                unseen = Session("unseen", memory=memory, summarise=is_summarised)
+                with pytest.raises(StoreUnavailable, match="agents:session:unseen"):
+                    await unseen.get_items()
             await proxy.accept_again()
         async with Memory.connect(redis_server.url) as memory:
             assert await Session("fallback", memory=memory).get_items() == [ONE, TWO]
