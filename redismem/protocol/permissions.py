@@ -31,11 +31,11 @@ COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)
 OPTIONAL = ("vadd", "vsim")
 """Commands that are used only if the ACL allows them. They exist only on servers with vector sets."""
 _DOCTOR_KNOWS = ": redismem doctor says what it needs"
-_NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|-]{0,60})' command")
+_NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|.-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
 # Servers name a command that was renamed or turned off, proxies one that they do not pass on.
 _UNKNOWN = re.compile(
-    r"(?:un(?:known|supported) (?:sub)?command|command is not available):? [`'\"]([a-z][a-z0-9_|-]{0,60})[`'\"]",
+    r"(?:un(?:known|supported) (?:sub)?command|command is not available):? [`'\"]([a-z][a-z0-9_|.-]{0,60})[`'\"]",
     re.IGNORECASE,
 )
 _UNKNOWN_IN_SCRIPT = "Unknown Redis command called from script"

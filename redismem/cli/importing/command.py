@@ -16,7 +16,7 @@ from redismem.cli.importing.copying import Copying, Findings
 from redismem.cli.importing.sources import SOURCES, Conversation, Source
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, print_json, progress
-from redismem.errors import StoreUnavailable
+from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural
 
 From = Annotated[str | None, Parameter(name="--from", help="Address of the source's Redis. Default: that of `--url`.")]
@@ -114,7 +114,7 @@ async def _run(copying: Copying, conversations: AsyncIterator[Conversation]) -> 
     try:
         with progress("conversations") as show:
             return await copying.run(conversations, show)
-    except StoreUnavailable as failure:
+    except (StoreUnavailable, NotAllowed) as failure:
         done = plural(copying.findings.conversation_count, "conversation")
         raise Stop(f"interrupted after {done}: {failure}; the same command goes on") from None
 

@@ -256,6 +256,15 @@ def test_documents_of_langchain_redis_are_read_from_another_redis_in_the_order_o
     assert (ran.code, server.place in ran.error_line) == (1, True)
 
 
+def test_a_source_without_the_command_is_named(
+    command: Any, client: redis.Redis, redis_options: list[str], namespace: str
+) -> None:
+    client.set(f"{namespace}:s:01ARZ3NDEKTSV4RRFFQ69G5FAV", "{}")
+    ran = command("import", "langchain-redis", "--prefix", f"{namespace}:", *redis_options)
+    assert (ran.code, "interrupted after 0 conversations: " in ran.error_line) == (1, True)
+    assert "json.get" in ran.error_line.lower()
+
+
 def test_a_file_is_imported_line_by_line(tmp_path: Path, memory: blocking.Memory, run: Any) -> None:
     file = tmp_path / "chats.jsonl"
     told = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]
