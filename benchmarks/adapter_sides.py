@@ -77,6 +77,59 @@ class AgentsTheirs(_AgentsSession):
         )
 
 
+class _LlamaIndexStore:
+    """A chat store of LlamaIndex."""
+
+    def __init__(self, add: Any, read: Any, close: Any) -> None:
+        from llama_index.core.base.llms.types import ChatMessage
+
+        self._add, self._read, self.aclose = add, read, close
+        self._messages = [ChatMessage(role=item["role"], content=item["content"]) for item in (USER, ASSISTANT)]
+
+    async def talk(self, session_id: str, turns: int) -> None:
+        question, answer = self._messages
+        for _ in range(turns):
+            await self._add(session_id, question)
+            await self._read(session_id)
+            await self._add(session_id, answer)
+
+
+class LlamaIndexOurs(_LlamaIndexStore):
+    label = "LlamaIndex, redismem"
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        from redismem.adapters.llama_index import ChatStore
+
+        memory = Memory.connect(url, namespace="bench-llama")
+        store = ChatStore(memory=memory, ttl=TTL_S)
+        return cls(store.add_message, store.get_messages, memory.aclose)
+
+
+class LlamaIndexOursOverClient(_LlamaIndexStore):
+    label = "LlamaIndex, redismem over redis-py"
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        from redismem.adapters.llama_index import ChatStore
+
+        client = _client(url)
+        store = ChatStore(redis_client=client, ttl=TTL_S)
+        return cls(store.add_message, store.get_messages, client.aclose)
+
+
+class LlamaIndexTheirs(_LlamaIndexStore):
+    label = "LlamaIndex, RedisChatStore"
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        from llama_index.storage.chat_store.redis import RedisChatStore
+
+        client = _client(url)
+        store = RedisChatStore(redis_client=redis.Redis.from_url(url), aredis_client=client, ttl=TTL_S)
+        return cls(store.async_add_message, store.aget_messages, client.aclose)
+
+
 def _client(url: str) -> redis.asyncio.Redis:
     pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=64)
     return redis.asyncio.Redis(connection_pool=pool)
@@ -85,5 +138,7 @@ def _client(url: str) -> redis.asyncio.Redis:
 PAIRS: list[tuple[Any, Any]] = [
     (AgentsOurs, AgentsTheirs),
     (AgentsOursOverClient, AgentsTheirs),
+    (LlamaIndexOurs, LlamaIndexTheirs),
+    (LlamaIndexOursOverClient, LlamaIndexTheirs),
 ]
 """Our adapter, and the framework's own store."""
