@@ -54,7 +54,18 @@ def module(name: str, *names: str) -> str:
     return join_modules(texts | {"entry": entry}, "entry")
 
 
-ODD = [None, True, 5, "", "x", [], [[]], {}, {"url": 5}, [None, 5, "a", {"text": 5}, {"kind": "text", "text": 5}]]
+ODD: list[Any] = [
+    None,
+    True,
+    5,
+    "",
+    "x",
+    [],
+    [[]],
+    {},
+    {"url": 5},
+    [None, 5, "a", {"text": 5}, {"kind": "text", "text": 5}],
+]
 FIELDS = ["role", "type", "content", "parts", "tool_calls", "name", "output", "refusal", "arguments", "tool_call_id"]
 PART_FIELDS = [
     "type",
@@ -67,7 +78,7 @@ PART_FIELDS = [
     "input",
     "content",
 ]
-ODD_MESSAGES = [{field: odd} for field in FIELDS for odd in ODD]
+ODD_MESSAGES: list[dict[str, Any]] = [{field: odd} for field in FIELDS for odd in ODD]
 ODD_MESSAGES += [{"role": role, "content": odd, "tool_calls": odd} for role in ("user", "tool") for odd in ODD]
 ODD_MESSAGES += [
     {"content": [{"type": kind, field: odd}]}
