@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from redismem import Conflict, InvalidMessage, InvalidState, Memory, Message, Session
-from redismem.adapters.sessions import Sessions, in_order, make_policy, missing_framework, refuse_unseen, summary_text
+from redismem.adapters.sessions import (
+    Sessions,
+    decode_in_slices,
+    in_order,
+    make_policy,
+    missing_framework,
+    refuse_unseen,
+    summary_text,
+)
 
 try:
     import agent_framework as framework
@@ -67,8 +76,8 @@ class HistoryProvider(framework.HistoryProvider):
             skip_excluded: True leaves out messages that a compaction has marked as excluded.
 
         Raises:
-            InvalidSettings: The URL, the client or the ttl is invalid, or more than one of URL, memory and client is
-                given.
+            InvalidSessionId: `key_prefix` cannot begin a session id.
+            InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given.
         """
         super().__init__(
             source_id,
@@ -105,7 +114,7 @@ class HistoryProvider(framework.HistoryProvider):
         del state, kwargs
         session = self._sessions.open(session_id or "")
         context = await session.read()
-        messages = _decode(session, in_order(context))
+        messages = await _decode(session, in_order(context))
         if context.summaries:
             messages.insert(0, ChatMessage("user", [summary_text(context)]))
         if not messages:
@@ -138,7 +147,7 @@ class HistoryProvider(framework.HistoryProvider):
         while messages:
             # The rule compares no more than that many of the newest. A summarised session has few.
             context = await session.read(None if self._summarise else len(messages) + 1)
-            new = await _select_new(_decode(session, in_order(context)), messages)
+            new = await _select_new(await _decode(session, in_order(context)), messages)
             if not new:
                 return
             try:
@@ -161,7 +170,11 @@ async def _select_new(history: list[ChatMessage], messages: Sequence[ChatMessage
     return saved[len(history) :]
 
 
-def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
+async def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
+    return await decode_in_slices(messages, partial(_decode_slice, session))
+
+
+def _decode_slice(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
     decoded = []
     for message in messages:
         try:

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from redismem import blocking
-from redismem.adapters.sessions import join_id, make_policy, missing_framework
+from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy, missing_framework
 from redismem.context import Context
 from redismem.errors import InvalidMessage
 from redismem.memory import Memory
@@ -49,7 +49,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
 
     Raises:
         InvalidSessionId: An id or the owner is empty, too long, or has characters that are not allowed.
-        InvalidSettings: `ttl` is out of range.
+        InvalidSettings: `ttl` is out of range, or `memory` is of another type, such as a URL.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
         owner: str | None = None,
     ) -> None:
         super().__init__()
+        check_memory(memory, Memory, blocking.Memory)
         policy = make_policy(ttl, summarise)
         self._session = memory.session(join_id(key_prefix, session_id), policy=policy, owner=owner)
         self._summarise = summarise
@@ -74,7 +75,8 @@ class ChatMessageHistory(BaseChatMessageHistory):
         if self._snapshot is None:
             session = self._blocking_session()
             context = session.read()
-            self._snapshot = self._view(context, session.tail(self._tail_count(context)))
+            messages = session.tail(self._tail_count(context)) or [*context.pinned, *context.messages]
+            self._snapshot = _view(context, messages, self._decode(messages))
         return [*self._snapshot]
 
     async def aget_messages(self) -> list[BaseMessage]:
@@ -89,7 +91,8 @@ class ChatMessageHistory(BaseChatMessageHistory):
             if isinstance(session, blocking.Session):
                 return await super().aget_messages()
             context = await session.read()
-            self._snapshot = self._view(context, await session.tail(self._tail_count(context)))
+            messages = await session.tail(self._tail_count(context)) or [*context.pinned, *context.messages]
+            self._snapshot = _view(context, messages, await decode_in_slices(messages, self._decode))
         return [*self._snapshot]
 
     def add_messages(self, messages: Sequence[BaseMessage], *, id: str | None = None) -> None:
@@ -152,24 +155,27 @@ class ChatMessageHistory(BaseChatMessageHistory):
             return context.last_seq  # another program began the session without the policy: read its originals
         return int(context.degraded and not context.window_count)  # refused if this process has never seen the session
 
-    def _view(self, context: Context, tail: list[Message]) -> list[BaseMessage]:
-        messages = tail or [*context.pinned, *context.messages]
-        items = [(message.seq, self._decode(message)) for message in messages]
-        seqs = [message.seq for message in messages if not message.pinned]
-        hidden = [
-            summary
-            for summary in context.summaries
-            if not any(summary.first_seq <= seq <= summary.last_seq for seq in seqs)
-        ]
-        if hidden:
-            text = "\n\n".join(summary.to_openai()["content"] for summary in hidden)
-            items.append((hidden[0].first_seq, HumanMessage(text)))
-        return [item for _, item in sorted(items, key=itemgetter(0))]
-
-    def _decode(self, message: Message) -> BaseMessage:
-        payload = message.to_openai()
-        try:
-            (decoded,) = (messages_from_dict if "data" in payload else convert_to_messages)([payload])
-        except _UNREADABLE:  # its text may quote the message
-            raise InvalidMessage(f"LangChain cannot represent message {message.seq}", self._session.id) from None
+    def _decode(self, messages: Sequence[Message]) -> list[BaseMessage]:
+        decoded = []
+        for message in messages:
+            payload = message.to_openai()
+            try:
+                decoded += (messages_from_dict if "data" in payload else convert_to_messages)([payload])
+            except _UNREADABLE:  # its text may quote the message
+                raise InvalidMessage(f"LangChain cannot represent message {message.seq}", self._session.id) from None
         return decoded
+
+
+def _view(context: Context, messages: Sequence[Message], decoded: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the decoded messages in order, with one message for the summaries of others."""
+    items = [(message.seq, item) for message, item in zip(messages, decoded, strict=True)]
+    seqs = [message.seq for message in messages if not message.pinned]
+    hidden = [
+        summary
+        for summary in context.summaries
+        if not any(summary.first_seq <= seq <= summary.last_seq for seq in seqs)
+    ]
+    if hidden:
+        text = "\n\n".join(summary.to_openai()["content"] for summary in hidden)
+        items.append((hidden[0].first_seq, HumanMessage(text)))
+    return [item for _, item in sorted(items, key=itemgetter(0))]

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from redismem import Conflict, Context, InvalidMessage, Memory, Message, NotInWindow, Session, SessionNotFound
-from redismem.adapters.sessions import Sessions, in_order, make_policy, missing_framework, refuse_unseen, summary_text
+from redismem.adapters.sessions import (
+    Sessions,
+    decode_in_slices,
+    in_order,
+    make_policy,
+    missing_framework,
+    refuse_unseen,
+    summary_text,
+)
 
 try:
     from llama_index.core.base.llms.types import ChatMessage, MessageRole
@@ -71,8 +80,8 @@ class ChatStore(AsyncDBChatStore):
                 that this store begins: the summary is then the first active message, and what it covers is archived.
 
         Raises:
-            InvalidSettings: The URL, the client or the ttl is invalid, or more than one of URL, memory and client is
-                given.
+            InvalidSessionId: `key_prefix` cannot begin a session id.
+            InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given.
         """
         super().__init__(key_prefix=key_prefix, summarise=summarise)
         self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise))
@@ -115,10 +124,10 @@ class ChatStore(AsyncDBChatStore):
         session = self._sessions.open(key)
         if status is MessageStatus.ACTIVE:
             context, active = await self._read_active(session)
-            messages = [*_summarise(context), *_decode(session, active)]
+            messages = [*_summarise(context), *await _decode(session, active)]
         else:
             rows = await self._read_rows(session)
-            messages = _decode(session, [row.message for row in rows if status in (None, row.status)])
+            messages = await _decode(session, [row.message for row in rows if status in (None, row.status)])
         return messages if limit is None and not offset else messages[offset or 0 :][:limit]
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
@@ -177,7 +186,7 @@ class ChatStore(AsyncDBChatStore):
         if place and _has_mark(message, _EARLIER):
             await self._archive_until(session, rows[place - 1].message)
         forgotten = await self._forget(session, [message])
-        return _decode(session, forgotten)[0] if forgotten else None
+        return (await _decode(session, forgotten))[0] if forgotten else None
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Remove the messages with this status; `None` removes the whole session."""
@@ -200,7 +209,7 @@ class ChatStore(AsyncDBChatStore):
         _check_counts(n=n)
         session = self._sessions.open(key)
         context, active = await self._read_active(session)
-        return _decode(session, await self._forget(session, active[: max(0, n - bool(context.summaries))]))
+        return await _decode(session, await self._forget(session, active[: max(0, n - bool(context.summaries))]))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archive the oldest `n` active messages, in one step, and return them.
@@ -216,7 +225,7 @@ class ChatStore(AsyncDBChatStore):
             context, active = await self._read_active(session)
             chosen = active[: max(0, n - bool(context.summaries))]
             if not chosen or await self._archive_until(session, chosen[-1]):
-                return [*_summarise(context), *_decode(session, chosen)][:n]
+                return [*_summarise(context), *await _decode(session, chosen)][:n]
 
     async def get_keys(self) -> list[str]:
         """Return the keys that have messages, most recently used first."""
@@ -285,7 +294,11 @@ class ChatStore(AsyncDBChatStore):
 
     def _encode(self, message: ChatMessage, status: MessageStatus) -> Message:
         marks = {_STATUS: _ARCHIVED} if status is MessageStatus.ARCHIVED else None
-        return self._message(message.model_dump(mode="json"), marks)
+        try:
+            payload = message.model_dump(mode="json")
+        except ValueError:  # its text may quote the message
+            raise InvalidMessage("a message has a value that JSON cannot hold") from None
+        return self._message(payload, marks)
 
     def _message(self, payload: dict[str, Any], marks: dict[str, Any] | None) -> Message:
         # A worker must read what it summarises. What is kept whole needs no reader, and each message is removed alone.
@@ -306,7 +319,11 @@ def _has_mark(message: Message, name: str) -> bool:
     return beside is not None and (beside.get("metadata") or {}).get(name) == _ARCHIVED
 
 
-def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
+async def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
+    return await decode_in_slices(messages, partial(_decode_slice, session))
+
+
+def _decode_slice(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
     payloads = [message.to_openai() for message in messages]
     # An item of another framework has no role, and would be read as an empty message of the user.
     at = next((at for at, payload in enumerate(payloads) if "role" not in payload), None)

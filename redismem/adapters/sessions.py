@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -28,6 +28,8 @@ T = TypeVar("T")
 _LONGEST_S = 10 * 365 * 86_400
 """The longest idle timeout of a policy."""
 _HANDLES_COUNT = 4_096
+_SLICE_COUNT = 128
+"""The messages that a framework's own code decodes before other tasks run: about 5 ms."""
 
 
 def missing_framework(module: str, extra: str) -> ImportError:
@@ -47,11 +49,29 @@ def join_id(prefix: str, session_id: str) -> str:
     """Return the id of the redismem session behind a framework's session: `<prefix>:<session_id>`.
 
     Raises:
-        InvalidSessionId: The framework's id is empty or not a string, so all such sessions would be one.
+        InvalidSessionId: The framework's id is empty or not a string, so all such sessions would be one. Or the prefix
+            is not a string: without one, all tenants would share their sessions.
     """
+    if not isinstance(prefix, str):
+        raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
     if not isinstance(session_id, str) or not session_id.strip():
         raise InvalidSessionId("the session id is empty or not a string: give each conversation an id of its own")
     return f"{prefix}:{session_id}" if prefix else session_id
+
+
+def check_memory(memory: object, *kinds: type) -> None:
+    """Check the memory of the caller before anything is written with it.
+
+    Raises:
+        InvalidSettings: The memory is of another type. A blocking one would write, and fail only then.
+    """
+    if not isinstance(memory, kinds):
+        wanted = " or a ".join(_name(kind) for kind in kinds)
+        raise InvalidSettings(f"memory must be a {wanted}, not a {_name(type(memory))}")
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__.removesuffix('.memory')}.{kind.__name__}".removeprefix("builtins.")
 
 
 @dataclass(slots=True, eq=False)
@@ -124,10 +144,13 @@ class Sessions:
         """Open the memory: the caller's `memory`, or one over its `client`, or the shared one of `url`.
 
         Raises:
-            InvalidSettings: More than one of them is given, or the URL or the client cannot be used.
+            InvalidSessionId: The prefix cannot begin a session id.
+            InvalidSettings: More than one of them is given, or one cannot be used, or the policy is invalid.
         """
         if sum(given is not None for given in (url, memory, client)) > 1:
             raise InvalidSettings("give one of url, memory and redis_client: only one of them would be used")
+        if memory is not None:
+            check_memory(memory, Memory)
         self.is_borrowed = memory is None and client is None
         """True until a memory that other stores with this URL share is given back."""
         self._url = url
@@ -135,6 +158,11 @@ class Sessions:
         # A handle with a policy is not cached by the memory, and a framework names its session in each call.
         self.open = lru_cache(maxsize=_HANDLES_COUNT)(self._open)
         self._prefix, self._policy = prefix, policy
+        try:
+            self._open("x")  # refuses prefix and policy at the start of the program, not in its first turn
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self, session_id: str) -> Session:
         return self.memory.session(join_id(self._prefix, session_id), policy=self._policy)
@@ -160,6 +188,16 @@ def in_order(context: Context) -> list[Message]:
 def summary_text(context: Context) -> str:
     """Return the summaries of a context as one text for a message of the user; "" without summaries."""
     return "\n\n".join(summary.to_openai()["content"] for summary in context.summaries)
+
+
+async def decode_in_slices(messages: Sequence[Message], decode: Callable[[Sequence[Message]], list[T]]) -> list[T]:
+    """Return messages as those of a framework, a slice at a time: a long history must not block the event loop."""
+    decoded: list[T] = []
+    for at in range(0, len(messages), _SLICE_COUNT):
+        if at:
+            await asyncio.sleep(0)
+        decoded += decode(messages[at : at + _SLICE_COUNT])
+    return decoded
 
 
 async def refuse_unseen(session: Session, answer: Context | State) -> None:

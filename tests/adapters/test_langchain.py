@@ -25,7 +25,7 @@ from support.edited import is_sound, summarize
 from support.langchain_messages import messages
 from support.proxy import Proxy
 
-from redismem import InvalidMessage, Memory, Settings, StoreUnavailable, blocking
+from redismem import InvalidMessage, InvalidSettings, Memory, Settings, StoreUnavailable, blocking
 from redismem.adapters.langchain import ChatMessageHistory
 from redismem.workers.eviction import Eviction
 
@@ -177,6 +177,9 @@ def test_wrong_use_is_refused_and_says_what_to_do(both: Both) -> None:
     for use in (lambda: history.messages, lambda: history.add_messages([HumanMessage("x")]), history.clear):
         with pytest.raises(TypeError, match=r"pass a redismem\.blocking\.Memory"):
             use()
+    url: Any = "redis://127.0.0.1:6379"  # where other histories take a URL
+    with pytest.raises(InvalidSettings, match=r"redismem\.Memory or a redismem\.blocking\.Memory, not a str$"):
+        ChatMessageHistory("s", url)
     history = ChatMessageHistory("s", both.blocked)
     with pytest.raises(InvalidMessage, match="session langchain:s: message 2"):
         history.add_messages([HumanMessage("x"), ToolMessage("x", tool_call_id="c", artifact=datetime.now(UTC))])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import redis.asyncio
 from support.redis_server import RedisServer
 
-from redismem import InvalidSessionId, Memory, Policy
+from redismem import InvalidSessionId, InvalidSettings, Memory, Message, Policy, blocking
 from redismem.adapters.sessions import (
+    Sessions,
     borrow_memory,
+    decode_in_slices,
     join_id,
     make_policy,
     memory_over,
@@ -57,6 +60,60 @@ def test_an_empty_id_is_refused_as_it_would_be_everyones(empty: Any) -> None:
         join_id("agents:session", empty)
     assert join_id("agents:session", "42") == "agents:session:42"
     assert join_id("", "42") == "42"
+
+
+@pytest.mark.parametrize("prefix", [None, 42])
+def test_a_prefix_that_is_missing_is_refused_as_tenants_would_share_their_sessions(prefix: Any) -> None:
+    with pytest.raises(InvalidSessionId, match="key_prefix is not a string"):
+        join_id(prefix, "42")
+
+
+async def test_a_store_refuses_its_mistakes_when_it_is_made_and_keeps_no_connection(redis_server: RedisServer) -> None:
+    def make(*, memory: Any = None, client: Any = None, prefix: Any = "p", ttl: Any = None) -> Sessions:
+        url = redis_server.url if memory is None and client is None else None
+        return Sessions(url, memory, client, prefix, make_policy(ttl, summarise=False))
+
+    with blocking.Memory.connect(redis_server.url) as blocked:
+        for wrong in (blocked, redis_server.url):
+            with pytest.raises(
+                InvalidSettings, match=r"must be a redismem\.Memory, not a (redismem\.blocking\.Memory|str)$"
+            ):
+                make(memory=wrong)
+    with pytest.raises(InvalidSettings, match="the client is a str"):
+        make(client=redis_server.url)
+    for ttl in (0, -1, "3600", float("nan")):
+        with pytest.raises(InvalidSettings, match="idle_timeout_s"):
+            make(ttl=ttl)
+    for prefix in (None, " ", "p" * 256, "a\n"):
+        with pytest.raises(InvalidSessionId):
+            make(prefix=prefix)
+    first = borrow_memory(redis_server.url)
+    await return_memory(redis_server.url)
+    with pytest.raises(RuntimeError, match="closed"):  # the mistakes above gave back what they had borrowed
+        await first.ping()
+
+
+async def test_decoding_a_long_history_lets_other_tasks_run() -> None:
+    messages = [Message.opaque({"n": number}) for number in range(1_000)]
+    sizes: list[int] = []
+    turns_count = 0
+
+    def decode(part: Sequence[Message]) -> list[Any]:
+        sizes.append(len(part))
+        return [message.to_openai()["n"] for message in part]
+
+    async def count_turns() -> None:
+        nonlocal turns_count
+        while True:
+            turns_count += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    assert await decode_in_slices(messages, decode) == list(range(1_000))
+    counting.cancel()
+    assert turns_count >= 1_000 // max(sizes)
+    assert max(sizes) <= 128
+    assert await decode_in_slices([], decode) == []
 
 
 async def test_a_policy_is_whole_and_outlasts_the_defaults_of_others(memory: Memory) -> None:

@@ -46,9 +46,9 @@ def refuse_other(client: Any, foreign: tuple[type, ...], wanted: str) -> None:
     Otherwise each call would fail with an error that explains nothing.
 
     Raises:
-        InvalidSettings: The client is of a foreign type.
+        InvalidSettings: The client is of a foreign type, or is no client, such as a URL.
     """
-    if isinstance(client, foreign):
+    if isinstance(client, foreign) or not hasattr(client, "execute_command"):
         raise InvalidSettings(f"the client is a {type(client).__name__} of the wrong kind: this memory needs {wanted}")
 
 
