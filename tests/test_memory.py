@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import fakeredis
 import pytest
 from support.conversations import contents, user_message
 from support.operations import OPERATIONS, UNSET
@@ -180,12 +181,10 @@ async def test_a_namespace_keeps_its_number_of_shards(store: Store, namespace: s
         assert contents((await memory.session("s").read()).messages) == ["a"]
 
 
-async def test_a_client_that_decodes_is_refused(store: Store) -> None:
-    async with store.client() as client:
-        client.connection_pool.connection_kwargs["decode_responses"] = True
+async def test_an_embedded_client_that_decodes_is_refused() -> None:
+    async with fakeredis.FakeAsyncRedis(decode_responses=True) as client:
         with pytest.raises(InvalidSettings, match="decode_responses"):
             Memory.connect(client=client)
-        client.connection_pool.connection_kwargs["decode_responses"] = False
 
 
 async def test_a_memory_answers_a_ping(memory: Memory) -> None:

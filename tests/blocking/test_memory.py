@@ -193,8 +193,8 @@ def test_a_redis_that_is_not_there_is_said_in_time() -> None:
         blocking.Memory.connect("redis://127.0.0.1:1/0", settings=settings).ping()
 
 
-def test_a_client_that_decodes_is_refused() -> None:
-    with redis.Redis(decode_responses=True) as client, pytest.raises(InvalidSettings, match="decode_responses"):
+def test_an_embedded_client_that_decodes_is_refused() -> None:
+    with fakeredis.FakeRedis(decode_responses=True) as client, pytest.raises(InvalidSettings, match="decode_responses"):
         blocking.Memory.connect(client=client)
 
 

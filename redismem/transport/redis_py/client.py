@@ -21,11 +21,13 @@ from redismem.transport.base import KEEPALIVE
 from redismem.transport.redis_py import given_client
 from redismem.transport.redis_py.client_loop import ClientLoop
 from redismem.transport.redis_py.replies import (
+    as_transaction,
     check_replicas,
     is_refused,
     server_error,
     split_replies,
     translate_errors,
+    unpack_transaction,
     with_wait,
     word_of,
 )
@@ -64,7 +66,7 @@ class RedisPy:
 
     def __init__(self, client: Any, *, owned: bool) -> None:
         given_client.refuse_other(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
-        given_client.refuse_decoding(client)
+        self._reading = given_client.reading_options(client)
         self._client = client
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
@@ -114,10 +116,12 @@ class RedisPy:
             await self._client_loop.enter(loop)
 
     async def _execute(self, commands: Sequence[Command]) -> list[Any]:
+        if len(commands) > 1 and self._reading:  # redis-py reads the reply of its own EXEC without these options
+            return unpack_transaction(await self._pipeline(as_transaction(commands), transaction=False))
         if len(commands) > 1:
             return await self._pipeline(commands, transaction=True)
         try:
-            return [await self._client.execute_command(*commands[0])]
+            return [await self._client.execute_command(*commands[0], **self._reading)]
         except redis.exceptions.NoScriptError as unknown:
             return [server_error(unknown)]
 
@@ -127,7 +131,7 @@ class RedisPy:
             await self._client.initialize()
         pipeline = self._client.pipeline(transaction=transaction)
         for command in commands:
-            pipeline.execute_command(*command)
+            pipeline.execute_command(*command, **self._reading)
         return translate_errors(await pipeline.execute(raise_on_error=False))
 
     async def run_confirmed(
@@ -212,7 +216,7 @@ class BlockingRedisPy:
     def __init__(self, client: Any, *, owned: bool) -> None:
         asynchronous = (redis.asyncio.Redis, redis.asyncio.RedisCluster)
         given_client.refuse_other(client, asynchronous, "a redis.Redis; redismem.Memory takes this one")
-        given_client.refuse_decoding(client)
+        self._reading = given_client.reading_options(client)
         self._client = client
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
@@ -253,17 +257,19 @@ class BlockingRedisPy:
             raise self._failure(error) from None
 
     def _execute(self, commands: Sequence[Command]) -> list[Any]:
+        if len(commands) > 1 and self._reading:
+            return unpack_transaction(self._pipeline(as_transaction(commands), transaction=False))
         if len(commands) > 1:
             return self._pipeline(commands, transaction=True)
         try:
-            return [self._client.execute_command(*commands[0])]
+            return [self._client.execute_command(*commands[0], **self._reading)]
         except redis.exceptions.NoScriptError as unknown:
             return [server_error(unknown)]
 
     def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         pipeline = self._client.pipeline(transaction=transaction)
         for command in commands:
-            pipeline.execute_command(*command)
+            pipeline.execute_command(*command, **self._reading)
         return translate_errors(pipeline.execute(raise_on_error=False))
 
     async def run_confirmed(

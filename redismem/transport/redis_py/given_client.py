@@ -6,6 +6,7 @@ import inspect
 import logging
 from typing import Any
 
+from redis.client import NEVER_DECODE
 from redis.connection import AbstractConnection
 
 from redismem.errors import InvalidSettings
@@ -30,14 +31,17 @@ def is_embedded(client: Any) -> bool:
     return type(client).__module__.partition(".")[0] == "fakeredis"
 
 
-def refuse_decoding(client: Any) -> None:
-    """Check that the client returns bytes.
+def reading_options(client: Any) -> dict[str, Any]:
+    """Return the options of each command that have the client return bytes, even if it decodes replies into text.
 
     Raises:
-        InvalidSettings: The client decodes replies into text.
+        InvalidSettings: The client decodes replies, and is a cluster client or an embedded store.
     """
-    if _options(client).get("decode_responses"):
+    if not _options(client).get("decode_responses"):
+        return {}
+    if getattr(client, "connection_pool", None) is None or is_embedded(client):
         raise InvalidSettings("the client must be made with decode_responses=False: messages are bytes")
+    return {NEVER_DECODE: True}
 
 
 def refuse_other(client: Any, foreign: tuple[type, ...], wanted: str) -> None:

@@ -91,10 +91,26 @@ def check_replicas(client: Any) -> None:
         raise InvalidSettings("confirm does not work over a redis-py cluster client: give the URL instead of a client")
 
 
+def as_transaction(commands: Sequence[Command]) -> list[Command]:
+    """Return the commands between MULTI and EXEC, for a pipeline over one connection."""
+    return [("MULTI",), *commands, ("EXEC",)]
+
+
+def unpack_transaction(answers: list[Any]) -> list[Any]:
+    """Return one reply per command of `as_transaction`.
+
+    Raises:
+        ServerError: The transaction was refused.
+    """
+    if isinstance(answers[-1], list):
+        return translate_errors(answers[-1])
+    raise next(answer for answer in answers if isinstance(answer, ServerError))
+
+
 def with_wait(commands: Sequence[Command], wanted: Wanted) -> list[Command]:
     """Return the commands followed by a WAIT, for a pipeline over one connection."""
     wait = ("WAIT", wanted.replicas, max(1, int(wanted.wait_s * 1000)))
-    return [*commands, wait] if len(commands) == 1 else [("MULTI",), *commands, ("EXEC",), wait]
+    return [*commands, wait] if len(commands) == 1 else [*as_transaction(commands), wait]
 
 
 def split_replies(commands: Sequence[Command], answers: list[Any]) -> list[Any]:
@@ -105,7 +121,4 @@ def split_replies(commands: Sequence[Command], answers: list[Any]) -> list[Any]:
     """
     if len(commands) == 1:
         return answers
-    executed, replicas = answers[-2:]
-    if isinstance(executed, list):
-        return [*translate_errors(executed), replicas]
-    raise next(answer for answer in answers if isinstance(answer, ServerError))
+    return [*unpack_transaction(answers[:-1]), answers[-1]]

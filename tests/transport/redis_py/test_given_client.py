@@ -14,11 +14,39 @@ from support.cluster_servers import ClusterServers
 from support.redis_server import RedisServer, free_port
 
 import redismem.blocking
-from redismem import InvalidSettings, Memory
+from redismem import InvalidSettings, Memory, Settings, Unconfirmed
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[Any]:
     return [record for record in caplog.records if record.name == "redismem" and "socket_timeout" in record.message]
+
+
+CODED = {"role": "user", "content": "h\u00e9", "metadata": {"a": 1}}
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+async def test_a_client_that_decodes_gives_bytes(redis_server: RedisServer, namespace: str, protocol: int) -> None:
+    """A stored message is msgpack, which is no text in any encoding."""
+    options: dict[str, Any] = {"decode_responses": True, "protocol": protocol, "socket_timeout": 20}
+    async with redis.asyncio.Redis(port=redis_server.port, **options) as client:
+        client_memory = Memory.connect(client=client, namespace=namespace, settings=Settings(shards=2))
+        await client.script_flush()
+        session = client_memory.session("a")
+        context = await session.append_and_read(CODED)  # a transaction, with a script that must be loaded
+        assert [message.to_openai() for message in context.messages] == [CODED]
+        assert (await session.pop(1))[0].to_openai() == CODED
+        with pytest.raises(Unconfirmed):
+            await session.append(CODED, confirm=1)
+        await client.set(f"{namespace}:text", "h\u00e9")
+        assert await client.get(f"{namespace}:text") == "h\u00e9"
+        await client_memory.aclose()
+    with redis.Redis(port=redis_server.port, **options) as blocking_client:
+        memory = redismem.blocking.Memory.connect(
+            client=blocking_client, namespace=namespace, settings=Settings(shards=2, confirm_timeout_s=0.001)
+        )
+        assert memory.session("a").append_and_read(CODED).messages[-1].to_openai() == CODED
+        assert memory.session("a").tail(1)[0].to_openai() == CODED
+        memory.close()
 
 
 async def test_a_cluster_client_that_decodes_is_refused(cluster_servers: ClusterServers) -> None:
