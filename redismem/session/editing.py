@@ -8,7 +8,7 @@ from typing import Any
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context, Expected, Receipt
-from redismem.errors import SessionNotFound
+from redismem.errors import NotInWindow, SessionNotFound
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.originals.blocks import unpacked_bytes
@@ -120,9 +120,17 @@ class EditableSession(ReadableSession):
                 popped = await self.tail(count)
                 if not edits.is_of_view(popped, view.context):
                     continue
-                cut = await self._plan_pop(view, popped, count)
+                try:
+                    cut = await self._plan_pop(view, popped, count)
+                except NotInWindow:
+                    if await self._has_changed("pop", view):
+                        continue  # another writer has removed what was to be read
+                    raise
             if not popped or await self._run(rewrite_calls.pop_exactly(self._calls, view, popped, cut)):
                 return popped
+
+    async def _has_changed(self, op: str, view: edit_calls.View) -> bool:
+        return edits.version_of((await self._view(op, None)).context) != edits.version_of(view.context)
 
     async def _plan_pop(self, view: edit_calls.View, popped: Sequence[Message], count: int) -> cuts.Cut | None:
         first_read_seq = popped[0].seq if len(popped) == count else 1
@@ -174,7 +182,12 @@ class EditableSession(ReadableSession):
             receipt = rewrite_calls.find_receipt(view, new)
             if receipt is None:
                 edits.check_expected(view.context, expect)
-                cut = await self._plan_cut(view, from_seq) if from_seq < view.context.first_seq else None
+                try:
+                    cut = await self._plan_cut(view, from_seq) if from_seq < view.context.first_seq else None
+                except NotInWindow:
+                    if await self._has_changed("rewrite", view):
+                        continue  # another writer has removed what was to be read
+                    raise
                 receipt = await self._run(rewrite_calls.rewrite(self._calls, view, from_seq, new, cut))
         if receipt.duplicate:
             check_same(messages, receipt, view.context, new.seqs_count)

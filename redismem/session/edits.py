@@ -118,6 +118,11 @@ def find_message(context: Context, which: int | Message) -> Message:
     return current
 
 
+def version_of(context: Context) -> tuple[str, int, str, int]:
+    """Return the values of which each edit and each summary changes one."""
+    return context.epoch, context.last_seq, context.window_version, context.first_seq
+
+
 def has_only_moved(before: Context, after: Context) -> bool:
     """True if the oldest messages have left the window since the first read, and nothing else has changed."""
     facts = [(seen.epoch, seen.last_seq, seen.window_version) for seen in (before, after)]

@@ -97,6 +97,29 @@ async def test_the_newest_is_popped_even_if_others_append_meanwhile(
     assert payloads(await session.tail(9)) == [user_message(text) for text in "abc"]
 
 
+async def test_originals_that_another_writer_removed_meanwhile_are_not_missing(
+    store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_blocks, faster_pops = Session._read_blocks, list[int]()
+
+    async def read_late(self: Session, numbers: Any) -> Any:
+        if faster_pops:
+            await self.pop(faster_pops.pop(), exact=True)
+        return await read_blocks(self, numbers)
+
+    async with store.memory(namespace, FOLDING) as memory:
+        session = await fill(memory)
+        await session.pop(len((await session.read()).messages), exact=True)
+        left = seqs(await session.tail(30))
+        monkeypatch.setattr(Session, "_read_blocks", read_late)
+        faster_pops[:] = [5]
+        assert seqs(await session.pop(exact=True)) == [left[-6]]
+        faster_pops[:] = [5]
+        await session.rewrite(left[3], [user_message("new")])
+        assert seqs(await session.tail(30))[:-1] == left[:3]
+        assert await is_sound(memory)
+
+
 @pytest.mark.parametrize("lost_count", [1, 3])
 async def test_lost_replies_pop_once(redis_server: Any, namespace: str, lost_count: int) -> None:
     settings = FOLDING.model_copy(update={"deadline_s": 60.0, "reply_timeout_s": 2.0})
