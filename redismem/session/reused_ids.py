@@ -66,8 +66,9 @@ def check_same(
         stored_ms = stored[first_seq].stored_ms if first_seq in stored else 0
         when = f" at {moment(stored_ms).isoformat(timespec='seconds')}" if stored_ms else ""
         session_id = None if context is None else context.session_id
+        seqs = f"{first_seq} to {last_seq}" if last_seq > first_seq else f"{first_seq}"
         raise IdReused(
-            f"the append id was used before, for other messages: {first_seq} to {last_seq}{when}; nothing was written",
+            f"the append id was used before, for other messages: {seqs}{when}; nothing was written",
             session_id,
             first_seq,
             last_seq,

@@ -132,6 +132,7 @@ async def test_an_id_that_comes_again_with_another_message_is_an_error(session: 
     for _ in range(2):
         with pytest.raises(IdReused) as refused:
             await session.append(REPLY, id="turn-1")
+    assert "for other messages: 1 at " in str(refused.value)
     assert (refused.value.first_seq, refused.value.last_seq) == (first.first_seq, first.last_seq)
     assert refused.value.stored_ms == (await session.read()).messages[0].stored_ms
     with pytest.raises(IdReused):
