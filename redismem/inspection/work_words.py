@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from redismem.inspection.figures import duration, plural, printable, size
-from redismem.inspection.rules import Finding
+from redismem.inspection.rules import Finding, Verdict
 from redismem.settings.environment import Complaint
 from redismem.settings.names import PREFIX
 
@@ -89,6 +89,11 @@ def providers(finding: Finding) -> tuple[str, str]:
         f"{plural(seen['failures_count'], 'failure')}, {probe}; "
         f"{plural(seen['waiting_count'], 'session')} overdue{more}"
     )
+    if finding.verdict is Verdict.WARN:
+        return text, (
+            "No worker asks it now. If the workers' REDISMEM_MODEL_* still name it, the next summary tries it again; "
+            "if they name another, ignore this: pauses are forgotten a day after the last failure."
+        )
     advice = (
         "It fails for all sessions: check its status page, and the key, model and address in REDISMEM_MODEL_*. No "
         "session has lost an attempt; the extractive summariser takes over sessions that wait too long."

@@ -242,7 +242,12 @@ def test_a_model_that_stops_a_worker_from_starting_fails(
 def test_paused_providers_are_reported() -> None:
     pause = Pause(since_ms=1_000, failed_ms=2_000, until_ms=3_000, failures_count=2, reason="x answered 503")
     found = rules.providers({"a": pause, "b": replace(pause, since_ms=5)}, 1, 600_005)
-    seen, _ = words_of(found)
+    seen, advice = words_of(found)
+    assert found.verdict == "warn"
+    assert "if they name another, ignore this" in advice
+    tried = rules.providers({"b": pause}, 1, 2_500)
+    assert tried.verdict == "fail"
+    assert "fails for all sessions" in words_of(tried)[1]
     assert seen == (
         "b has been paused for 10 min: x answered 503; 2 failures, next try due for 10 min; 1 session overdue; 1 more"
     )
