@@ -53,12 +53,19 @@ function drawFindings(parent, findings, nowMs) {
     setText(verdict, each.verdict);
     setText(name, each.name);
     setText(seen, each.seen);
-    setText(advice, each.advice);
+    setAdvice(advice, each.advice);
     show(advice, each.advice !== "");
     const isOld = nowMs - each.checked_ms > SLOW_MS;
     setText(age, isOld ? `checked ${ago(each.checked_ms, nowMs)}` : "");
     show(age, isOld);
   });
+}
+
+// Shows commands and settings, between backticks, as code. Leaves unchanged advice alone: a selection in it survives.
+function setAdvice(node, text) {
+  const parts = text.split("`");
+  if (node.textContent === parts.join("")) return;
+  node.replaceChildren(...parts.map((part, index) => (index % 2 ? el("code", { text: part }) : part)));
 }
 
 const makeFinding = () =>

@@ -129,7 +129,7 @@ async def configure(page: Page, memory: Memory, raw: Any) -> None:
         await raw.config_set(name, value)
     rows = await expect_findings(page, memory="fail", persistence="warn", config="warn")
     await expect(page.locator("#findings li").first).to_contain_text("maxmemory-policy noeviction")
-    await expect(rows["persistence"].locator(".advice")).to_contain_text("appendonly yes")
+    await expect(rows["persistence"].locator(".advice code")).to_have_text(["appendonly yes", "appendfsync everysec"])
     await expect(rows["config"].locator(".advice")).to_contain_text("busy-reply-threshold 5000")
     for name in spoilt:
         await raw.config_set(name, good[name])
