@@ -63,7 +63,7 @@ function drawFindings(parent, findings, nowMs) {
 
 // Shows commands and settings, between backticks, as code. Leaves unchanged advice alone: a selection in it survives.
 function setAdvice(node, text) {
-  const parts = text.split("`");
+  const parts = text.split("\u0060"); // the backtick
   if (node.textContent === parts.join("")) return;
   node.replaceChildren(...parts.map((part, index) => (index % 2 ? el("code", { text: part }) : part)));
 }
