@@ -178,7 +178,7 @@ def test_without_a_hook_the_store_is_a_plain_one() -> None:
 
 def test_the_page_for_operators_counts_and_sums(server: RedisServer | None) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (shown,) = (block for block in blocks if "on_event" in block)
+    (shown,) = (block for block in blocks if "on_event=measure" in block)
     names: dict[str, Any] = {"url": server.url if server else "memory://"}
     exec(shown.replace("from redismem import Memory", "from redismem.blocking import Memory"), names)
     with names["memory"] as memory:

@@ -31,6 +31,8 @@ async def test_no_script_takes_long(server: RedisServer) -> None:
         session = memory.session("s")
         for first in range(0, COUNT, 1_000):
             await session.append(*(user(at) for at in range(first, first + 1_000)))
+        await session.touch()
+        assert len(await session.messages(limit=50)) == 50  # from now on no script is unknown, and refused in no time
         with redis.Redis(port=server.port) as admin:
             admin.config_set("slowlog-max-len", 10_000)
             admin.config_set("slowlog-log-slower-than", 0)
@@ -39,7 +41,6 @@ async def test_no_script_takes_long(server: RedisServer) -> None:
                 await session.touch()
                 assert len((await session.read(limit=10)).messages) == 10
                 assert len(await session.messages(limit=50, before=COUNT // 2)) == 50
-                assert len(await session.pop(1)) == 1
             slow = [(entry["command"].split(), entry["duration"]) for entry in admin.slowlog_get(10_000)]
     names = {scripts.load(name).sha: name for name in scripts.names()}
     shortest_us: dict[str, int] = {}
@@ -47,6 +48,6 @@ async def test_no_script_takes_long(server: RedisServer) -> None:
         if word == b"EVALSHA":
             name = names[rest[0]]
             shortest_us[name] = min(duration_us, shortest_us.get(name, duration_us))
-    assert shortest_us.keys() >= {"append", "touch", "page", "rewrite"}
+    assert shortest_us.keys() == {"append", "touch", "page"}
     # The shortest run of each script: the others include delays of this machine.
     assert {name: took for name, took in shortest_us.items() if took > LONGEST_US} == {}

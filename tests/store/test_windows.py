@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 from support.callers import Caller, open_caller
-from support.conversations import user_message
+from support.conversations import contents, user_message
 from support.edited import summarize
 from support.redis_server import RedisServer
+from support.stores import Store
 
 from redismem import Memory, Settings
+from redismem.protocol.server_errors import ConnectionLost
 
 COUNT = 18
 TEXT = "x" * 1_000_000
@@ -75,3 +78,28 @@ async def test_a_worker_claims_it_in_parts(
         assert await summarize(memory) == 1
         assert len((await memory.session("large").read()).messages) == SETTINGS.recent_limit
         assert connections() - before <= 1
+
+
+@pytest.mark.parametrize("id", [None, "turn-1"])
+async def test_an_append_in_parts_tells_its_own_seqs(store: Store, namespace: str, id: str | None) -> None:
+    """Another writer appends between the append and the reads, which are no longer one transaction."""
+    async with store.memory(namespace) as memory, store.memory(namespace) as other:
+        session = memory.session("a")
+        await session.append(user_message("first"))
+        memory.store._large_windows.note(session._calls.read(), ConnectionLost("ConnectionClosed"))
+        run, sent_count = memory.store.transport.run, 0
+
+        async def interrupted(*arguments: Any) -> list[Any]:
+            nonlocal sent_count
+            replies, sent_count = await run(*arguments), sent_count + 1
+            if sent_count == 1:
+                await other.session("a").append(user_message("of another"))
+            return replies
+
+        memory.store.transport.run = interrupted  # type: ignore[method-assign, assignment]
+        context = await session.append_and_read(user_message("own"), id=id)
+        assert contents(context.messages) == ["first", "own", "of another"]
+        receipt = context.receipt
+        assert receipt is not None
+        assert (receipt.first_seq, receipt.last_seq, receipt.duplicate, sent_count) == (2, 2, False, 3)
+        assert not memory.store._large_windows
