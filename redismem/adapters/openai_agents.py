@@ -12,6 +12,7 @@ from redismem import Session as Conversation
 from redismem.adapters.sessions import (
     Sessions,
     in_order,
+    is_readable,
     join_id,
     make_policy,
     missing_framework,
@@ -210,15 +211,8 @@ class Session:
         payloads = cast("Sequence[dict[str, Any]]", items)
         pinned = () if self._summarise else _PINNED_ROLES
         return [
-            each if _is_readable(each) and each.get("role") not in pinned else Message.opaque(each) for each in payloads
+            each if is_readable(each) and each.get("role") not in pinned else Message.opaque(each) for each in payloads
         ]
-
-
-def _is_readable(item: dict[str, Any]) -> bool:
-    if type(item) is not dict:
-        return False
-    role, type_ = item.get("role"), item.get("type")
-    return (type(role) is str and role != "") or (type(type_) is str and type_ != "")
 
 
 def _items(messages: list[Message]) -> list[TResponseInputItem]:

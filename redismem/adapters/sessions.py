@@ -179,6 +179,14 @@ class Sessions:
         await self.close()
 
 
+def is_readable(item: dict[str, Any]) -> bool:
+    """True if redismem reads an item as a message: it has a role or a type."""
+    if type(item) is not dict:
+        return False
+    role, type_ = item.get("role"), item.get("type")
+    return (type(role) is str and role != "") or (type(type_) is str and type_ != "")
+
+
 def in_order(context: Context) -> list[Message]:
     """Return pinned and other messages of a context in the order in which they were added."""
     messages = context.messages

@@ -20,8 +20,8 @@ _TOO_DEEP = f"is nested too deep: at most {DEPTH_LIMIT} deep"
 
 encode_plain = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
-# What json.loads() calls, without its two searches for whitespace: stored texts have none around them.
-_read_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+# json.loads() without its two searches for whitespace: stored texts have none around them.
+_read_json = json.JSONDecoder().raw_decode
 _write_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _scan_json = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -180,8 +180,8 @@ def unwrap_json(value: Any) -> Any:
         return value
     text = value.decode("utf-8", "surrogatepass")
     try:
-        decoded, end = _read_json(text, 0)
-    except StopIteration:
+        decoded, end = _read_json(text)
+    except ValueError:
         return json.loads(text)  # raises the error
     return decoded if end == len(text) else json.loads(text)
 

@@ -298,7 +298,7 @@ class Store(Agreement):
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=log_fields)
 
     def _transmit(self, call: Call[Any], timeout_s: float) -> Awaitable[list[Any]]:
-        if self._large_windows and call in self._large_windows:
+        if self._large_windows.session_ids and call in self._large_windows:
             return self._large_windows.send(call, self._transmit, timeout_s, self.settings.deadline_s)
         if call.sends is not None:
             call.sends.append(timeout_s)

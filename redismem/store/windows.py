@@ -28,21 +28,18 @@ class LargeWindows:
     """
 
     def __init__(self) -> None:
-        self._session_ids: dict[str | None, None] = {}
+        self.session_ids: dict[str | None, None] = {}
 
     def __contains__(self, call: Call[Any]) -> bool:
         """True if the call reads a window in parts."""
-        return call.session_id in self._session_ids and window_keys(call) is not None
-
-    def __bool__(self) -> bool:
-        return bool(self._session_ids)
+        return call.session_id in self.session_ids and window_keys(call) is not None
 
     def note(self, call: Call[Any], failure: ServerError | ConnectionLost) -> None:
         """Remember the session of a call, if the call reads a window and its connection was closed."""
         if isinstance(failure, ConnectionLost) and failure.sent and failure.reason not in _LATE and window_keys(call):
-            self._session_ids[call.session_id] = None
-            if len(self._session_ids) > _LIMIT:
-                self._session_ids.pop(next(iter(self._session_ids)), None)
+            self.session_ids[call.session_id] = None
+            if len(self.session_ids) > _LIMIT:
+                self.session_ids.pop(next(iter(self.session_ids)), None)
 
     async def send(self, call: Call[Any], transmit: Transmit, timeout_s: float, deadline_s: float) -> list[Any]:
         """Send a call, but read its window in parts, and return its replies.
@@ -69,7 +66,7 @@ class LargeWindows:
             answers = await transmit(write.again(), timeout_s)
         whole, count = await read_parts(run, build)
         if count == 1:  # the window has become short, or another call was the reason
-            self._session_ids.pop(call.session_id, None)
+            self.session_ids.pop(call.session_id, None)
         return [*answers[: len(writes)], *whole, *answers[len(writes) :]]
 
 

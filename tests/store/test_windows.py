@@ -66,7 +66,7 @@ async def test_a_read_that_the_server_closes_is_repeated_in_parts(
         assert connections() == before
         for _ in range(2):  # in one part, then whole again
             assert len((await large.read()).messages) == 6
-            assert not caller.store._large_windows
+            assert not caller.store._large_windows.session_ids
 
 
 async def test_a_worker_claims_it_in_parts(
@@ -102,4 +102,4 @@ async def test_an_append_in_parts_tells_its_own_seqs(store: Store, namespace: st
         receipt = context.receipt
         assert receipt is not None
         assert (receipt.first_seq, receipt.last_seq, receipt.duplicate, sent_count) == (2, 2, False, 3)
-        assert not memory.store._large_windows
+        assert not memory.store._large_windows.session_ids

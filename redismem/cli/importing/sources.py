@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from redismem.adapters.sessions import is_readable
 from redismem.cli.replay import transcripts
 from redismem.cli.replay.transcripts import BadLine
 from redismem.inspection import foreign
@@ -53,8 +54,7 @@ class Source:
 
 
 def _opaque(payload: Payload, summarise: bool) -> Message | Payload:
-    is_readable = any(isinstance(payload.get(key), str) and payload[key] for key in ("role", "type"))
-    return payload if summarise and is_readable else Message.opaque(payload)
+    return payload if summarise and is_readable(payload) else Message.opaque(payload)
 
 
 def _unchanged(payload: Payload, summarise: bool) -> Payload:

@@ -72,14 +72,14 @@ def count_behind(view: View, from_seq: int) -> int:
 
     Gaps count as messages where no summary lists its messages.
     """
-    first_seq = view.context.first_seq
-    pinned = {message.seq for message in view.context.pinned}
-    gap_seqs: set[int] = set()
+    count = view.context.first_seq - from_seq
+    pinned = [message.seq for message in view.context.pinned]
     for summary in view.context.summaries:
         covered = _covered_seqs(view, summary)
+        seqs = range(max(from_seq, summary.first_seq), summary.last_seq + 1)
         if covered is not None:
-            gap_seqs.update(set(range(summary.first_seq, summary.last_seq + 1)) - pinned - set(covered))
-    return first_seq - from_seq - sum(from_seq <= seq < first_seq for seq in gap_seqs)
+            count -= len(seqs) - sum(seq in seqs for seq in {*covered, *pinned})
+    return count
 
 
 def blocks_to_read(view: View, from_seq: int, most_count: int) -> Sequence[int]:

@@ -42,6 +42,15 @@ async def test_large_messages_are_counted_one_by_one(lua: Scripts) -> None:
         assert len(messages) == expected
 
 
+async def test_a_window_that_the_store_has_evicted_is_empty(lua: Scripts) -> None:
+    """The state alone is left, and tells of large messages."""
+    await lua.append(LARGE)
+    await lua.raw.hset(lua.key("state"), "large_bytes", 2 * PLENTY)
+    await lua.raw.delete(lua.key("messages"))
+    _, messages = await read(lua, 0, PLENTY)
+    assert messages == []
+
+
 async def test_without_a_session_both_parts_are_empty(lua: Scripts) -> None:
     assert await read(lua, 0, PLENTY) == [[], []]
 

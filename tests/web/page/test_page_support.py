@@ -42,7 +42,15 @@ Some **bold _and italic_** `code`, order_id and <img src=x onerror=alert(1)>.
 a < b
 ```
 **unclosed `tick"""
-HOSTILE = ("*a " * 200_000, "`" * 300_001 + "a", "[a](" * 100_000, "> " * 200_000, "- a\n" * 100_000, "**_~~" * 100_000)
+HOSTILE = (
+    "*a " * 200_000,
+    "`" * 300_001 + "a",
+    "[a](" * 100_000,
+    "> " * 200_000,
+    "- a\n" * 100_000,
+    "**_~~" * 100_000,
+    "# " + " " * 300_000 + "\u2028x",
+)
 STATIC = files("redismem.web") / "static"
 
 
