@@ -39,6 +39,7 @@ function draw({ findings, failed_count: failed, warnings_count: warnings, acl, p
   setText(byId("doctor-word"), wrong.length ? `${formatCount(failed)} failed, ${plural(warnings, "warning")}` : "No problems found");
   drawFindings(byId("findings"), wrong, nowMs);
   const others = findings.filter((each) => !wrong.includes(each));
+  show(byId("passed-part"), others.length > 0);
   setText(byId("passed-word"), plural(others.length, "check without a problem", "checks without a problem"));
   drawFindings(byId("passed"), others, nowMs);
   show(byId("acl-part"), acl !== "");

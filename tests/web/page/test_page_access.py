@@ -102,7 +102,9 @@ async def test_axe_finds_nothing(context: BrowserContext, url: str) -> None:
     await check_light_and_dark(page, "clear")
     await page.keyboard.press("Escape")
     await page.get_by_role("link", name="Operations").click()
+    await check_light_and_dark(page, "operations while it loads")
     await expect(page.locator(".tile")).to_have_count(6)
+    await expect(page.locator("#passed-part")).to_be_visible()
     await check_light_and_dark(page, "operations")
     assert faults_of(page) == []
 
