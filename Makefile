@@ -4,6 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
+# Frameworks that refuse versions which others need: google-adk wants google-genai < 3 and websockets < 16,
+# strands-agents mcp < 2.2. Their adapters' tests run in an environment of their own.
+APART := .venv-apart
+APART_LOCK := requirements-apart.lock
+APART_TESTS := tests/adapters/test_google_adk.py tests/adapters/test_strands.py
 UV := $(shell sed -n 's/.*"\(uv==[0-9.]*\)".*/\1/p' pyproject.toml)
 ARGS ?=
 # Most tests wait for something: four processes keep two cores busy.
@@ -18,7 +23,9 @@ OUTAGES_sentinel := tests/nodes/test_outages.py::test_behind_sentinels_without_a
 # Stamps. Another PYTHON, or a changed lock, builds the environment anew.
 LOCKED := $(VENV)/.locked-$(notdir $(PYTHON))
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+APART_READY := $(APART)/.ready
+PIP := bin/python -m pip --quiet --disable-pip-version-check
+PINNED := --require-hashes --no-deps --only-binary :all:
 
 # The tests start hundreds of processes: without bytecode each of them compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,7 +35,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit quick nightly coverage explore model outages faults have-redis have-chromium redis bench api picture build release-check lock clean
+.PHONY: help setup demo test lint format types unit apart quick nightly coverage explore model outages faults have-redis have-chromium redis bench api picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -61,6 +68,10 @@ types: $(READY) ## mypy, strict
 unit: $(READY) have-redis have-chromium ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -x"
 	@echo '==> pytest'
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+
+apart: $(APART_READY) have-redis ## the tests of adapters whose frameworks need an environment of their own
+	@echo '==> pytest, $(APART)'
+	@$(APART)/bin/python -m pytest -q -n 2 $(APART_TESTS) $(ARGS)
 
 quick: $(READY) have-redis ## the tests that need no process, browser or node of their own, while you work on the package
 	@QUICK=1 $(BIN)/python -m pytest -n 2 $(ARGS)
@@ -108,21 +119,22 @@ release-check: build ## build, install the wheel into a new environment, and run
 lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--upgrade
 	@echo '==> $(LOCK)'
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
-	cp $(LOCK) "$$new/lock" 2>/dev/null || true; \
+	cp $(LOCK) "$$new/lock" 2>/dev/null || true; cp $(APART_LOCK) "$$new/apart" 2>/dev/null || true; \
 	$(PYTHON) -m venv "$$new/venv"; \
 	"$$new/venv/bin/python" -m pip --quiet --disable-pip-version-check install '$(UV)'; \
-	"$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
-	  --extra fast --extra server --extra embeddings --extra openai-agents --extra agent-framework \
-	  --extra llama-index --extra langchain --extra langgraph --extra pydantic-ai --extra mcp \
-	  --group dev --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command 'make lock' --output-file "$$new/lock" $(ARGS); \
-	if grep -nE '://|^ *--?(i|f|index|extra|find|trusted)' "$$new/lock"; then \
-	  echo 'No address belongs into the lock; it stays as it was.' >&2; exit 1; \
+	compile() { "$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(ARGS) "$$@"; }; \
+	compile --output-file "$$new/lock" --group dev --extra fast --extra server --extra embeddings \
+	  --extra openai-agents --extra agent-framework --extra llama-index --extra langchain \
+	  --extra langgraph --extra pydantic-ai --extra mcp; \
+	compile --output-file "$$new/apart" --group tests --extra google-adk --extra strands; \
+	if grep -nE '://|^ *--?(i|f|index|extra|find|trusted)' "$$new/lock" "$$new/apart"; then \
+	  echo 'No address belongs into a lock; they stay as they were.' >&2; exit 1; \
 	fi; \
-	cat "$$new/lock" > $(LOCK)
+	cat "$$new/lock" > $(LOCK); cat "$$new/apart" > $(APART_LOCK)
 
 clean: ## remove all that make has made, .venv too
-	@rm -rf $(VENV) build dist .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
+	@rm -rf $(VENV) $(APART) build dist .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
 	@find redismem tests benchmarks examples .ci -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 have-redis:
@@ -131,26 +143,36 @@ have-redis:
 have-chromium:
 	@$(PYTHON) .ci/chromium.py
 
-# The environment: first what the lock names and nothing else, then the project itself, editable, without a download.
+# An environment: first what its lock names and nothing else, then the project itself, editable, without a download.
 # Without --no-deps, the pip of Python 3.11 looks for the newest google-auth[requests], and refuses it as not pinned.
+# uv takes a fifth of pip's time. It does not know the indexes of pip.conf: where it fails, pip does it.
+define install_lock
+@echo '==> $(1): installing what $(2) pins'
+@$(PYTHON) -m venv --clear $(1)
+@sed -n '/^uv==/,/[^\\]$$/p' $(2) > $(1)/uv.lock
+@$(1)/$(PIP) install $(PINNED) --requirement $(1)/uv.lock
+@$(1)/bin/uv pip install --quiet --no-config --compile-bytecode --python $(1)/bin/python $(PINNED) --requirement $(2) || \
+  $(1)/$(PIP) install $(PINNED) --requirement $(2)
+@$(1)/$(PIP) check
+endef
+define install_project
+@echo '==> $(1): installing redismem, editable'
+@$(1)/$(PIP) install --no-index --no-deps --no-build-isolation --editable .
+@touch $@
+endef
+
 $(LOCKED): $(LOCK)
 	@command -v $(PYTHON) >/dev/null || { echo 'There is no $(PYTHON) here. Name another: make PYTHON=python3.11' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo 'This Python cannot make environments. On Debian and Ubuntu: sudo apt-get install python3-venv' >&2; exit 1; }
-	@echo '==> $(VENV): installing what $(LOCK) pins'
-	@$(PYTHON) -m venv --clear $(VENV)
-	@sed -n '/^uv==/,/[^\\]$$/p' $(LOCK) > $(VENV)/uv.lock
-	@$(PIP) install --require-hashes --no-deps --only-binary :all: --requirement $(VENV)/uv.lock
-	@# uv takes a fifth of pip's time. It does not know the indexes of pip.conf: where it fails, pip does it.
-	@$(BIN)/uv pip install --quiet --no-config --compile-bytecode --python $(BIN)/python \
-	  --require-hashes --no-deps --only-binary :all: --requirement $(LOCK) || \
-	  $(PIP) install --require-hashes --no-deps --only-binary :all: --requirement $(LOCK)
-	@$(PIP) check
+	$(call install_lock,$(VENV),$(LOCK))
 	@touch $@
 
 $(READY): $(LOCKED) pyproject.toml
-	@echo '==> $(VENV): installing redismem, editable'
-	@$(PIP) install --no-index --no-deps --no-build-isolation --editable .
-	@touch $@
+	$(call install_project,$(VENV))
+
+$(APART_READY): $(LOCKED) $(APART_LOCK) pyproject.toml
+	$(call install_lock,$(APART),$(APART_LOCK))
+	$(call install_project,$(APART))
