@@ -7,7 +7,9 @@
 `redismem.blocking.Memory` has the same methods without `await`.
 """
 
-from redismem.context import Context, Receipt, State, Summary
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from redismem.errors import (
     Conflict,
     CorruptSession,
@@ -45,10 +47,13 @@ from redismem.info import (
     SessionInfo,
     SessionPage,
 )
-from redismem.memory import Memory
-from redismem.messages.message import UNSET, Message
-from redismem.session.session import Session
-from redismem.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from redismem.context import Context, Receipt, State, Summary
+    from redismem.memory import Memory
+    from redismem.messages.message import UNSET, Message
+    from redismem.session.session import Session
+    from redismem.settings.settings import Settings
 
 __all__ = [
     "UNSET",
@@ -94,3 +99,27 @@ __all__ = [
     "UnsupportedFormat",
     "WrongShards",
 ]
+
+# Loaded by their first use, so that `redismem --help` loads none of them.
+_MODULES = {
+    "Context": "redismem.context",
+    "Receipt": "redismem.context",
+    "State": "redismem.context",
+    "Summary": "redismem.context",
+    "Memory": "redismem.memory",
+    "UNSET": "redismem.messages.message",
+    "Message": "redismem.messages.message",
+    "Session": "redismem.session.session",
+    "Settings": "redismem.settings.settings",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from redismem.formats.alternation import alternate_roles
-from redismem.formats.anthropic import AnthropicContext, anthropic_context
-from redismem.formats.gemini import GeminiContext, gemini_context
 from redismem.formats.opaque import pair_around_opaque, reveal_opaque
 from redismem.formats.quoting import quote_as_data
 from redismem.formats.recalled import Recalled, recalled_payload
@@ -18,6 +15,10 @@ from redismem.info import Policy
 from redismem.messages.decoding import StoredMessages, is_gap, scan_payloads
 from redismem.messages.message import Message, Opaque, moment
 from redismem.messages.values import decode_value, encode_value
+
+if TYPE_CHECKING:
+    from redismem.formats.anthropic import AnthropicContext
+    from redismem.formats.gemini import GeminiContext
 
 
 @dataclass(slots=True, repr=False)
@@ -239,6 +240,8 @@ class Context:
             now_ms: The time at which audio must not have expired, in milliseconds since 1970; None means now.
         """
         if alternate:
+            from redismem.formats.alternation import alternate_roles
+
             return repair_messages(alternate_roles(self._paired()), True, now_ms)
         messages = self._messages
         if self._pinned is None and not self.is_mixed and isinstance(messages, StoredMessages):
@@ -316,6 +319,8 @@ class Context:
         Content that Anthropic would refuse, such as audio or a broken URL, becomes a placeholder in brackets. Opaque
         messages are left out.
         """
+        from redismem.formats.anthropic import anthropic_context
+
         return anthropic_context(self._paired(), self._quoted_count)
 
     def to_gemini(self) -> GeminiContext:
@@ -324,6 +329,8 @@ class Context:
         Messages in the formats of OpenAI and Anthropic are converted; parts in Gemini's format stay unchanged. Content
         that Gemini would refuse becomes a placeholder in brackets. Opaque messages are left out.
         """
+        from redismem.formats.gemini import gemini_context
+
         return gemini_context(self._paired(), self._quoted_count)
 
     @property

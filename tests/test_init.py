@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+from support.redis_server import RedisServer
+
 import redismem
 
 LATE = ("redismem.project", "redismem.web", "redismem.workers", "redismem.models.http", "redismem.recall.embedder")
@@ -19,6 +22,36 @@ def modules_loaded_by(program: str) -> str:
 
 def test_the_import_loads_no_project_server_worker_or_model() -> None:
     assert modules_loaded_by("import redismem") == ""
+
+
+TURN = """
+import asyncio
+from redismem import Memory
+async def turn():
+    async with Memory.connect({url!r}, namespace={namespace!r}) as memory:
+        await memory.session("user-42").append({{"role": "user", "content": "Where is my order?"}})
+asyncio.run(turn())
+"""
+NOT_OF_AN_APPEND = [
+    *("redismem.recall.recall", "redismem.store.fallback.fallback"),
+    *("redismem.models", "redismem.text", "redismem.formats.anthropic"),
+]
+
+
+def test_a_first_append_over_the_lane_loads_no_redis_py_and_nothing_that_other_calls_need(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    program = TURN.format(url=redis_server.url, namespace=namespace)
+    program += f"import sys; print(*[name for name in {NOT_OF_AN_APPEND} if name in sys.modules])"
+    assert modules_loaded_by(program) == ""
+
+
+def test_names_load_with_their_first_use_and_an_unknown_one_raises() -> None:
+    heavy = "{'pydantic', 'asyncio', 'msgspec'}"
+    assert modules_loaded_by(f"import sys, redismem; print(*{heavy} & set(sys.modules))") == ""
+    assert set(redismem.__all__) <= set(dir(redismem))
+    with pytest.raises(AttributeError, match="'redismem' has no attribute 'Memry'"):
+        _ = redismem.Memry
 
 
 def test_a_project_handle_loads_the_projects() -> None:

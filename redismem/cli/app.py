@@ -8,7 +8,7 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -23,7 +23,6 @@ Each command uses the Redis of `--url` or `REDISMEM_URL`; without either, an emb
 All other settings come from `REDISMEM_*` variables. Exit codes: 0 success, 1 failure, 2 wrong usage.
 """
 
-app = App(name="redismem", help=_HELP, help_format="markdown", version=lambda: version("redismem"))
 # By name, so that a command's file is imported only when that command runs.
 _COMMANDS: dict[str, Any] = {
     "demo": "demo.command:demo",
@@ -65,7 +64,27 @@ _COMMANDS: dict[str, Any] = {
     "deploy": "deploy:deploy",
     "settings": "settings:settings",
 }
+# The lines of `redismem --help`. They equal the first lines of the docstrings, so that it imports no command.
 _HELP_OF = {
+    "demo": "Play a bundled support chat turn by turn.",
+    "replay": "Store transcripts from a file turn by turn and time this; then summarise, read everything back and "
+    "compare.",
+    "import": "Copy conversations from another store into sessions that the framework's adapter reads.",
+    "sessions": "List the sessions of a namespace, most recently active first.",
+    "show": "Show a session: summaries, pending and recent messages, state names, counters.",
+    "recall": "Find earlier messages that match a question, among the summarised messages.",
+    "clear": "Remove a session with its messages, summaries, state and queue entries.",
+    "forget": "Remove all sessions of a person: by owner, or by the beginning of their ids.",
+    "worker": "Summarise and evict sessions, until SIGTERM or SIGINT.",
+    "serve": "Serve the memory over HTTP, until SIGTERM or SIGINT.",
+    "key": "Create a key: prints the key, which is shown only once, and below it the line for the key list.",
+    "queues": "Show the queues: how many sessions wait, and for how long.",
+    "watch": "Watch the queues: refreshes in place on a terminal, prints one line per poll when piped.",
+    "namespaces": "List the namespaces of a Redis with their numbers of shards and sessions.",
+    "check": "Check every session and project of a namespace against the invariants.",
+    "doctor": "Check the Redis server, the namespace and the settings, and advise what to change.",
+    "deploy": "Load the scripts, as a user with that right: see the ACL in docs/operations.md.",
+    "settings": "List every setting: its variable, the value in use, its source and its meaning.",
     "dead": "Sessions whose summary failed too often: list, retry or drop them.",
     "quarantine": "Sessions that could not be read: list them; show, restore or drop one.",
     "dictionaries": "Compression dictionaries of summarised messages: list them, drop one that is not in use.",
@@ -73,28 +92,34 @@ _HELP_OF = {
 }
 
 
-def _add(to: App, commands: Mapping[str, Any]) -> None:
-    for place, (name, where) in enumerate(commands.items()):
+def _make_app(*, is_overview: bool = False) -> App:
+    """Return the application. For the overview, its commands have only the help that `redismem --help` lists."""
+    made = App(name="redismem", help=_HELP, help_format="markdown", version=lambda: version("redismem"))
+    for place, (name, where) in enumerate(_COMMANDS.items()):
         if isinstance(where, str):
-            to.command(f"redismem.cli.{where}", name=name, sort_key=place)
+            help_line = {"help": _HELP_OF[name]} if is_overview else {}
+            made.command(f"redismem.cli.{where}", name=name, sort_key=place, **help_line)
         else:
-            inner = App(name=name, help=_HELP_OF[name], sort_key=place, version_flags=())
-            _add(inner, where)
-            to.command(inner)
+            group = App(name=name, help=_HELP_OF[name], sort_key=place, version_flags=())
+            for inner_place, (inner_name, inner_where) in enumerate(where.items()):
+                group.command(f"redismem.cli.{inner_where}", name=inner_name, sort_key=inner_place)
+            made.command(group)
+    return made
 
 
-def _import_listed(to: App, commands: Mapping[str, Any], arguments: Sequence[str]) -> None:
-    """Import the commands that a help page lists, because the page shows the first line of their docstrings."""
-    if arguments and arguments[0] in commands:
-        inner = commands[arguments[0]]
-        if not isinstance(inner, str):
-            _import_listed(to[arguments[0]], inner, arguments[1:])
-        return
-    for name in commands:
-        to[name]
+app = _make_app()
 
 
-_add(app, _COMMANDS)
+def _app_for(arguments: Sequence[str]) -> App:
+    """Return the application for these arguments, without importing commands that they do not need."""
+    name, *others = arguments or [""]
+    if name not in _COMMANDS:
+        return _make_app(is_overview=True)
+    inner = _COMMANDS[name]
+    if not isinstance(inner, str) and (not others or others[0] not in inner):
+        for command in inner:
+            app[name][command]  # the help page of a group shows the first lines of the docstrings
+    return app
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -102,9 +127,8 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8, a lone surrogate in a message
-    _import_listed(app, _COMMANDS, arguments)
     try:
-        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+        command, bound, _ = _app_for(arguments).parse_args(arguments, exit_on_error=False, print_error=False)
         code = _run_command(command, bound)
         sys.stdout.flush()
         return code

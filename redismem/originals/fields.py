@@ -9,14 +9,15 @@ from redismem.messages.decoding import decode_messages, is_gap
 from redismem.messages.message import Message
 from redismem.originals.blocks import encode_block, first_seq_of, split_into_blocks
 from redismem.originals.dictionaries import Dictionary
-from redismem.originals.signatures import TEXT_CHARS, encode_signature
-from redismem.text.plain import pieces
 
 
 def searchable_texts(message: Message) -> list[str]:
     """Return the name of a message, if any, and its texts up to TEXT_CHARS; [] for a gap."""
     if is_gap(message):
         return []
+    from redismem.originals.signatures import TEXT_CHARS  # stems and texts cost a cold start, and no append needs them
+    from redismem.text.plain import pieces
+
     name = message.name
     texts = [text for _, text in pieces(message, TEXT_CHARS)]
     return [name[:TEXT_CHARS], *texts] if isinstance(name, str) else texts
@@ -26,6 +27,8 @@ def encode_fields(
     first_seq: int, elements: Sequence[bytes], epoch: str, dictionary: Dictionary | None = None
 ) -> dict[bytes, bytes]:
     """Return the blocks and signatures of consecutive elements, as fields of the originals hash."""
+    from redismem.originals.signatures import encode_signature
+
     fields: dict[bytes, bytes] = {}
     for number, seq, part in split_into_blocks(first_seq, elements):
         texts = [searchable_texts(message) for message in decode_messages(part, seq, epoch)]

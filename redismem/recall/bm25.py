@@ -16,8 +16,6 @@ from redismem.originals.signatures import QUESTION_STEMS, stem_hash
 from redismem.recall.postings import PLACES, Postings
 from redismem.text.stems import stems
 
-HITS_LIMIT = 8
-"""The default number of hits."""
 HITS_MOST = 64
 """The maximum number of hits."""
 BLOCKS_LIMIT = 6

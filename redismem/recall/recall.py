@@ -29,8 +29,10 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
 from redismem.protocol.session.pages import Block, Signatures
-from redismem.recall.bm25 import HITS_LIMIT, HITS_MOST, QUERY_CHARS, SIGNATURES_LIMIT, Ranking, fuse, select_blocks
-from redismem.recall.cache import NO_CACHE, CachedSession, Contents, RecallCache, SelectedMessages
+from redismem.recall import HITS_LIMIT
+from redismem.recall.bm25 import HITS_MOST, QUERY_CHARS, SIGNATURES_LIMIT, Ranking, fuse, select_blocks
+from redismem.recall.cache import NO_CACHE, RecallCache
+from redismem.recall.cached import CachedSession, Contents, SelectedMessages
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
 from redismem.recall.selection import choose, group_calls, map_calls

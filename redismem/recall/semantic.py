@@ -16,7 +16,7 @@ from redismem.events import Op
 from redismem.originals.vectors import SCALE_BYTES, Embeds, model_of
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import vectors
-from redismem.recall.cache import CachedSession
+from redismem.recall.cached import CachedSession
 from redismem.store.store import Store
 
 BLOCKS_LIMIT = 256

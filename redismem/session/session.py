@@ -16,12 +16,10 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
-from redismem.recall.bm25 import HITS_LIMIT
+from redismem.recall import HITS_LIMIT
 from redismem.recall.cache import NO_CACHE, RecallCache
-from redismem.recall.recall import Recall, extract_query
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
 from redismem.session.editing import EditableSession
-from redismem.session.forgetting import Forgetting, check_seqs
 from redismem.session.paging import PageReader, check, check_count, narrow, needs_whole_window
 from redismem.session.reused_ids import check_duplicate
 from redismem.store.store import Store
@@ -136,6 +134,8 @@ class Session(EditableSession):
         if recall is None:
             context = await self._run(call)
         else:
+            from redismem.recall.recall import Recall, extract_query
+
             check_count("recall", recall)
             context = await Recall(
                 self._store, self._recall_cache, self._calls.keys, extract_query(messages)
@@ -166,6 +166,8 @@ class Session(EditableSession):
         if not isinstance(query, str):
             raise TypeError(f"query must be a string, not {type(query).__name__}")
         check(limit, max_tokens=max_tokens)
+        from redismem.recall.recall import Recall
+
         return await Recall(self._store, self._recall_cache, self._calls.keys, query).search(limit, max_tokens)
 
     async def read(
@@ -253,6 +255,8 @@ class Session(EditableSession):
             TooLarge: There are too many seqs.
             ValueError: A seq is not an integer of 1 or more.
         """
+        from redismem.session.forgetting import Forgetting, check_seqs  # loads the extractive summariser
+
         wanted = check_seqs(seqs, self._store.settings.max_batch_count, self.id)
         forgotten = None
         while forgotten is None:

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from redismem.events import facts
 from redismem.settings.names import PREFIX, suggest_setting
@@ -69,12 +71,11 @@ class Look:
     complaints: list[Complaint] = field(default_factory=list)
 
 
-def look(settings_cls: type[BaseSettings]) -> Look:
+def look(settings_cls: type[BaseModel]) -> Look:
     """Return the settings that the environment gives now, and the complaints about its variables. Logs nothing."""
     source = Environment(settings_cls, log=_SILENT)
-    source()
-    fields = settings_cls.model_fields
-    return Look(frozenset(name for name in fields if PREFIX.lower() + name in source.env_vars), source.complaints)
+    source.usable()
+    return Look(frozenset(settings_cls.model_fields.keys() & source.variables.keys()), source.complaints)
 
 
 def unit(name: str) -> str:
@@ -97,31 +98,43 @@ def doubts(idle_timeout_s: float, tick_s: float, extractive_after_s: float) -> d
     return warnings
 
 
-class Environment(EnvSettingsSource):
-    """A source of settings: the environment without its invalid values."""
+class Environment:
+    """The environment without its invalid values. `given` are the values given in code, which win over it."""
 
-    def __init__(self, settings_cls: type[BaseSettings], log: logging.Logger = log) -> None:
-        super().__init__(settings_cls)
+    def __init__(
+        self,
+        settings_cls: type[BaseModel],
+        given: Mapping[str, Any] = MappingProxyType({}),
+        log: logging.Logger = log,
+    ) -> None:
+        self._fields = settings_cls.model_fields
+        self._given = given
         self._log = log
         self.complaints: list[Complaint] = []
+        variables = {name.lower(): value for name, value in os.environ.items()}
+        start = PREFIX.lower()
+        self.variables = {
+            name.removeprefix(start): value for name, value in variables.items() if name.startswith(start)
+        }
 
-    def __call__(self) -> dict[str, Any]:
+    def usable(self) -> dict[str, Any]:
+        """Return the values to use, by setting. Logs the invalid variables, and lists them as `complaints`."""
         usable: dict[str, Any] = {}
         unusable: set[str] = set()
         self.complaints = []
-        for name, value in super().__call__().items():
-            field = self.settings_cls.model_fields[name]
-            kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        for name in filter(self.variables.__contains__, self._fields):
+            info = self._fields[name]
+            kind: Any = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
             adapter: TypeAdapter[Any] = TypeAdapter(kind)
             try:
-                usable[name] = adapter.validate_python(value)
+                usable[name] = adapter.validate_python(self.variables[name])
             except ValidationError as refused:
                 usable |= self._fall_back(name, refused.errors()[0]["msg"] + unit(name))
                 unusable.add(name)
         self._warn_of_unknown()
         unusable |= self._fit_recent_limit(usable, unusable)
         unusable |= self._fit_threshold(usable)
-        if {**usable, **self.current_state}.get("strategy") == "trim" and unusable & _TRIMMING:
+        if {**usable, **self._given}.get("strategy") == "trim" and unusable & _TRIMMING:
             variables = [PREFIX + name.upper() for name in sorted(unusable & _TRIMMING)]
             listed = ", ".join(variables)
             self.complaints = [
@@ -132,13 +145,13 @@ class Environment(EnvSettingsSource):
             self._log.error("nothing is trimmed until these variables are valid: %s", listed, extra=extra)
             window_limit = self._in_force("max_window_count", usable)
             most = min(_LONGEST_WINDOW, window_limit) if isinstance(window_limit, int) else _LONGEST_WINDOW
-            threshold = self.current_state.get("threshold", most)
+            threshold = self._given.get("threshold", most)
             usable |= {"threshold": threshold, "recent_limit": threshold, "threshold_tokens": 0}
         return usable
 
     def _in_force(self, name: str, usable: dict[str, Any]) -> Any:
         """Return the value given in code, else the valid value of the environment, else the default."""
-        return self.current_state.get(name, usable.get(name, self.settings_cls.model_fields[name].default))
+        return self._given.get(name, usable.get(name, self._fields[name].default))
 
     def _fit_recent_limit(self, usable: dict[str, Any], unusable: set[str]) -> set[str]:
         """If recent_limit is given without a threshold, raise the default threshold above it.
@@ -148,9 +161,9 @@ class Environment(EnvSettingsSource):
         """
         recent_limit = usable.get("recent_limit", 0)
         limits = {name: self._in_force(name, usable) for name in ("threshold", "max_window_count")}
-        if "recent_limit" in self.current_state or not all(isinstance(limit, int) for limit in limits.values()):
+        if "recent_limit" in self._given or not all(isinstance(limit, int) for limit in limits.values()):
             return set()
-        is_free = "threshold" not in {*self.current_state, *usable, *unusable}
+        is_free = "threshold" not in {*self._given, *usable, *unusable}
         over = "max_window_count" if is_free else "threshold"
         if recent_limit > limits[over]:
             why = f"recent_limit {recent_limit} is over {over} {limits[over]}"
@@ -186,19 +199,16 @@ class Environment(EnvSettingsSource):
             self._log.error(text, variable, why, safe_value, extra=extra)
             self.complaints.append(Complaint(variable, "kept"))
             return {name: safe_value}
-        default = self.settings_cls.model_fields[name].default
+        default = self._fields[name].default
         self.complaints.append(Complaint(variable, "default"))
         self._log.warning("%s is invalid (%s); using the default, %r", variable, why, default, extra=extra)
         return {}
 
     def _warn_of_unknown(self) -> None:
-        fields = self.settings_cls.model_fields
-        for variable in sorted(name.lower() for name in self.env_vars):
-            name = variable.removeprefix(PREFIX.lower())
-            if name == variable or name in fields or name in _NOT_SETTINGS:
-                continue
-            near = suggest_setting(name, fields)
+        for name in sorted(self.variables.keys() - self._fields.keys() - _NOT_SETTINGS):
+            variable = PREFIX + name.upper()
+            near = suggest_setting(name, self._fields)
             hint = f"; did you mean {PREFIX}{near.upper()}?" if near else ""
-            extra = facts(op="settings", setting=variable.upper())
-            self._log.warning("%s is not a setting%s", variable.upper(), hint, extra=extra)
-            self.complaints.append(Complaint(variable.upper(), "unknown", near))
+            extra = facts(op="settings", setting=variable)
+            self._log.warning("%s is not a setting%s", variable, hint, extra=extra)
+            self.complaints.append(Complaint(variable, "unknown", near))

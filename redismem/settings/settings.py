@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from redismem.errors import InvalidSettings
 from redismem.events import facts
@@ -23,15 +22,20 @@ log = logging.getLogger("redismem")
 _OF_A_MODEL = ("model", "model_api_key", "model_base_url")
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings. A value given in code wins over `REDISMEM_<NAME>`, which wins over the default.
 
     Raises:
         InvalidSettings: A value given in code is invalid.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,
+        str_strip_whitespace=True,
+        protected_namespaces=("model_validate", "model_dump"),
     )
 
     url: str | None = Field(None, description="URL of Redis; unset: the embedded store", repr=False)
@@ -205,7 +209,7 @@ class Settings(BaseSettings):
 
     def __init__(self, **given: Any) -> None:
         try:
-            super().__init__(**given)
+            super().__init__(**Environment(type(self), given).usable() | given)
         except ValidationError as refused:
             raise InvalidSettings("; ".join(_line(error) for error in refused.errors())) from None
 
@@ -306,18 +310,6 @@ class Settings(BaseSettings):
         if message_count > self.overdue_count:
             return True
         return self.overdue_tokens != "-" and message_count > self.recent_limit and tokens > self.threshold_tokens
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        del env_settings, dotenv_settings, file_secret_settings
-        return init_settings, Environment(settings_cls)
 
 
 def _line(error: Any) -> str:

@@ -8,7 +8,6 @@ from redismem.concurrency.background import Background
 from redismem.events import OnEvent
 from redismem.protocol.clock import Clock
 from redismem.settings.settings import Settings
-from redismem.store.fallback.fallback import Fallback
 from redismem.store.hook import Hook
 from redismem.store.store import Store
 from redismem.transport.base import Transport
@@ -33,6 +32,8 @@ def open_store(
     namespace = settings.namespace if namespace is None else namespace
     store = Store(transport, namespace, settings, clock, None if on_event is None else Hook(on_event, namespace))
     if background is not None:
+        from redismem.store.fallback.fallback import Fallback
+
         store.use_fallback(Fallback(store, background), min(settings.fallback_after_s, settings.deadline_s))
     # An event loop keeps a connection open even after its last reference is gone.
     weakref.finalize(store, transport.drop).atexit = False

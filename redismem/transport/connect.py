@@ -106,9 +106,9 @@ def connect(url: str | None, client: Any, settings: Settings, credentials: Crede
     Raises:
         InvalidSettings: The URL, the client or the credentials cannot be used.
     """
-    from redismem.transport.redis_py import client as redis_py
-
     if client is not None:
+        from redismem.transport.redis_py import client as redis_py
+
         _refuse_credentials(credentials)
         return redis_py.RedisPy(client, owned=False)
     make, _ = _makes(url)
@@ -123,10 +123,10 @@ def connect_blocking(
     Raises:
         InvalidSettings: The URL, the client or the credentials cannot be used.
     """
-    from redismem.transport.redis_py import client as redis_py
-    from redismem.transport.redis_py import given_client
-
     if client is not None:
+        from redismem.transport.redis_py import client as redis_py
+        from redismem.transport.redis_py import given_client
+
         _refuse_credentials(credentials)
         transport = redis_py.BlockingRedisPy(client, owned=False)
         given_client.warn_of_no_timeout(client)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.redis_server import free_port
 
+from redismem.cli.app import _COMMANDS, _HELP_OF, app
 from redismem.cli.place import safe_url
 
 COMMANDS = (
@@ -53,9 +54,19 @@ def test_the_help_of_replay_explains_turns_and_the_end_of_its_sessions(command: 
 
 
 def test_help_needs_no_redis_client_and_no_store() -> None:
-    code = "from redismem.cli import main; main(['--help']); print({'redis', 'lupa', 'uvloop'} & set(sys.modules))"
+    code = (
+        "from redismem.cli import main; main(['--help']); "
+        "print([name for name in sys.modules if name in ('redis', 'lupa', 'uvloop', 'pydantic', 'redismem.memory') "
+        "or name.startswith('redismem.cli.')])"
+    )
     done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
+    assert done.stdout.splitlines()[-1] == "['redismem.cli.terminal', 'redismem.cli.app']"
+
+
+def test_the_help_lists_the_first_line_of_each_docstring() -> None:
+    for name, where in _COMMANDS.items():
+        if isinstance(where, str):
+            assert app[name].help.partition("\n\n")[0].replace("\n", " ") == _HELP_OF[name]
 
 
 def test_version(command: Any) -> None:

@@ -21,7 +21,8 @@ from support.writers import Echo, fill
 from redismem.blocking import memory as blocking
 from redismem.originals.signatures import decode_signature, encode_signature, stem_hash
 from redismem.recall import recall
-from redismem.recall.cache import CachedSession, RecallCache
+from redismem.recall.cache import RecallCache
+from redismem.recall.cached import CachedSession
 from redismem.recall.postings import SEGMENT_COUNT, Postings
 from redismem.workers.summaries import Worker
 

@@ -55,7 +55,6 @@ DOORS = {
     "zstandard": "messages originals",
     "pydantic": "settings web",
     "pydantic_core": "text",
-    "pydantic_settings": "settings",
     "httpx": "models",
     "numpy": "recall",
     "apscheduler": "workers",

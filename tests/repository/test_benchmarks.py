@@ -69,6 +69,13 @@ def test_tail_gives_the_ratio_to_a_bare_read_and_the_limit() -> None:
 
 
 @pytest.mark.nightly
+def test_start_gives_the_ratios_to_redis_py_and_the_peak() -> None:
+    printed = run("benchmarks.start", "--quick")
+    assert len(re.findall(r"^redismem / redis-py, (?:CPU )?time: x \d+\.\d\d; limit: ", printed, re.MULTILINE)) == 2
+    assert re.search(r"^redismem, peak: [\d.]+ MiB; limit: ", printed, re.MULTILINE)
+
+
+@pytest.mark.nightly
 def test_meaning_gives_the_bytes_and_the_time_by_dimensions() -> None:
     printed = run("benchmarks.meaning", "--quick")
     for dimensions in (0, 256, 1536):

@@ -27,7 +27,8 @@ from redismem.originals import phrases
 from redismem.originals.blocks import dictionary_of
 from redismem.originals.dictionaries import SETTLED_MS, Dictionary
 from redismem.protocol.namespace import dictionaries
-from redismem.recall.cache import CachedSession, RecallCache, SelectedMessages
+from redismem.recall.cache import RecallCache
+from redismem.recall.cached import CachedSession, SelectedMessages
 from redismem.recall.postings import Postings
 from redismem.store import dictionaries as loading
 from redismem.workers import dictionaries as training

@@ -1,0 +1,235 @@
+"""One cached session of recall: its index, and the blocks and vectors read so far."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+
+from redismem.formats.recalled import format_line
+from redismem.messages.decoding import StoredMessages
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
+from redismem.originals.signatures import Signature, decode_signature
+from redismem.originals.vectors import Vectors, decode_vectors
+from redismem.recall.postings import Postings
+from redismem.recall.selection import map_calls
+
+# The approximate memory of a bytes object with its places in a list and a dict, without the bytes.
+_ELEMENT_BYTES = 160
+_SESSION_BYTES = 2_000
+_CALL_BYTES = 600
+_LINE_BYTES = 100
+
+
+class Contents:
+    """The stored messages of one block, with the numbers by which a search chooses among them."""
+
+    __slots__ = ("call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "stop_seq", "tokens")
+
+    def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str) -> None:
+        """Decode the elements: encoded messages. Raise Undecodable or UnsupportedFormat if one cannot be read."""
+        stored = StoredMessages(elements, first_seq, epoch)
+        self.first_seq = first_seq
+        self.stop_seq = first_seq + len(elements)
+        self.is_whole = self.stop_seq == first_seq_of(block_number(first_seq) + 1)
+        """True if the elements extend to the end of the block."""
+        self.elements = elements
+        self.tokens = stored.tokens()
+        """The tokens of each message that is not pinned, by seq."""
+        usable = (message for message in stored.messages() if message.seq in self.tokens)
+        self.call_ids = map_calls(usable) if stored.may_hold_calls else {}
+        """The ids of tool calls and results, by seq; only for messages that have calls or results."""
+        self.lines: dict[int, str] = {}
+        """The quoting lines that have been built so far, by the seq of their message."""
+        elements_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
+        self.size_bytes = elements_bytes + _CALL_BYTES * len(self.call_ids)
+        """The approximate memory of the block with its lines, in bytes."""
+
+
+class CachedSession:
+    """The cached index and blocks of one session. Thread-safe."""
+
+    def __init__(self, epoch: str, version: str, stop: int) -> None:
+        """Create an empty entry.
+
+        Args:
+            epoch: The epoch of the session.
+            version: The value of the session's field `edited`, which changes with every edit that may change a block.
+            stop: The number of the first block that `add_signatures` will add.
+        """
+        self.stop = stop
+        """The number of the last full block added, plus one."""
+        self.postings = Postings()
+        self.contents: dict[int, Contents] = {}
+        """The cached blocks by number."""
+        self.vectors: dict[int, Vectors] = {}
+        """The vectors of messages, by the number of their block; empty if there is no embedder."""
+        self.set_model: bytes | None = None
+        """The model of the session's vector set; `None` if the set contains no vectors of this embedder."""
+        self.validator: object = None
+        """The state of the session at the last refresh. While the session's state is equal, the entry is current."""
+        self.counted_bytes = 0
+        """The size of this entry in the cache's sum, in bytes."""
+        self._epoch = epoch
+        self._version = version
+        self._last: tuple[int, bytes] | None = None
+        self._growing: tuple[int, bytes | None] | None = None
+        self._contents_bytes = self._vectors_bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate memory of this entry, in bytes."""
+        return _SESSION_BYTES + self.postings.size_bytes + self._contents_bytes + self._vectors_bytes
+
+    def signatures_to_read(self, new_count: int) -> Sequence[int]:
+        """Return the numbers of the blocks whose signatures to read next.
+
+        The first one is the last block added, whose signature validates the entry; `new_count` new blocks follow.
+        """
+        new = range(self.stop, self.stop + new_count)
+        return new if self._last is None else (self._last[0], *new)
+
+    def is_current(self, epoch: str, version: str, stored: Mapping[int, bytes | None]) -> bool:
+        """True if the entry matches the session's current epoch, version and signatures."""
+        is_there = self._last is None or stored.get(self._last[0]) == self._last[1]
+        return self._epoch == epoch and self._version == version and is_there and self._is_extended(stored)
+
+    def _is_extended(self, stored: Mapping[int, bytes | None]) -> bool:
+        """True if the last, partly filled block only grew. A prune may have removed or replaced it."""
+        number, before = self._growing or (self.stop, None)
+        now, stats = stored.get(number), self.postings.blocks.get(number)
+        if before in (None, now) or stats is None or number != self.stop:
+            return True
+        signature = _decode_signature(now)
+        return signature is not None and all(
+            new == old for old, new in zip(stats.weights, signature.weights, strict=True) if old
+        )
+
+    def add_signatures(self, stored: Mapping[int, bytes | None], stop: int) -> None:
+        """Add the signatures of the full blocks before `stop`. Skips unreadable signatures."""
+        with self._lock:
+            numbers = range(self.stop, stop)  # empty if another search was faster
+            decoded = ((number, _decode_signature(stored.get(number))) for number in numbers)
+            self.postings.add([(number, signature) for number, signature in decoded if signature])
+            for number in numbers:
+                if (encoded := stored.get(number)) is not None:
+                    self._last = number, encoded
+            self.stop = max(self.stop, stop)
+
+    def grow(self, number: int, encoded: bytes | None) -> None:
+        """Replace the signature of the last, partly filled block. `None` means that no block is partly filled."""
+        if number != self.stop or (number, encoded) == self._growing:
+            return
+        with self._lock:
+            if number == self.stop:
+                # A failover may have replaced the last messages, so the cached block may be wrong.
+                if (removed := self.contents.pop(number, None)) is not None:
+                    self._contents_bytes -= removed.size_bytes
+                self.postings.grow(number, _decode_signature(encoded))
+                self._growing = number, encoded
+
+    def add_vectors(self, stored: Mapping[int, bytes | None], mark: bytes, since: int) -> None:
+        """Add the stored vectors that have this model's mark, and drop the vectors of blocks before `since`."""
+        added = {number: vectors for number in stored if (vectors := _decode_vectors(stored[number], mark))}
+        if added:
+            with self._lock:
+                # A new dict each time, because other threads may be searching the old one.
+                both = self.vectors | added
+                self.vectors = {number: vectors for number, vectors in both.items() if number >= since}
+                self._vectors_bytes = sum(vectors.size_bytes + _ELEMENT_BYTES for vectors in self.vectors.values())
+
+    def blocks_without_vectors(self, dimensions: int, count: int, limit: int) -> list[int]:
+        """Return the numbers of the newest full blocks that lack the vector of any message.
+
+        Args:
+            dimensions: The dimensions of the vectors; 0 accepts any.
+            count: The maximum number of blocks to return.
+            limit: The number of newest blocks to check.
+        """
+        whole = {number: vectors for number, vectors in self.vectors.items() if vectors.stop == BLOCK_COUNT}
+        complete = {number for number, vectors in whole.items() if dimensions in (0, vectors.dimensions)}
+        newest = range(self.stop - 1, max(-1, self.stop - 1 - limit), -1)
+        return list(islice((number for number in newest if number not in complete), count))
+
+    def missing_blocks(self, numbers: Sequence[int], window_seq: int) -> list[int]:
+        """Return the numbers of blocks that are not cached, or not with all messages before `window_seq`."""
+        get_block = self.contents.get
+        return [
+            number
+            for number in numbers
+            if (block := get_block(number)) is None or not (block.is_whole or block.stop_seq >= window_seq)
+        ]
+
+    def add_block(self, number: int, block: Contents) -> None:
+        """Cache a block."""
+        with self._lock:
+            before = self.contents.get(number)
+            self.contents[number] = block
+            self._contents_bytes += block.size_bytes - (0 if before is None else before.size_bytes)
+
+    def add_line(self, block: Contents, seq: int, text: str) -> None:
+        """Cache the line that quotes this message of the block."""
+        with self._lock:
+            size_bytes = sys.getsizeof(text) + _LINE_BYTES if seq not in block.lines else 0
+            block.lines[seq] = text
+            block.size_bytes += size_bytes
+            if self.contents.get(block_number(block.first_seq)) is block:
+                self._contents_bytes += size_bytes
+
+    def select(self, seqs: Sequence[int], blocks: Sequence[Contents]) -> SelectedMessages:
+        """Select the messages with these seqs, which these blocks contain."""
+        return SelectedMessages(self, self._epoch, seqs, blocks)
+
+
+class SelectedMessages:
+    """The messages that a search has selected. Decodes them on demand; implements `Recalled`."""
+
+    __slots__ = ("_blocks", "_cached", "_epoch", "_seqs")
+
+    def __init__(self, cached: CachedSession, epoch: str, seqs: Sequence[int], blocks: Sequence[Contents]) -> None:
+        self._cached = cached
+        self._epoch = epoch
+        self._seqs = seqs
+        self._blocks = {block_number(block.first_seq): block for block in blocks}
+
+    def __len__(self) -> int:
+        return len(self._seqs)
+
+    def messages(self) -> list[Message]:
+        """Return the messages, oldest first. Each call returns new objects."""
+        return self._decode(self._seqs)
+
+    def lines(self) -> list[str]:
+        """Return the line that quotes each message, oldest first."""
+        cached_lines = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
+        new = [seq for seq, lines in zip(self._seqs, cached_lines, strict=True) if seq not in lines]
+        for message in self._decode(new) if new else ():
+            self._cached.add_line(self._blocks[block_number(message.seq)], message.seq, format_line(message))
+        return [lines[seq] for seq, lines in zip(self._seqs, cached_lines, strict=True)]
+
+    def _decode(self, seqs: Sequence[int]) -> list[Message]:
+        blocks = [(self._blocks[block_number(seq)], seq) for seq in seqs]
+        elements = [block.elements[seq - block.first_seq] for block, seq in blocks]
+        return StoredMessages(elements, 0, self._epoch, seqs).messages()
+
+
+@lru_cache(maxsize=16)  # a search decodes the signature of the last block twice if the block has grown
+def _decode_signature(encoded: bytes | None) -> Signature | None:
+    if encoded is None:
+        return None
+    try:
+        return decode_signature(encoded)
+    except Undecodable:
+        return None  # recall skips the block; `redismem check` reports it
+
+
+def _decode_vectors(encoded: bytes | None, mark: bytes) -> Vectors | None:
+    try:
+        return None if encoded is None else decode_vectors(encoded, mark)
+    except Undecodable:
+        return None  # the search finds its messages by words only; `redismem check` reports it
