@@ -44,8 +44,8 @@ class Op(StrEnum):
     A session's method makes one call, whose operation has the method's name. Exceptions: `params()` and the other reads
     of the state make a `state`, `merge()` and the other setters an `update`, `undo()` a `pop`, `unpin()` a `replace`.
     Some methods make several calls: `messages()` makes one `messages` per page and one `pinned`; `tail()` makes a
-    `read`, and one `messages` per page of originals; `clear()` first makes a `read_epoch`; `prune()`, `pop()`,
-    `rewrite()`, `replace()` and `forget()` first make a `read_window`.
+    `read`, and one `messages` per page of originals; `clear()` first makes a `read_epoch`; `prune()`,
+    `archive()`, `pop()`, `rewrite()`, `replace()` and `forget()` first make a `read_window`.
 
     A call that is refused before it is sent, such as an append of an invalid message, has no event. An `embed` asks the
     embedder for the vector of a question.
@@ -87,8 +87,12 @@ class Op(StrEnum):
     UPDATE = "update", Traits(Outage.ACCEPTED)
     READ_EPOCH = "read_epoch", Traits(Outage.WAITS, method="clear")
     CLEAR = "clear", Traits(removes=True, method="clear")
-    READ_WINDOW = "read_window", Traits(Outage.WAITS, method="pop, undo, rewrite, replace, unpin, prune or forget")
+    READ_WINDOW = (
+        "read_window",
+        Traits(Outage.WAITS, method="archive, pop, undo, rewrite, replace, unpin, prune or forget"),
+    )
     PRUNE = "prune", Traits(removes=True, may_find_nothing=True, method="prune")
+    ARCHIVE = "archive", Traits(removes=True, remembers=True, method="archive")
     POP = "pop", Traits(removes=True, remembers=True, method="pop")
     REWRITE = "rewrite", Traits(removes=True, remembers=True, method="rewrite")
     REPLACE = "replace", Traits(removes=True, remembers=True, method="replace")

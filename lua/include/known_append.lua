@@ -13,7 +13,7 @@ ring = ring .. string.sub(ids, 2)
 local name = string.sub(token, 1, 7)
 local at = string.find(ring, name, -192, true)
 while at and at % 12 ~= 1 do at = string.find(ring, name, at + 1, true) end
-if at then
+if at then -- [known]
   local state_expires_ms = redis.call('PEXPIRETIME', state)
   if state_expires_ms > 0 then redis.call('PEXPIREAT', state, state_expires_ms) end -- [waited for]
   local function entry(at)

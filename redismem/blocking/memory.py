@@ -248,6 +248,7 @@ class Session:
     messages = _blocking(session.Session.messages)
     clear = _blocking(session.Session.clear)
     prune = _blocking(session.Session.prune)
+    archive = _blocking(session.Session.archive)
     pop = _blocking(session.Session.pop)
     undo = _blocking(session.Session.undo)
     rewrite = _blocking(session.Session.rewrite)

@@ -56,7 +56,7 @@ class Field(NamedTuple):
     writers: frozenset[str]
 
 
-_EDITS = "append forget replace rewrite"
+_REMEMBERED = "append archive forget replace rewrite"
 
 
 def _field(meaning: str, writers: str) -> Field:
@@ -70,12 +70,12 @@ FIELDS = {
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
         "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; ~ and its policy, if any: w "
         "kept whole, x exempt from the limit, its own time to live; idle or limit, if chosen for eviction",
-        "append commit forget prune queue_eviction replace restore rewrite set_policy sweep touch",
+        "append archive commit forget prune queue_eviction replace restore rewrite set_policy sweep touch",
     ),
-    NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _EDITS),
-    **dict.fromkeys(OLDER_IDS, _field("five older append ids", _EDITS)),
+    NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _REMEMBERED),
+    **dict.fromkeys(OLDER_IDS, _field("five older append ids", _REMEMBERED)),
     REPEATED: _field(
-        "1 once an append without an id was resent: from then on every append looks for its token", _EDITS
+        "1 once an append without an id was resent: from then on every append looks for its token", _REMEMBERED
     ),
     QUEUED: _field(
         "the queue of the session: overdue, leased or dead; missing if in no queue",
@@ -95,7 +95,7 @@ FIELDS = {
     ),
     COMMITTED: _field("fence of the last commit, which identifies a resent one", "commit forget rewrite"),
     SUMMARIES_COUNT: _field("number of summaries", "commit forget rewrite"),
-    WITH_ORIGINALS: _field("1 while the originals reach up to the window", "commit rewrite"),
+    WITH_ORIGINALS: _field("1 while the originals reach up to the window", "archive commit rewrite"),
     DROPPED_SEQ: _field("last seq when the session left the dead list without a retry", "commit requeue"),
     PRUNED: _field("nonce of the last prune, which identifies a resent one", "prune"),
     EDITED: _field("nonce of the last edit: earlier reads are stale", "forget replace rewrite"),
@@ -106,7 +106,7 @@ FIELDS = {
     PINS: _field("number of pinned messages, and their bytes", "append forget replace rewrite"),
     LARGE_BYTES: _field(
         "bytes of the window's messages over 4,096 bytes; missing if there was none",
-        "append commit forget prune replace rewrite",
+        "append archive commit forget prune replace rewrite",
     ),
     SKETCH: _field("number of summarised messages that hold each word, for the next summary", "commit forget rewrite"),
     WAITING: _field("the param the conversation waits for", "append"),
@@ -116,8 +116,8 @@ FIELDS = {
     PARAM: _field("a param; its name follows the colon", "append"),
     SUMMARY: _field("a summary; its first seq follows the colon", "commit forget rewrite"),
     PINNED: _field(
-        "pinned messages that left the window in one commit or prune; their seqs follow the colon",
-        "commit forget prune replace rewrite",
+        "pinned messages that left the window in one commit, archive or prune; their seqs follow the colon",
+        "archive commit forget prune replace rewrite",
     ),
 }
 """All fields. PARAM, SUMMARY and PINNED are prefixes of field names."""

@@ -1,4 +1,4 @@
-"""Read the originals of a session, and quarantine unreadable blocks.
+"""Read and extend the originals of a session, and quarantine unreadable blocks.
 
 A block whose dictionary is missing stays where it is, since the dictionary may come back.
 """
@@ -6,18 +6,21 @@ A block whose dictionary is missing stays where it is, since the dictionary may 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
+from redismem.context import Context
 from redismem.events import facts
 from redismem.messages.message import Message
+from redismem.messages.values import Undecodable
 from redismem.originals.blocks import block_number
-from redismem.originals.dictionaries import DictionaryMissing
+from redismem.originals.dictionaries import Dictionary, DictionaryMissing
 from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
+from redismem.protocol.session.archive import encode_leaving, is_block_begun
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.protocol.session.pages import Block, Page
 from redismem.store.dictionaries import load_dictionaries
@@ -63,6 +66,32 @@ class Originals:
         return await run_apart(
             self._store.transport, partial(encode_block_change, view, old, changed, block, dictionaries)
         )
+
+    async def encode_leaving(
+        self,
+        context: Context,
+        elements: Sequence[bytes],
+        messages: Sequence[Message],
+        with_originals: bool,
+        dictionary: Dictionary | None = None,
+    ) -> dict[bytes, bytes]:
+        """Encode `messages`, the first of a window, as the fields of the originals to set when they leave it.
+
+        If the last block is partly filled, reads it and returns it extended. The script that moves the messages refuses
+        a session that has changed since it was read, so no other process can have extended the block.
+
+        Raises StoreUnavailable.
+        """
+        begun = await self.block(context.first_seq - 1) if is_block_begun(context, with_originals) else None
+        known = await load_dictionaries(self._store, [] if begun is None else [begun.stored])
+        encode = partial(encode_leaving, context, elements, messages, dictionaries=known, dictionary=dictionary)
+        try:
+            return await run_apart(self._store.transport, partial(encode, begun=begun))
+        except Undecodable:
+            if begun is None:
+                raise
+            await self.quarantine([begun], in_the_way=True)
+            return await run_apart(self._store.transport, partial(encode, begun=None))
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Move unreadable blocks into quarantine, and log each one.

@@ -1,4 +1,4 @@
-"""Prune, pop, undo, rewrite, replace and unpin: the edits of one conversation."""
+"""Prune, archive, pop, undo, rewrite, replace and unpin: the edits of one conversation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context, Expected, Receipt
-from redismem.errors import NotInWindow, SessionNotFound
+from redismem.errors import InvalidSettings, NotInWindow, SessionNotFound
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.originals.blocks import unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
+from redismem.protocol import layout
+from redismem.protocol.session import archive as archive_calls
 from redismem.protocol.session import cuts, pages
 from redismem.protocol.session import edits as edit_calls
 from redismem.protocol.session import rewrite as rewrite_calls
@@ -54,6 +56,41 @@ class EditableSession(ReadableSession):
             dropped = await self._run(call)
             if dropped:
                 return dropped
+
+    async def archive(self, count: int, *, expect: Expected | None = None) -> list[Message]:
+        """Move the oldest `count` messages of the window into the originals, and return them, oldest first.
+
+        They leave the context without a summary. `tail()`, `recall()` and `messages(include_originals=True)` still find
+        them. Archives all messages if there are fewer, and exactly these, even if a tool call loses its result. Pinned
+        messages do not count and stay in the context. If other writers archive meanwhile, each message is returned to
+        one of them.
+
+        Args:
+            count: The number of messages to archive, without pinned ones.
+            expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.
+
+        Raises:
+            InvalidSettings: Neither this memory nor the namespace's record keeps originals, so the messages would be
+                lost.
+            Conflict: The session is not as `expect` says.
+            SessionNotFound: The session does not exist.
+            ValueError: `count` is not an integer of 0 or more.
+            InvalidMessage: `expect` is neither a context of this session, a receipt nor a seq.
+        """
+        if type(count) is not int or count < 0:
+            raise ValueError("count must be an integer, 0 or more")
+        originals = Originals(self._store, self._calls.keys)
+        while True:
+            view = await self._view("archive", expect)
+            if not self._store.keeps_originals:
+                raise InvalidSettings("cannot archive: originals are not kept here (keep_originals)")
+            messages = view.context.messages[:count]
+            if not messages:
+                return []
+            with_originals = layout.WITH_ORIGINALS in view.fields
+            fields = await originals.encode_leaving(view.context, view.elements, messages, with_originals)
+            if await self._run(archive_calls.archive(self._calls, view, messages, fields)):
+                return messages
 
     async def pop(self, count: int = 1, *, exact: bool = False, expect: Expected | None = None) -> list[Message]:
         """Remove the newest `count` messages for good and return them, oldest first. Removes all if there are fewer.

@@ -131,7 +131,9 @@ def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator
     yield from ("replace", "unpin", "pop", "undo", "rewrite", "forget")
     assert session.recall("pinned") == []
     yield "recall"
-    assert session.prune(1) == 1
+    assert [each.seq for each in session.archive(1)] == [8]
+    yield "archive"
+    assert session.prune(0) == 1
     assert session.clear(missing_ok=False) is True
     assert memory.count() == 0
     yield from ("prune", "clear")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, SWEEP, create_claimed, create_overdue, run_many
-from support.raw_scripts import FORGET, NOW_MS, PRUNE, REPLACE, REWRITE, TIMEOUT_MS, Scripts
+from support.raw_scripts import ARCHIVE, FORGET, NOW_MS, PRUNE, REPLACE, REWRITE, TIMEOUT_MS, Scripts
 
 from redismem.protocol import scripts
 
@@ -16,6 +16,7 @@ LATER_MS = NOW_MS + 60_000
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0, "block_count": 16}),
     "prune": ("prune", PRUNE),
+    "archive": ("archive", ARCHIVE),
     "rewrite": ("rewrite", REWRITE),
     "forget": ("forget", FORGET),
     "replace": ("replace", REPLACE),

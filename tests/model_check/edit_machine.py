@@ -9,16 +9,17 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from model_check.kept import block_change, cut_in, kept_blocks
+from model_check.kept import block_change, cut_in, kept_blocks, leaving_fields
 from model_check.machine import Machine, entry_at, names, newest, places
 from model_check.session import GAP, Entry, SeenSession
 from model_check.steps import SETTINGS, Seen, entry_of
 from redismem import TooLarge
 from redismem.errors import NotInWindow
 from redismem.messages.message import Message
+from redismem.protocol import layout
 from redismem.protocol.call import Call
+from redismem.protocol.session import archive, forget, rewrite
 from redismem.protocol.session import edits as edit_calls
-from redismem.protocol.session import forget, rewrite
 from redismem.protocol.session.edits import Replacement
 from redismem.session import edits
 
@@ -29,6 +30,28 @@ class EditMachine(Machine):
     @rule(name=names, count=st.integers(1, 2))
     def append_pinned(self, name: str, count: int) -> None:
         self.append_as(name, count, f"id {next(self.numbers)}", "pinned")
+
+    @precondition(lambda self: self.views)
+    @rule(place=places, count=st.integers(1, 6), again=st.booleans())
+    def archive_as_seen(self, place: int, count: int, again: bool) -> None:
+        name, life, version, view = newest(self.views, place)
+        context, calls = view.context, self.calls[name]
+        leaving = context.messages[:count]
+        if not leaving:
+            return
+        next_seq = edit_calls.plan_leaving(context, view.elements, leaving).next_seq
+        last, seqs_count = entry_at(context, next_seq - 1), next_seq - context.first_seq
+        fields = leaving_fields(self.run_call, calls.keys, view, leaving, layout.WITH_ORIGINALS in view.fields)
+        number = next(self.numbers)
+        expected = self.model.archive(name, life, version, context.first_seq, seqs_count, last, number)
+        self._edit("archive", name, archive.archive(calls, view, leaving, fields), expected, again)
+
+    @precondition(lambda self: self.model.sessions)
+    @rule(name=names, count=st.integers(1, 6), again=st.booleans())
+    def archive(self, name: str, count: int, again: bool) -> None:
+        self.look(name)
+        if name in self.model.sessions:
+            self.archive_as_seen(0, count, again)
 
     @precondition(lambda self: self.views)
     @rule(place=places, count=st.integers(1, 5), again=st.booleans())

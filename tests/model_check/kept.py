@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from support.dictionaries import make_dictionary
@@ -10,16 +10,16 @@ from support.dictionaries import make_dictionary
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import block_number
-from redismem.originals.dictionaries import Dictionaries
+from redismem.originals.dictionaries import Dictionaries, Dictionary
 from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import forget, pages
+from redismem.protocol.session.archive import encode_leaving, is_block_begun
 from redismem.protocol.session.cuts import Cut, blocks_to_read, plan_cut
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.protocol.session.forget import Kept
-from redismem.workers.originals import encode_original_fields, has_partial_block
 
 KNOWN: Dictionaries = {1: make_dictionary(1)}
 """The trained dictionaries of the namespace; every other commit uses one."""
@@ -28,12 +28,25 @@ Run = Callable[[Call[Any]], Any]
 
 def original_fields(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> dict[bytes, bytes]:
     """Return the original fields of a commit. A partial block that this worker cannot read is not its own."""
-    begun = run(pages.block(keys, block_number(job.context.first_seq - 1))) if has_partial_block(job) else None
     dictionary = KNOWN[1] if job.attempts % 2 == job.context.first_seq % 2 else None
+    return leaving_fields(run, keys, job, covered, job.with_originals, dictionary)
+
+
+def leaving_fields(
+    run: Run,
+    keys: SessionKeys,
+    read: Job | View,
+    messages: Sequence[Message],
+    with_originals: bool,
+    dictionary: Dictionary | None = None,
+) -> dict[bytes, bytes]:
+    """Return the original fields of the first messages of a window as it was read."""
+    is_begun = is_block_begun(read.context, with_originals)
+    begun = run(pages.block(keys, block_number(read.context.first_seq - 1))) if is_begun else None
     try:
-        return encode_original_fields(job, covered, begun, KNOWN, dictionary)
+        return encode_leaving(read.context, read.elements, messages, begun, KNOWN, dictionary)
     except Undecodable:
-        return encode_original_fields(job, covered, None, KNOWN, dictionary)
+        return encode_leaving(read.context, read.elements, messages, None, KNOWN, dictionary)
 
 
 def cut_in(run: Run, keys: SessionKeys, view: View, from_seq: int, most_count: int) -> Cut | None:

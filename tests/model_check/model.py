@@ -163,6 +163,31 @@ class Model:
         self.originals.pop(name, None)
         return True
 
+    def archive(
+        self, name: str, life: int, version: int, first_seq: int, count: int, newest: Entry | None, number: int
+    ) -> bool:
+        """Move the first `count` seqs of the window into the originals. `newest` is as in `prune`."""
+        session = self.sessions.get(name)
+        if session is None or (session.life, session.version, session.first_seq) != (life, version, first_seq):
+            return False
+        if session.entry(first_seq + count - 1) != newest:
+            return False
+        session.unsummarised |= set(range(first_seq, first_seq + count))
+        self._swap(name, session, count, True)
+        session.written = number
+        session.appends.append((f"edit {number}", Receipt(0, 0, 0, False, False)))
+        return True
+
+    def _swap(self, name: str, session: SessionModel, count: int, keep: bool) -> None:
+        first_seq = session.first_seq
+        leaving = {seq: entry.content for seq, entry in enumerate(session.leave(count), first_seq)}
+        if count:
+            kept: dict[int, str | None] = self.originals.pop(name, {}) if keep and session.with_originals else {}
+            self.originals.pop(name, None)
+            session.with_originals = keep
+            if keep:
+                self.keep(name, kept | leaving)
+
     # Pops and replacements. `number` is new for each call. A replacement returns `None` if the window may not grow.
 
     def pop(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from model_check import edit_scenes, eviction_scenes, forget_scenes, policy_scenes, scenes, work_scenes
+from model_check import archive_scenes, edit_scenes, eviction_scenes, forget_scenes, policy_scenes, scenes, work_scenes
 from model_check.machine import names
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import Scene
@@ -13,7 +13,7 @@ from model_check.work_scenes import Scene
 EVERY_SCENE = (
     *(*scenes.BEGINNINGS, *scenes.USERS, *policy_scenes.RULED),
     *(*work_scenes.LEASES, *work_scenes.DEAD, *work_scenes.ORIGINALS),
-    *(*edit_scenes.EDITS, *forget_scenes.FORGETS, *eviction_scenes.EVICTIONS, *scenes.LOSSES),
+    *(*edit_scenes.EDITS, *archive_scenes.ARCHIVES, *forget_scenes.FORGETS, *eviction_scenes.EVICTIONS, *scenes.LOSSES),
 )
 
 
@@ -36,7 +36,7 @@ class SceneMachine(WorkMachine):
     def scene_of_originals(self, name: str, scene: Scene) -> None:
         scene(self, name)
 
-    @rule(name=names, scene=st.sampled_from((*edit_scenes.EDITS, *forget_scenes.FORGETS)))
+    @rule(name=names, scene=st.sampled_from((*edit_scenes.EDITS, *archive_scenes.ARCHIVES, *forget_scenes.FORGETS)))
     def scene_of_edits(self, name: str, scene: Scene) -> None:
         scene(self, name)
 

@@ -27,7 +27,19 @@ OUTCOMES = {
         script: ["True", "False"]
         for script in (
             *("extend", "requeue", "queue_eviction", "claim_eviction", "evict", "note"),
-            *("prune", "pop", "rewrite", "replace", "unpin", "forget", "touch", "set_policy", "clear", "late clear"),
+            *(
+                "prune",
+                "archive",
+                "pop",
+                "rewrite",
+                "replace",
+                "unpin",
+                "forget",
+                "touch",
+                "set_policy",
+                "clear",
+                "late clear",
+            ),
         )
     },
 }

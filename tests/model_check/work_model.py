@@ -110,16 +110,6 @@ class WorkModel(Model):
         self._queue(claim.name, "overdue" if self.waits(session) else None, now)
         return "ok"
 
-    def _swap(self, name: str, session: SessionModel, count: int, keep: bool) -> None:
-        first_seq = session.first_seq
-        leaving = {seq: entry.content for seq, entry in enumerate(session.leave(count), first_seq)}
-        if count:
-            kept: dict[int, str | None] = self.originals.pop(name, {}) if keep and session.with_originals else {}
-            self.originals.pop(name, None)
-            session.with_originals = keep
-            if keep:
-                self.keep(name, kept | leaving)
-
     def quarantine_block(self, name: str, number: int) -> None:
         """Remove a block from the originals, and the originals with their last block."""
         left = {seq: content for seq, content in self.originals[name].items() if block_number(seq) != number}

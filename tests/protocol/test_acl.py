@@ -82,6 +82,8 @@ TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
     (lambda session: session.append(user(9)), lambda receipt: receipt.last_seq == 11),
     (lambda session: session.rewrite(11, [user(10)]), lambda receipt: receipt.last_seq == 12),
     (lambda session: session.forget(1, 3), lambda forgotten: (forgotten.seqs, forgotten.dropped) == ((1, 3), ())),
+    (lambda session: session.append(user(11), user(12)), lambda receipt: receipt.last_seq == 14),
+    (lambda session: session.archive(1), lambda archived: len(archived) == 1),
     (lambda session: session.prune(1), lambda dropped: dropped > 0),
     (lambda session: session.info(), lambda info: info.window_count == 1),
     (lambda session: session.telemetry(), lambda numbers: numbers["waiting_for_param"] == "size"),

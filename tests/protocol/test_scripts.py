@@ -20,7 +20,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.dictionaries import named
 from redismem.protocol.owners import encode_owner
-from redismem.protocol.session import edits, forget, rewrite
+from redismem.protocol.session import archive, edits, forget, rewrite
 from redismem.protocol.session.append import AppendOptions, append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block, quarantine_block
@@ -130,6 +130,21 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "uncounted_count": 2,
             "tokens": 120,
             "nonce": hexadecimal,
+        },
+    ),
+    "archive": (
+        lambda: archive.archive(CALLS, VIEW, CONTEXT.messages, {b"0": b"block"}),
+        {
+            "token": lambda token: len(token) == len(append_token(None)),
+            "epoch": "9-ab",
+            "first_seq": lambda seq: seq == 5,
+            "edited": "v-7",
+            "next_seq": 9,
+            "count": 4,
+            "newest": VIEW.elements[-1],
+            "uncounted_count": lambda count: count == 2,
+            "tokens": lambda tokens: tokens == 120,
+            "moved_count": lambda count: count == 2,
         },
     ),
     "forget": (

@@ -159,6 +159,7 @@ def test_an_operation_is_its_word_with_its_traits() -> None:
     assert {op for op in Op if op.removes} == {
         "clear",
         "prune",
+        "archive",
         "pop",
         "rewrite",
         "replace",

@@ -14,7 +14,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory
 from redismem.protocol.call import Call
-from redismem.protocol.session import cuts, edits, forget, pages, rewrite
+from redismem.protocol.session import archive, cuts, edits, forget, pages, rewrite
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, View
 from redismem.recall.originals import Originals
 
@@ -35,6 +35,13 @@ async def move_pinned_message(memory: Memory) -> View:
     return await read_window(memory)
 
 
+async def archive_oldest(memory: Memory, view: View) -> Call[Any]:
+    calls, oldest = memory.store.session_calls("a"), view.context.messages[:3]
+    originals = Originals(memory.store, calls.keys)
+    fields = await originals.encode_leaving(view.context, view.elements, oldest, with_originals=False)
+    return archive.archive(calls, view, oldest, fields)
+
+
 async def call_of(memory: Memory, write: str) -> Call[Any]:
     """Return one call, which is sent again unchanged."""
     calls = memory.store.session_calls("a")
@@ -42,8 +49,8 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
         return calls.append([SYSTEM, user("last")], {"id": "last"})
     view = await (move_pinned_message(memory) if write.endswith("what left the window") else read_window(memory))
     context = view.context
-    if write == "commit":
-        return await commit(memory, view)
+    if write in ("commit", "archive"):
+        return await (commit if write == "commit" else archive_oldest)(memory, view)
     if write == "rewrite what left the window":
         blocks = await memory.store.run(pages.blocks(calls.keys, cuts.blocks_to_read(view, 3, 10)))
         new = rewrite.encode(calls, [user("new")], None)
@@ -76,7 +83,18 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
 
 @pytest.mark.parametrize(
     "write",
-    ["append pinned", "commit", "prune", "pop", "rewrite", "rewrite with nothing", "replace", "unpin", "forget"]
+    [
+        "append pinned",
+        "commit",
+        "archive",
+        "prune",
+        "pop",
+        "rewrite",
+        "rewrite with nothing",
+        "replace",
+        "unpin",
+        "forget",
+    ]
     + [f"{what} what left the window" for what in ("rewrite", "replace", "unpin", "forget")],
 )
 async def test_a_log_cut_within_an_edit_is_replayed_twice(server: RedisServer, write: str) -> None:

@@ -86,6 +86,7 @@ FORGOTTEN: list[tuple[Callable[[Session], Awaitable[Any]], Callable[[Any], bool]
     (lambda session: session.rewrite(8, [user(5)]), lambda receipt: receipt.last_seq == 8),
     (lambda session: session.append(user(6), pin=True), lambda receipt: receipt.last_seq == 9),
     (lambda session: session.unpin(9), lambda message: not message.pinned),
+    (lambda session: session.archive(1), lambda archived: len(archived) == 1),
     (lambda session: session.forget(9), lambda forgotten: forgotten.seqs == (9,)),
     (lambda session: session.clear(), lambda cleared: cleared is True),
 ]

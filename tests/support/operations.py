@@ -103,6 +103,9 @@ OPERATIONS: dict[str, Operation] = {
     "prune": Operation(
         lambda session: session.prune(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),
+    "archive": Operation(
+        lambda session: session.archive(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
+    ),
     "pop": Operation(
         lambda session: session.pop(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),

@@ -49,6 +49,11 @@ PRUNE: dict[str, Any] = {
     "tokens": 4,
     "nonce": "p1",
 }
+ARCHIVE: dict[str, Any] = {
+    "token": b"archiv1newepoch",
+    **{name: value for name, value in PRUNE.items() if name != "nonce"},
+    "moved_count": 0,
+}
 REPLACE: dict[str, Any] = {
     "now_ms": NOW_MS,
     "limits": " ".join(map(str, LIMITS.values())),

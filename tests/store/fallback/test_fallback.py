@@ -175,6 +175,7 @@ async def test_a_session_that_was_only_written_to_is_shown(degradable: Memory, f
 REMOVALS: dict[str, Callable[[Session], Awaitable[object]]] = {
     "clear": lambda session: session.clear(),
     "prune": lambda session: session.prune(0),
+    "archive": lambda session: session.archive(2),
     "pop": lambda session: session.pop(2),
     "rewrite": lambda session: session.rewrite(1, [user(3)]),
     "replace": lambda session: session.replace(1, user(3)),
