@@ -31,8 +31,8 @@ from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "airline.jsonl"
-TOTALS = (500, 1_500, 3_000)
-DEFAULT_TOTAL = 1_500
+TOTALS = (500, 1_750, 3_000)
+DEFAULT_TOTAL = 1_750
 RECALLED_TOKENS = 700
 RECENT_COUNT = 6
 LIMITS = {"default context": (0.44, 2_000), "context with recall": (0.64, 2_200), "recall alone": (0.56, 700)}

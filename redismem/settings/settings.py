@@ -112,7 +112,7 @@ class Settings(BaseModel):
         500, description="length in tokens to request from the model"
     )
     summary_tokens_total: Annotated[int, Field(ge=16, le=100_000)] = Field(
-        1_500,
+        1_750,
         description="length in tokens of all summaries of a session together, and of an extractive or folded summary",
     )
     lease_s: Annotated[float, Field(ge=0.05, le=3_600)] = Field(

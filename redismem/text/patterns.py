@@ -7,6 +7,7 @@ marks.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
@@ -49,6 +50,11 @@ class Pattern:
     def fullmatch(self, text: str) -> bool:
         """True if the whole text matches."""
         return self._validator.isinstance_python(text)
+
+
+def searcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a text contains the pattern, which the Rust engine compiles."""
+    return _compile(pattern).isinstance_python
 
 
 def _compile(pattern: str) -> SchemaValidator:

@@ -158,19 +158,23 @@ def speaker_of(message: Message) -> str:
     return name[:_SPEAKER_CHARS].strip() or role.replace(":", "")[:_SPEAKER_CHARS]
 
 
-def lines_of_summary(previous: str) -> Work[list[Line]]:
-    """Return the lines of an earlier extractive summary, or of any other text."""
-    lines = []
+class Told(NamedTuple):
+    """A line of an earlier summary: its speaker, day and text; or the list of numbers, which has no text."""
+
+    speaker: str
+    day: str
+    text: str
+    mentioned: str = ""
+
+
+def split_summary(previous: str) -> Iterator[Told]:
+    """Yield the lines of an earlier extractive summary, or of any other text."""
     speaker = day = ""
-    for at, text in enumerate(previous.splitlines()):
-        if at % PIECE_LINES == 0:
-            yield
+    for text in previous.splitlines():
         if match := _DAY.fullmatch(text):
             day, speaker = match[1], ""
         elif text.startswith(MENTIONED):
-            # Numbers without a sentence get no line, but stay in the list.
-            numbers = yield from numbers_in(text.removeprefix(MENTIONED))
-            lines.append(Line("", "", "", (), frozenset(), numbers))
+            yield Told("", "", "", text.removeprefix(MENTIONED))
         elif not text.strip():
             speaker = day = ""
         else:
@@ -178,10 +182,23 @@ def lines_of_summary(previous: str) -> Work[list[Line]]:
                 named = _SPEAKER.match(text)
                 speaker = named[1] if named else ""
                 text = text[named.end() :] if named else text
-            fits = len(text.encode()) <= SENTENCE_BYTES
-            for sentence in filter(None, [text.strip()] if fits else split_sentences(text)):
-                line = yield from _line(speaker, day, sentence, _kind_of(sentence))
-                lines.append(line)
+            yield Told(speaker, day, text)
+
+
+def lines_of_summary(previous: str) -> Work[list[Line]]:
+    """Return the lines of an earlier extractive summary, or of any other text."""
+    lines = []
+    for at, (speaker, day, text, mentioned) in enumerate(split_summary(previous)):
+        if at % PIECE_LINES == 0:
+            yield
+        if not text:
+            # Numbers without a sentence get no line, but stay in the list.
+            lines.append(Line("", "", "", (), frozenset(), (yield from numbers_in(mentioned))))
+            continue
+        fits = len(text.encode()) <= SENTENCE_BYTES
+        for sentence in filter(None, [text.strip()] if fits else split_sentences(text)):
+            line = yield from _line(speaker, day, sentence, _kind_of(sentence))
+            lines.append(line)
     return lines
 
 

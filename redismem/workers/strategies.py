@@ -64,7 +64,7 @@ class Summarize:
     that the session's other summaries leave. The extractive summariser's summaries always stay within `total_tokens`.
     """
 
-    def __init__(self, model: Summarizer, max_tokens: int = 500, total_tokens: int = 1_500) -> None:
+    def __init__(self, model: Summarizer, max_tokens: int = 500, total_tokens: int = 1_750) -> None:
         self._model = model
         self._max_tokens = max_tokens
         self._total_tokens = total_tokens

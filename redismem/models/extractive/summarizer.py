@@ -10,13 +10,18 @@ from redismem.models.draft import Draft
 from redismem.models.extractive.ranking import LineRanker, find_outdated
 from redismem.text.data_runs import replace_data
 from redismem.text.plain import clean_text
-from redismem.text.sentences import MENTIONED, PIECE_LINES, Line, Work, lines_of, lines_of_summary
+from redismem.text.sentences import MENTIONED, PIECE_LINES, Line, Work, lines_of, lines_of_summary, split_summary
 from redismem.text.word_counts import Sketch
 
 _PIECE_NUMBERS = 256
 _SHORTEST_ID_CHARS = 4
 # In a very small summary, ids get half of the space.
 _LEAST_BYTES = 100
+# The share of the limit that new lines may take when they are appended, and what remains when lines must go.
+_APPENDED = 0.08
+_CUT = 0.8
+# A smaller summary is chosen anew each time: that is cheap, and appending would lose too many of its facts.
+_LEAST_APPENDED_TO_BYTES = 7_000
 
 
 class Extractive:
@@ -139,18 +144,62 @@ def _deduplicate(lines: Sequence[Line]) -> Work[list[Line]]:
 
 
 def compose(before: str, messages: Sequence[Message], limit_bytes: int, sketch: Sketch | None = None) -> Work[str]:
-    """Write a summary of messages and of an earlier summary, in at most `limit_bytes`; yields after small steps."""
-    lines = (yield from lines_of_summary(before)) + (yield from lines_of(messages))
+    """Write a summary of messages and of an earlier summary, in at most `limit_bytes`; yields after small steps.
+
+    With a sketch, the best new lines are appended to the earlier summary as long as they fit. Then old and new lines
+    compete for a part of `limit_bytes`, so that the next summaries can append again.
+    """
+    new = yield from lines_of(messages)
+    if before and new and sketch is not None and limit_bytes >= _LEAST_APPENDED_TO_BYTES:
+        appended = yield from _append(before, new, limit_bytes, sketch)
+        if appended:
+            return appended
+        limit_bytes = int(limit_bytes * _CUT)
+    lines = (yield from lines_of_summary(before)) + new
     if sketch is None:
         sketch = Sketch()
         for line in lines:
             sketch.add(line.words)
+    return (yield from _choose_anew(lines, limit_bytes, sketch))
+
+
+def _append(before: str, new: Sequence[Line], limit_bytes: int, sketch: Sketch) -> Work[str]:
+    """Return the earlier summary with the best new lines; "" if lines must go to make room for them.
+
+    A correction is not appended, because it lowers the rank of the line that it corrects.
+    """
+    before_bytes = len(before.encode()) + 1
+    share_bytes = int(_APPENDED * limit_bytes)
+    left_bytes = max(min(limit_bytes - before_bytes, share_bytes), int(_CUT * limit_bytes) - before_bytes)
+    if left_bytes < share_bytes // 2 or any(line.cue == "corrects" and line.kind == "said" for line in new):
+        return ""
+    told = list(split_summary(before))
+    ids = [number for each in told for number in each.mentioned.split(", ") if number]
+    told = [each for each in told if each.text]
+    known = {(each.speaker, each.text.strip()) for each in told}
+    fresh = [line for line in (yield from _deduplicate(new)) if (line.speaker, line.text) not in known]
+    listed = yield from _choose_ids(fresh, left_bytes // 4 - len(MENTIONED))
+    room = _Room(left_bytes, {number: size for number, size in listed.items() if number not in before})
+    chosen = yield from LineRanker(fresh, sketch, set()).choose(_with_text(fresh), room)
+    day, speaker = (told[-1].day, told[-1].speaker) if told else ("", "")
+    head = before[: before.rindex(MENTIONED)].rstrip("\n") if ids else before
+    more = _format([fresh[at] for at in sorted(chosen)], [*ids, *reversed(room.listed)], day, speaker)
+    text = f"{head}\n{more}" if more else head
+    return text if len(text.encode()) <= limit_bytes else ""
+
+
+def _with_text(lines: Sequence[Line]) -> list[int]:
+    return [at for at, line in enumerate(lines) if line.text]
+
+
+def _choose_anew(lines: Sequence[Line], limit_bytes: int, sketch: Sketch) -> Work[str]:
+    """Return the best of all lines, as a summary in at most `limit_bytes`."""
     lines = yield from _deduplicate(lines)
     older = yield from find_outdated(lines, sketch)
     listed = yield from _choose_ids(lines, max(limit_bytes // 4, min(limit_bytes // 2, _LEAST_BYTES)) - len(MENTIONED))
     room = _Room(limit_bytes, listed)
     ranker = LineRanker(lines, sketch, older)
-    left = [at for at, line in enumerate(lines) if line.text]
+    left = _with_text(lines)
     text, chosen = "", list[int]()
     # A line under the same speaker or day as another takes less than its estimate. The bytes left over go to more
     # lines.
@@ -172,10 +221,12 @@ def compose(before: str, messages: Sequence[Message], limit_bytes: int, sketch: 
     return text or "-"
 
 
-def _format(lines: Sequence[Line], ids: Sequence[str]) -> str:
-    """Format the lines as text, with each day above its lines and each speaker before the first of several."""
+def _format(lines: Sequence[Line], ids: Sequence[str], day: str = "", speaker: str = "") -> str:
+    """Format the lines as text, with each day above its lines and each speaker before the first of several.
+
+    `day` and `speaker` are those of the line before the first one.
+    """
     texts = []
-    day = speaker = ""
     for line in lines:
         if line.day != day:
             if line.day:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from redismem.messages.message import Message
 from redismem.models.extractive.summarizer import Extractive
+from redismem.text.sentences import MENTIONED
 from redismem.text.word_counts import Sketch, learn_messages
 
 PHRASES = (
@@ -59,6 +62,56 @@ def test_speaker_and_day_survive_each_fold() -> None:
     text = summarize(messages, 500)
     assert summarize(messages, 500, batch=20) == text
     assert asyncio.run(Extractive().summarize([], text, 500)).text == text
+
+
+def growing(total: int, count: int) -> Iterator[str]:
+    """The summary after each five messages of a chat of facts and phrases."""
+    model, sketch, text = Extractive(), Sketch(), ""
+    for at in range(count):
+        told = [spoken("Ada", f"Order A{at}{n}77 goes to harbour {at * n} by train.", 1 + at % 28) for n in range(2)]
+        covered = [*told, *phrases(3, at)]
+        sketch = asyncio.run(learn_messages(sketch, covered))
+        text = asyncio.run(model.summarize(covered, text or None, total, sketch)).text
+        yield text
+
+
+def test_a_summary_grows_at_its_end_until_lines_must_go() -> None:
+    sizes, appended = [], 0
+    before = ""
+    for text in growing(1_750, 150):
+        assert len(text.encode()) <= 7_000
+        sizes.append(len(text.encode()))
+        lines = [line for line in before.splitlines() if not line.startswith(MENTIONED)]
+        if text.splitlines()[: len(lines)] == lines:
+            appended += 1
+        else:
+            assert len(text.encode()) <= 0.8 * 7_000 + 40
+        before = text
+    assert max(sizes) > 6_400
+    assert 100 < appended < 150
+
+
+def test_an_appended_line_stands_under_its_day_and_is_told_once() -> None:
+    text = list(growing(1_750, 40))[-1]
+    spoken_lines = [line.strip().removeprefix("Ada: ") for line in text.splitlines() if "Order" in line]
+    assert len(spoken_lines) == len(set(spoken_lines)) > 60
+    day = ""
+    for line in text.splitlines():
+        day = line[1:].split()[0] if line.startswith("[") else day
+        if order := re.search(r"Order A(\d+?)[01]77 ", line):
+            assert int(day) == 1 + int(order[1]) % 28
+
+
+def test_a_correction_makes_all_lines_compete_anew() -> None:
+    model, text = Extractive(), next(text for text in growing(1_750, 150) if len(text.encode()) > 5_800)
+    old = spoken("Ada", "My sister Lena lives in Bremen near the old harbour.")
+    new = spoken("Ada", "Correction: my sister Lena no longer lives in Bremen near the old harbour, but in Graz.", 2)
+    sketch = asyncio.run(learn_messages(Sketch(), [*phrases(60), old, new]))
+    text = asyncio.run(model.summarize([old], text, 1_750, sketch)).text
+    assert "lives in Bremen" in text
+    text = asyncio.run(model.summarize([new], text, 1_750, sketch)).text
+    assert "but in Graz." in text
+    assert len(text.encode()) <= 0.8 * 7_000 + 40
 
 
 def test_a_name_that_is_a_role_does_not_pass_for_it() -> None:
