@@ -39,6 +39,7 @@ settings.register_profile("quick", settings.get_profile("any machine"), max_exam
 settings.load_profile("explore" if "EXPLORE" in os.environ else "quick" if "QUICK" in os.environ else "any machine")
 
 _numbers = itertools.count(1)
+_shared_servers: list[RedisServer] = []
 
 # Collection creates thousands of permanent objects; garbage collection would take a third of the time.
 gc.disable()
@@ -81,8 +82,18 @@ def ctrl_c_is_heard() -> None:
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """One server for all tests that need any Redis; each test has its own namespace."""
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    _shared_servers.append(server)
     yield server
+    _shared_servers.clear()
     server.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_keys_of_other_files() -> Iterator[None]:
+    """Empty the shared server after each file: many tests look through all keys, which would be those of the run."""
+    yield
+    for server in _shared_servers:
+        server.say("FLUSHALL", "SYNC")
 
 
 @pytest.fixture(scope="session")

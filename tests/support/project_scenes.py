@@ -27,7 +27,7 @@ async def read_project(apollo: Project, raw: Any) -> dict[bytes, Any]:
     """Return all stored keys of the project, except its count of changes."""
     prefix = apollo._items.keys.items.removesuffix(b"items")
     found: dict[bytes, Any] = {}
-    async for key in raw.scan_iter(prefix + b"*"):
+    async for key in raw.scan_iter(prefix + b"*", count=1_000):
         if key == apollo._items.keys.changes:
             continue
         if await raw.type(key) == b"hash":
