@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from redismem import Conflict, Context, InvalidMessage, Memory, Message, NotInWindow, Session, SessionNotFound
+from redismem import Conflict, Context, InvalidMessage, InvalidSettings, Memory, Message, Session, SessionNotFound
 from redismem.adapters.sessions import (
     Sessions,
     decode_in_slices,
@@ -25,15 +26,13 @@ try:
 except ModuleNotFoundError:
     raise missing_framework(__name__, "llama-index") from None
 
-_FIRST_COUNT = 128
-"""The number of messages that a read of the active ones asks for first."""
 _ALL_COUNT = 1 << 40
 _PAGE_COUNT = 10_000
 _INFOS_COUNT = 64
 """The sessions that `get_keys` asks about at a time."""
 _ARCHIVED = MessageStatus.ARCHIVED.value
-_STATUS, _EARLIER = "status", "earlier"
-"""The marks of an archived message, in its metadata: its own status, and that of all messages before it."""
+_STATUS = "status"
+"""The mark of a message that was added as archived, in its metadata. It may have active messages before it."""
 _CHAT_MESSAGES = TypeAdapter(list[ChatMessage])
 
 
@@ -81,10 +80,14 @@ class ChatStore(AsyncDBChatStore):
 
         Raises:
             InvalidSessionId: `key_prefix` cannot begin a session id.
-            InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given.
+            InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given; or the
+                memory does not keep originals, which are the archived messages.
         """
         super().__init__(key_prefix=key_prefix, summarise=summarise)
         self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise))
+        if not self._sessions.memory.settings.keep_originals:
+            self._sessions.close()
+            raise InvalidSettings("archived messages are originals: keep_originals must not be false")
 
     @classmethod
     def class_name(cls) -> str:
@@ -179,13 +182,8 @@ class ChatStore(AsyncDBChatStore):
         """Remove the message with this row id, which is the seq of `redismem.Message`, and return it; or `None`."""
         session = self._sessions.open(key)
         rows = await self._read_rows(session)
-        place = next((at for at, row in enumerate(rows) if row.message.seq == idx), None)
-        if place is None:
-            return None
-        message = rows[place].message
-        if place and _has_mark(message, _EARLIER):
-            await self._archive_until(session, rows[place - 1].message)
-        forgotten = await self._forget(session, [message])
+        messages = [row.message for row in rows if row.message.seq == idx]
+        forgotten = await self._forget(session, messages)
         return (await _decode(session, forgotten))[0] if forgotten else None
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
@@ -212,20 +210,23 @@ class ChatStore(AsyncDBChatStore):
         return await _decode(session, await self._forget(session, active[: max(0, n - bool(context.summaries))]))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Archive the oldest `n` active messages, in one step, and return them.
+        """Archive the oldest `n` active messages, in one step, and return those that this call archived.
 
-        A summary counts as a message, and is archived with the first message after it.
+        Among messages that were added as archived it may take several steps. A summary counts as a message, but stays,
+        and so do pinned messages.
 
         Raises:
             ValueError: `n` is negative.
         """
         _check_counts(n=n)
         session = self._sessions.open(key)
-        while True:
-            context, active = await self._read_active(session)
-            chosen = active[: max(0, n - bool(context.summaries))]
-            if not chosen or await self._archive_until(session, chosen[-1]):
-                return [*_summarise(context), *await _decode(session, chosen)][:n]
+        if self.summarise and n:
+            n -= bool((await session.read(0)).summaries)
+        archived: list[Message] = []
+        with contextlib.suppress(SessionNotFound):
+            while len(archived) < n and (moved := await session.archive(n - len(archived))):
+                archived += [each for each in moved if not _is_marked(each)]
+        return await _decode(session, archived)
 
     async def get_keys(self) -> list[str]:
         """Return the keys that have messages, most recently used first."""
@@ -249,38 +250,22 @@ class ChatStore(AsyncDBChatStore):
             return 0
 
     async def _read_active(self, session: Session) -> tuple[Context, list[Message]]:
-        """Return the active messages, oldest first, and the context that they are from.
-
-        Reads only the end of a session with many archived messages. A context without active summaries has none.
-        """
-        limit = None if self.summarise else _FIRST_COUNT
-        while True:
-            context, messages, archived_seq = await _read(session, limit)
-            if archived_seq or limit is None or not context.is_part:
-                break
-            limit *= 8
-        if context.summaries and archived_seq > context.summaries[-1].last_seq:
-            context.summaries = []
-        return context, [each for each in messages if each.seq > archived_seq and not _has_mark(each, _STATUS)]
+        """Return the active messages, oldest first, and the context that they are from."""
+        context = await session.read()
+        messages = in_order(context)
+        if not messages:
+            await refuse_unseen(session, context)
+        return context, [each for each in messages if not _is_marked(each)]
 
     async def _read_rows(self, session: Session) -> list[_Row]:
-        """Return all messages with their status, oldest first. Those that a summary covers are archived."""
-        context, messages, archived_seq = await _read(session, None)
-        active = {each.seq for each in messages if each.seq > archived_seq and not _has_mark(each, _STATUS)}
+        """Return all messages with their status, oldest first. Those that have left the window are archived."""
+        context, messages = await self._read_active(session)
+        active, messages = {each.seq for each in messages}, in_order(context)
         if context.first_seq > 1 and not context.degraded:
             messages = await session.tail(_ALL_COUNT)
             new = [each for each in messages if each.seq > context.last_seq]
-            active.update(each.seq for each in new if not _has_mark(each, _STATUS))
+            active.update(each.seq for each in new if not _is_marked(each))
         return [_Row(each, MessageStatus.ACTIVE if each.seq in active else MessageStatus.ARCHIVED) for each in messages]
-
-    async def _archive_until(self, session: Session, message: Message) -> bool:
-        """Archive this message and all before it, in one step. Return False if it has changed or is gone."""
-        marks = {_STATUS: _ARCHIVED, _EARLIER: _ARCHIVED}
-        try:
-            await session.replace(message, self._message(message.to_openai(), marks))
-        except (Conflict, NotInWindow, SessionNotFound):
-            return False
-        return True
 
     async def _forget(self, session: Session, messages: Sequence[Message]) -> list[Message]:
         """Remove messages, and return those that this call removed."""
@@ -298,25 +283,13 @@ class ChatStore(AsyncDBChatStore):
             payload = message.model_dump(mode="json")
         except ValueError:  # its text may quote the message
             raise InvalidMessage("a message has a value that JSON cannot hold") from None
-        return self._message(payload, marks)
-
-    def _message(self, payload: dict[str, Any], marks: dict[str, Any] | None) -> Message:
         # A worker must read what it summarises. What is kept whole needs no reader, and each message is removed alone.
         return Message(**payload, metadata=marks) if self.summarise else Message.opaque(payload, metadata=marks)
 
 
-async def _read(session: Session, limit: int | None) -> tuple[Context, list[Message], int]:
-    """Return the context, its messages in order, and the seq up to which all messages are archived, or 0."""
-    context = await session.read(limit)
-    messages = in_order(context)
-    if not messages:
-        await refuse_unseen(session, context)
-    return context, messages, max((each.seq for each in messages if _has_mark(each, _EARLIER)), default=0)
-
-
-def _has_mark(message: Message, name: str) -> bool:
+def _is_marked(message: Message) -> bool:
     beside = message.beside
-    return beside is not None and (beside.get("metadata") or {}).get(name) == _ARCHIVED
+    return beside is not None and (beside.get("metadata") or {}).get(_STATUS) == _ARCHIVED
 
 
 async def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
