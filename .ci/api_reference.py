@@ -38,6 +38,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.workers.eviction": ("Eviction",),
     "redismem.metrics": (),
     "redismem.slots": ("Intent", "Slot", "Slots"),
+    "redismem.mcp": (),
     "redismem.adapters.openai_agents": ("Session",),
     "redismem.adapters.agent_framework": ("HistoryProvider", "SessionStore"),
     "redismem.adapters.llama_index": ("ChatStore",),

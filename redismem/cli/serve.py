@@ -149,9 +149,9 @@ async def serve(
     except ImportError:
         raise Stop("a server needs more packages: pip install 'redismem[server]'", 2) from None
     _check_origins(options.cors_origin)
-    access = _load_access(options, _check_demo(options, namespace) if options.demo else namespace)
-    if access.is_open and not _is_loopback(options.host):
-        raise Stop(f"without keys a server listens only on loopback, not on {options.host}: see --keys-file", 2)
+    if options.demo:
+        namespace = _check_demo(options, namespace)
+    access = load_access(options.keys, options.keys_file, namespace, options.host)
     settings = Settings()
     address = address_of(url, settings)
     embedded = address.lower() == EMBEDDED
@@ -197,8 +197,8 @@ async def _serve(
             print(f"redismem listens on {at} (store: {place}); open it in a browser for the page{more}", flush=True)
             if access.is_open:
                 complain("no keys: every user of this machine has full access; see --keys-file")
-            await _warn_of_missing_workers(memories)
-            async with _following(options, service, memories, hangup):
+            await warn_of_missing_workers(memories)
+            async with following(options.keys_file, service, memories, hangup):
                 await serve_until(service, listening, stopping, options.stop_s)
             print("redismem has stopped", flush=True)
 
@@ -219,13 +219,13 @@ def _open_service(options: Options, access: Access, memories: Memories, meters: 
 
 
 @contextlib.asynccontextmanager
-async def _following(
-    options: Options, service: Service, memories: Memories, hangup: asyncio.Event
+async def following(
+    path: str | None, service: Service, memories: Memories, hangup: asyncio.Event
 ) -> AsyncIterator[None]:
     """Follow the file of keys while the block runs. Without a file, warn that SIGHUP changes nothing."""
     from redismem.web.key_file import KeyFile, warn_of_hangups
 
-    keys_file = Path(options.keys_file) if options.keys_file else None
+    keys_file = Path(path) if path else None
     following = asyncio.create_task(
         warn_of_hangups(hangup) if keys_file is None else KeyFile(service, keys_file, memories.open).follow(hangup)
     )
@@ -254,14 +254,14 @@ def _open_chat(options: Options, settings: Settings) -> Chat:
     slots = filling.demo_slots() if options.demo else None
     return Chat(
         _open_model(settings),
-        slots if options.slots is None else Slots.from_toml(_read_text(options.slots)),
+        slots if options.slots is None else Slots.from_toml(read_text(options.slots)),
         max_tokens=options.answer_tokens,
         project=options.project or (filling.PROJECT if options.demo else None),
         alternate=settings.chat_alternate,
     )
 
 
-async def _warn_of_missing_workers(memories: Mapping[str, Memory]) -> None:
+async def warn_of_missing_workers(memories: Mapping[str, Memory]) -> None:
     """Warn of namespaces without a worker. Prints nothing if Redis does not answer."""
     unattended = []
     for namespace, memory in memories.items():
@@ -288,16 +288,21 @@ def _connector(address: str, settings: Settings, workers: bool, meters: Meters) 
     return connect
 
 
-def _load_access(options: Options, namespace: str) -> Access:
+def load_access(keys: str | None, keys_file: str | None, namespace: str, host: str) -> Access:
+    """Return the keys of a server that listens on this host. Without keys, it serves this namespace.
+
+    Raises:
+        InvalidSettings: A line of the keys is malformed.
+        Stop: The keys cannot be read, or there are none and the host is not a loopback address.
+    """
     from redismem.web.access import Access
 
-    keys, keys_file = options.keys, options.keys_file
     if keys and keys_file:
         raise Stop("give keys or a key file, not both", 2)
     if keys_file == "" and not keys:
         raise Stop("REDISMEM_SERVER_KEYS_FILE or --keys-file is empty: it must name a file", 2)
     if keys_file:
-        keys = _read_text(Path(keys_file))
+        keys = read_text(Path(keys_file))
     access = Access.of(keys or "", namespace)
     if access.is_open and keys is not None:
         raise Stop(f"{keys_file or 'REDISMEM_SERVER_KEYS or --keys'} contains no key", 2)
@@ -305,6 +310,8 @@ def _load_access(options: Options, namespace: str) -> Access:
         complain(
             f"--namespace {namespace} is ignored: the server serves the namespaces of its keys, and no key has this one"
         )
+    if access.is_open and not _is_loopback(host):
+        raise Stop(f"without keys a server listens only on loopback, not on {host}: see --keys-file", 2)
     return access
 
 
@@ -346,7 +353,7 @@ def _open_model(settings: Settings) -> StreamingModel | None:
     )
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeError):

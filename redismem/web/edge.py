@@ -97,7 +97,7 @@ class Edge:
     ) -> None:
         service, method = self._service, scope["method"]
         if len(headers) < len(scope["headers"]):
-            _check_repeated(scope["headers"])
+            check_repeated(scope["headers"])
         if method == "OPTIONS" and b"access-control-request-method" in headers:
             await answer.preflight()
             return
@@ -170,7 +170,7 @@ class Edge:
             raise Problem("not_allowed", "without keys this server refuses pages of other origins")
 
 
-def _check_repeated(headers: Iterable[tuple[bytes, bytes]]) -> None:
+def check_repeated(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Refuse a request with two values of a header that has one: a proxy may have checked the other. Raises Problem."""
     names = [name for name, _ in headers if name in _ONCE]
     if repeated := next((name for name in names if names.count(name) > 1), None):

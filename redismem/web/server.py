@@ -14,6 +14,7 @@ import uvicorn
 
 from redismem.errors import InvalidSettings
 from redismem.web.app import create_app
+from redismem.web.edge import App
 from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.service import Service
 
@@ -47,10 +48,15 @@ def listen(host: str, port: int) -> socket.socket:
         raise InvalidSettings(f"cannot listen at {host}:{port}: {cause.strerror or 'no such address'}") from None
 
 
-async def serve(service: Service, listening: socket.socket, stop: asyncio.Event, stop_s: float) -> None:
-    """Answer requests until `stop` is set; then refuse new ones and finish the running ones within `stop_s`."""
+async def serve(
+    service: Service, listening: socket.socket, stop: asyncio.Event, stop_s: float, app: App | None = None
+) -> None:
+    """Answer requests until `stop` is set; then refuse new ones and finish the running ones within `stop_s`.
+
+    `app` is the ASGI application, by default that of the HTTP API.
+    """
     config = uvicorn.Config(
-        create_app(service),
+        create_app(service) if app is None else app,
         http=LimitedProtocol,
         ws="none",
         lifespan="off",

@@ -31,7 +31,7 @@ FLOORS = (
     "project",
     "workers inspection erasure",
     "memory",
-    "__init__ blocking metrics web adapters",
+    "__init__ blocking metrics web adapters mcp",
     "cli",
     "__main__",
 )
@@ -43,6 +43,7 @@ NEVER = {
     "memory": "inspection",
     "web": "protocol transport workers",
     "adapters": "protocol transport workers",
+    "mcp": "protocol transport workers",
     "cli": "protocol",
 }
 # `import redismem` stays small.
@@ -53,7 +54,7 @@ DOORS = {
     "fakeredis": "transport",
     "msgspec": "messages originals slots web",
     "zstandard": "messages originals",
-    "pydantic": "settings web",
+    "pydantic": "settings web mcp",
     "pydantic_core": "text",
     "httpx": "models",
     "numpy": "recall",
@@ -66,6 +67,8 @@ DOORS = {
     "uvicorn": "web",
     "prometheus_client": "metrics",
     "opentelemetry": "web",
+    "mcp": "mcp",
+    "anyio": "mcp",
     "agents": "adapters",
     "agent_framework": "adapters",
     "llama_index": "adapters",

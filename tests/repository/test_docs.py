@@ -42,7 +42,12 @@ NOT_RUN = {
     "curl": "it asks a server: `test_access` asks one the same",
 }
 # Checked by the command line's own parser alone.
-PARSED = {"worker": "--once", "watch": "--count", "serve": "--help"}  # without this option they run for ever
+PARSED = {
+    "worker": "--once",
+    "watch": "--count",
+    "serve": "--help",
+    "mcp": "--help",
+}  # without this option they run for ever
 TARGETS = set(re.findall(r"^([a-z-]+):(?: |$)", (ROOT / "Makefile").read_text(), re.MULTILINE))
 OLD_NAMES = {ROOT / "UPGRADING.md", ROOT / "CHANGELOG.md"}
 SERVER_VARIABLES = {f"REDISMEM_SERVER_{name}" for name in ("KEYS", "KEYS_FILE", "RATE", "BURST")}

@@ -49,7 +49,7 @@ def start_command(*words: object, **environment: str) -> Iterator[subprocess.Pop
     """Start a command beside the test; it is killed at the end."""
     command = [sys.executable, "-m", "redismem", *map(str, words)]
     environ, pipe = os.environ | environment, subprocess.PIPE
-    with subprocess.Popen(command, env=environ, text=True, stdout=pipe, stderr=pipe) as running:
+    with subprocess.Popen(command, env=environ, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as running:
         try:
             yield running
         finally:

@@ -1,0 +1,20 @@
+"""The MCP client: a second server process knows what the first one stored."""
+
+from __future__ import annotations
+
+from support.example_processes import Places, start_example
+
+from redismem.blocking import Memory
+
+
+def test_the_second_conversation_knows_the_first(places: Places) -> None:
+    with start_example("mcp_client.py", places) as running:
+        printed = running.communicate(timeout=120)[0].splitlines()
+    assert [line for line in printed if not line.startswith("redismem: ")][:2] == [
+        "planning has 0 messages",
+        "appended 1 to 2",
+    ]
+    assert printed[-1] == "waiting for region"
+    assert any(line.startswith("- Sessions are in Redis (") for line in printed)
+    with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
+        assert memory.session("planning").info().total_messages == 2
