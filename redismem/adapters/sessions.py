@@ -137,15 +137,14 @@ def memory_over(client: Any) -> Memory:
     return Memory.connect(client=client)
 
 
-class Sessions:
-    """The sessions that one store of a framework uses: their memory, and a handle for each of the framework's ids."""
+class Opened:
+    """The memory that one store of a framework uses: the caller's, or one over its client, or a shared one of a URL."""
 
-    def __init__(self, url: str | None, memory: Memory | None, client: Any, prefix: str, policy: Policy) -> None:
+    def __init__(self, url: str | None, memory: Memory | None, client: Any) -> None:
         """Open the memory: the caller's `memory`, or one over its `client`, or the shared one of `url`.
 
         Raises:
-            InvalidSessionId: The prefix cannot begin a session id.
-            InvalidSettings: More than one of them is given, or one cannot be used, or the policy is invalid.
+            InvalidSettings: More than one of them is given, or one cannot be used.
         """
         if sum(given is not None for given in (url, memory, client)) > 1:
             raise InvalidSettings("give one of url, memory and redis_client: only one of them would be used")
@@ -155,17 +154,6 @@ class Sessions:
         """True until a memory that other stores with this URL share is given back."""
         self._url = url
         self.memory = memory or (borrow_memory(url) if client is None else memory_over(client))
-        # A handle with a policy is not cached by the memory, and a framework names its session in each call.
-        self.open = lru_cache(maxsize=_HANDLES_COUNT)(self._open)
-        self._prefix, self._policy = prefix, policy
-        try:
-            self._open("x")  # refuses prefix and policy at the start of the program, not in its first turn
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self, session_id: str) -> Session:
-        return self.memory.session(join_id(self._prefix, session_id), policy=self._policy)
 
     def close(self) -> Awaitable[None]:
         """Give back a borrowed memory. A memory or a client of the caller stays open. Await the result, or leave it."""
@@ -177,6 +165,30 @@ class Sessions:
     async def aclose(self) -> None:
         """Give back a borrowed memory, as `close` does."""
         await self.close()
+
+
+class Sessions(Opened):
+    """The sessions that one store of a framework uses: their memory, and a handle for each of the framework's ids."""
+
+    def __init__(self, url: str | None, memory: Memory | None, client: Any, prefix: str, policy: Policy) -> None:
+        """Open the memory, and check prefix and policy.
+
+        Raises:
+            InvalidSessionId: The prefix cannot begin a session id.
+            InvalidSettings: The memory is named more than once, or cannot be used, or the policy is invalid.
+        """
+        super().__init__(url, memory, client)
+        # A handle with a policy is not cached by the memory, and a framework names its session in each call.
+        self.open = lru_cache(maxsize=_HANDLES_COUNT)(self._open)
+        self._prefix, self._policy = prefix, policy
+        try:
+            self._open("x")  # refuses prefix and policy at the start of the program, not in its first turn
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, session_id: str) -> Session:
+        return self.memory.session(join_id(self._prefix, session_id), policy=self._policy)
 
 
 def is_readable(item: dict[str, Any]) -> bool:
