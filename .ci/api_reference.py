@@ -28,6 +28,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.blocking": (),
     "redismem.settings": (),
     "redismem.session": (),
+    "redismem.record": (),
     "redismem.messages": (),
     "redismem.models": (),
     "redismem.models.streaming": ("StreamingModel", "open_streaming"),
@@ -46,11 +47,13 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 # Names without an underscore that only other modules of the package use.
 INTERNAL = {
+    "Change": {"checks", "encode"},
     "Context": {"is_mixed"},
     "Eviction": {"enforce_limit", "is_crowded", "queue_excess", "queue_idle"},
     "JsonlArchive": {"reset"},
     "Message": {"mark_replaced", "restored", "with_pin"},
     "Metrics": {"operations", "render"},
+    "Record": {"keys"},
     "Scheduler": {"appended"},
     "Summary": {"decode", "encode"},
     "Worker": {"attend", "is_crowded", "stand_by"},

@@ -6,6 +6,7 @@ RedismemError
 ├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
 ├── InvalidSessionId    a session id, owner or namespace that is not valid              (also a ValueError)
 ├── InvalidItem         a field or name of a project's item that cannot be stored       (also a ValueError)
+├── InvalidRecord       an id, field, member or change of a record that is not valid    (also a ValueError)
 ├── InvalidTransition   an item's status does not lead to the requested status          (also a ValueError)
 ├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
 ├── InvalidTime         the caller's clock returned a value that cannot be the time     (also a ValueError)
@@ -14,6 +15,7 @@ RedismemError
 ├── NotInWindow         a message to pop, replace or unpin is not in the window         (also a LookupError)
 ├── ItemNotFound        the project has no such item, or had none at that moment        (also a LookupError)
 ├── Conflict            another writer was faster: `expect` is not the last seq, or a message or item has changed
+│   └── RecordConflict   a record is not as the change expects
 ├── SessionExists       a live session has the id of the session to restore from quarantine
 ├── WrongShards         the namespace was created with a different number of shards
 ├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
@@ -78,6 +80,10 @@ class InvalidItem(RedismemError, ValueError):
     """A field, name, link or query of a project's items is invalid."""
 
 
+class InvalidRecord(RedismemError, ValueError):
+    """An id, tag, field, member, prefix or change of a record is invalid. Nothing was written."""
+
+
 class InvalidTransition(RedismemError, ValueError):
     """An item's status `before` does not lead to the requested status `after`."""
 
@@ -123,6 +129,19 @@ class Conflict(RedismemError):
         super().__init__(text, session_id)
         self.last_seq = last_seq
         self.cleared = cleared
+
+
+class RecordConflict(Conflict):
+    """A record is not as the change expects: another writer was faster. Nothing was written, in no record.
+
+    `record_id` is the id of the record, and `field` the field whose check does not hold.
+    """
+
+    def __init__(self, text: str, session_id: str | None = None, record_id: str = "", field: bytes = b"") -> None:
+        super().__init__(f"record {record_id!r}, field {field[:64]!r}: {text}" if record_id else text, session_id)
+        self.text = text
+        self.record_id = record_id
+        self.field = field
 
 
 class SessionExists(RedismemError):

@@ -154,6 +154,17 @@ class Op(StrEnum):
     PROJECT_COUNT = "project_count"
     PROJECT_RECORD = "project_record"
 
+    # Calls of a record
+    RECORD_GET = "record_get", Traits(method="get")
+    RECORD_READ = "record_read", Traits(method="newest or page")
+    RECORD_WALK = "record_walk", Traits(method="walk")
+    RECORD_WRITE = "record_write", Traits(method="write")
+    RECORD_TOUCH = "record_touch", Traits(method="touch")
+    RECORD_DROP = "record_drop", Traits(method="drop")
+    RECORD_CLEAR = "record_clear", Traits(method="clear")
+    RECORD_LIST = "record_list", Traits(method="records")
+    RECORD_SWEEP = "record_sweep"
+
     # Calls of operators' commands
     LOOK = "look"
     DEPTHS = "depths"

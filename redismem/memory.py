@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
 
 from redismem.concurrency.background import LoopBackground
-from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
 from redismem.info import ForgottenSessions, Health, Policy, Queues, SessionPage
 from redismem.messages.message import TokenCounter
@@ -38,7 +37,9 @@ from redismem.transport.connect import connect
 if TYPE_CHECKING:
     from redismem.erasure import OnProgress
     from redismem.project.project import Project
+    from redismem.protocol.record.listing import RecordPage
     from redismem.recall.embedder import Embed, Embedder
+    from redismem.record.record import Record
     from redismem.transport.credentials import Credentials
     from redismem.workers.archive import OnEvict
     from redismem.workers.keeper import Workers
@@ -132,6 +133,8 @@ class Memory:
                 be used.
             TypeError: `on_event` is not a plain function, or an argument is unknown.
         """
+        from redismem.workers.options import make_workers, worker_options
+
         refuse_others(others)
         settings = Settings.given(settings)
         background = LoopBackground() if (settings.fallback if fallback is None else fallback) else None
@@ -202,6 +205,44 @@ class Memory:
             InvalidItem: The name is invalid.
         """
         return self._projects(plain(name) if isinstance(name, str) else "")
+
+    def record(
+        self, record_id: str, *, tag: str | None = None, owner: str | None = None, ttl_s: float | None = None
+    ) -> Record:
+        """Return the handle of a record, without I/O: fields and an order of members, see `redismem.record`.
+
+        Args:
+            record_id: The id of the record, unique in the namespace: any string of 1 to 1,024 bytes.
+            tag: The records of one tag can be written together. Give a record the same tag each time. `None` means its
+                id.
+            owner: The person whom the record belongs to, if this handle creates it: an id of 1 to 256 bytes.
+            ttl_s: The time to live in seconds. Each write sets it anew. `None` means that a write lets the record
+                persist.
+
+        Raises:
+            InvalidRecord: The id or the tag is empty or too long, or `ttl_s` is out of range.
+            InvalidSessionId: The owner is invalid.
+        """
+        from redismem.protocol.record.keys import record_keys  # no turn needs it
+        from redismem.record.record import Record
+
+        return Record(self.store, record_keys(self.store.keys, record_id, tag, owner=owner, ttl_s=ttl_s))
+
+    async def records(self, prefix: str = "", limit: int = 100, cursor: str | None = None) -> RecordPage:
+        """Return a page of the records whose ids begin with a prefix, by id.
+
+        Args:
+            prefix: The beginning of the ids. "" lists all records.
+            limit: The number of records per page, 1 to 10,000. A page has fewer if some of them have expired.
+            cursor: The cursor of the previous page. `None` starts at the first page.
+
+        Raises:
+            ValueError: The limit is out of range, or the cursor does not come from a page.
+            StoreUnavailable: Redis does not answer before the deadline.
+        """
+        from redismem.record.listing import list_records  # no turn needs it
+
+        return await list_records(self.store, prefix, limit, cursor)
 
     def _open_project(self, name: str) -> Project:
         from redismem.project.project import Project  # half of the package, which only projects need
@@ -339,40 +380,3 @@ def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | N
     from redismem.recall.embedder import open_embedder  # imports numpy, an optional dependency
 
     return open_embedder(source, settings)
-
-
-def worker_options(workers: bool | Callable[[Store], Workers], **options: object) -> dict[str, Any]:
-    """Return the given ones of the arguments of `connect` that are for its workers.
-
-    Raises:
-        InvalidSettings: There are such arguments, but `workers` is not True, so nothing would use them.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
-    if given and workers is not True:
-        what = " and ".join(given)
-        raise InvalidSettings(
-            f"{what} without workers would have no effect: pass workers=True as well"
-            if workers is False
-            else f"{what} must be passed to your own workers, such as partial(Scheduler, {what.split()[0]}=...)"
-        )
-    return given
-
-
-def make_workers(
-    store: Store, workers: bool | Callable[[Store], Workers], options: Mapping[str, Any]
-) -> Workers | None:
-    """Return the workers for the argument `workers` of `connect`; `None` if it is False. Raise InvalidSettings."""
-    if workers is False:
-        return None
-    if workers is True:
-        from redismem.workers.scheduler import Scheduler  # only workers need APScheduler
-
-        workers = partial(Scheduler, **options)
-    elif not callable(workers):
-        raise InvalidSettings(
-            "workers must be True, False, or a callable that makes them from a store, such as "
-            f"partial(Scheduler, stop_s=30); not {type(workers).__name__}"
-        )
-    from redismem.workers.keeper import Keeper
-
-    return Keeper(store, partial(workers, store))

@@ -1,5 +1,6 @@
 """The memory without `await`, for any thread."""
 
 from redismem.blocking.memory import Conversations, Memory, Project, Session
+from redismem.blocking.record import Record
 
-__all__ = ["Conversations", "Memory", "Project", "Session"]
+__all__ = ["Conversations", "Memory", "Project", "Record", "Session"]

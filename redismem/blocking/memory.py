@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from redismem import memory
 from redismem.blocking import project as projects
+from redismem.blocking.record import Record
 from redismem.blocking.workers import WorkerThread
 from redismem.concurrency.background import ThreadBackground
 from redismem.concurrency.run_sync import blocking as _blocking
@@ -32,6 +33,7 @@ from redismem.settings.settings import Settings
 from redismem.store.open import open_store
 from redismem.store.store import Store
 from redismem.transport.connect import connect_blocking, connect_both
+from redismem.workers.options import make_workers, worker_options
 
 if TYPE_CHECKING:
     from redismem.recall.embedder import Embed, Embedder
@@ -94,7 +96,7 @@ class Memory:
                 threads has its own event loop.
         """
         memory.refuse_others(others)
-        options = memory.worker_options(workers, on_evict=on_evict, strategy=strategy, concurrency=concurrency)
+        options = worker_options(workers, on_evict=on_evict, strategy=strategy, concurrency=concurrency)
         settings = Settings.given(settings)
         url = settings.url if url is None else url
         background = ThreadBackground() if (settings.fallback if fallback is None else fallback) else None
@@ -110,7 +112,7 @@ class Memory:
         def make_worker_memory() -> memory.Memory:
             worker_store = open_store(connect_async(), namespace, settings, on_event, clock)
             worker_store.embedder = memory.make_embedder(embed, settings)
-            return memory.Memory(worker_store, workers=memory.make_workers(worker_store, workers, options))
+            return memory.Memory(worker_store, workers=make_workers(worker_store, workers, options))
 
         thread = None if workers is False else WorkerThread(store, make_worker_memory)
         return cls(memory.Memory(store, count_tokens, thread))
@@ -159,11 +161,19 @@ class Memory:
         """
         return Project(self._twin.project(name))
 
+    def record(
+        self, record_id: str, *, tag: str | None = None, owner: str | None = None, ttl_s: float | None = None
+    ) -> Record:
+        """See `redismem.Memory.record`; its docstring is copied below."""
+        return Record(self._twin.record(record_id, tag=tag, owner=owner, ttl_s=ttl_s))
+
+    record.__doc__ = memory.Memory.record.__doc__
     new_session_id = staticmethod(memory.Memory.new_session_id)
     close = _blocking(memory.Memory.aclose)
     ping = _blocking(memory.Memory.ping)
     count = _blocking(memory.Memory.count)
     sessions = _blocking(memory.Memory.sessions)
+    records = _blocking(memory.Memory.records)
     forget = _blocking(memory.Memory.forget)
     take = _blocking(memory.Memory.take)
     queues = _blocking(memory.Memory.queues)

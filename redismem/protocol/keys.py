@@ -107,6 +107,14 @@ class Keys:
         """Return the number of a session's shard."""
         return binascii.crc_hqx(session_id.encode(), 0) % self.shard_count
 
+    def prefix_of(self, tag: bytes) -> bytes:
+        """Return the beginning of all keys in the shard of a record's tag."""
+        return self._tags[binascii.crc_hqx(tag, 0) % self.shard_count].encode()
+
+    def prefixes(self) -> list[bytes]:
+        """Return the beginning of all keys of each shard, by shard number."""
+        return [tag.encode() for tag in self._tags]
+
     def rate(self, name: str) -> bytes:
         """Return the key of a rate limiter."""
         return f"rm:{{{self.namespace}}}:rate:{name}".encode()

@@ -101,6 +101,10 @@ _OWN_WORDS: dict[str, _Meaning] = {
     ),
     **{word: _corrupt_key(word) for word in ("CORRUPT", "WRONGTYPE", "CHANGED")},
     "LAYOUT": layout.unsupported_layout,
+    "FORMAT": lambda version, _: UnsupportedFormat(
+        f"the record has format {version}, which this release does not know"
+    ),
+    "WIDE": lambda limit, _: TooLarge(f"a member of the record has more than {limit} related members"),
 }
 """For each word of a script's refusal, a function that makes the error from the detail and the session id."""
 

@@ -14,6 +14,7 @@ import redis
 import redismem
 from redismem import InvalidSettings, SessionNotFound, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking
+from redismem.record import Change, Head
 from redismem.transport.redis_py.client import BlockingRedisPy
 
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
@@ -96,6 +97,20 @@ def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str
     yield from ("messages", "read", "tail", "touch", "set_policy")
 
 
+def use_records(memory: blocking.Memory) -> Iterator[str]:
+    """Write and read records, and return the names of the methods used."""
+    record, other = memory.record("thread", ttl_s=60), memory.record("other", tag="thread")
+    assert (record.id, other.tag, repr(record)[:17]) == ("thread", "thread", "<blocking Record ")
+    assert record.write(Change(sets={b"a": Head().encode()}, adds=[b"a"]), (other, Change(sets={b"b": b"1"}))) is True
+    assert (record.exists(), other.get(b"b"), record.touch()) == (True, [b"1"], True)
+    newest = record.newest()
+    assert newest is not None
+    assert (newest.member, len(record.page().found), len(record.walk(b"a").heads)) == (b"a", 1, 1)
+    assert (record.drop(b"a"), record.clear(), other.clear()) == (1, True, True)
+    assert memory.records().records == []
+    yield from ("record", "records")
+
+
 def change_state(session: blocking.Session) -> Iterator[str]:
     """Change and read the state, and return the names of the methods used."""
     session.merge({"y": [2.0]})
@@ -143,7 +158,7 @@ def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator
 
 def test_every_method_works(memory: blocking.Memory) -> None:
     session = memory.session("user-42")
-    used = {*converse(memory, session), *change_state(session), *look_and_end(memory, session)}
+    used = {*converse(memory, session), *change_state(session), *use_records(memory), *look_and_end(memory, session)}
     everything = set(surface(blocking.Memory)) | set(surface(blocking.Session))
     assert used == everything - {"connect", "__enter__", "__exit__"}
 

@@ -21,8 +21,9 @@ from redismem.protocol.session import append_ids
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("protocol", "inspection")
-# What a project stores has a layout of its own: test_project_layout.py.
-OF_PROJECTS = {path.stem for path in (ROOT / "lua" / "project").iterdir()}
+# What projects and records store has a layout of its own: test_project_layout.py, test_record_layout.py.
+OF_OTHERS = {path.stem for room in ("project", "record") for path in (ROOT / "lua" / room).iterdir()}
+WORDS_OF_OTHERS = {"VERSION", "NAME", "FORMAT", "WIDE"}
 DECODING = ("replies", "invariants", "check", "keys", "queue/calls", "session/calls")
 
 
@@ -52,7 +53,7 @@ def as_it_is() -> Said:
     }
     return Said(
         {name.decode(): field for name, field in layout.FIELDS.items()},
-        {name: scripts.load(name).source.decode() for name in scripts.names() if name not in OF_PROJECTS},
+        {name: scripts.load(name).source.decode() for name in scripts.names() if name not in OF_OTHERS},
         (ROOT / "lua" / "README.md").read_text(),
         {name: modules[name].read_text() for name in DECODING},
     )
@@ -114,7 +115,7 @@ def states(said: Said) -> Iterator[str]:
 
 def words_in_readme(said: Said) -> Iterator[str]:
     rows = {cells[0].strip("`"): cells[2] for cells in said.table("word")}
-    used = {word for found in said.texts().values() for word in found.words} | {"WRONGTYPE", "VERSION", "NAME"}
+    used = {word for found in said.texts().values() for word in found.words} | {"WRONGTYPE"} | WORDS_OF_OTHERS
     for word in rows.keys() | used:
         meant = replies.refusal(ServerError(word, f"{word} 7"), "s")
         kind = type(meant).__name__

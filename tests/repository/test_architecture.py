@@ -27,7 +27,7 @@ FLOORS = (
     "transport",
     "store",
     "recall",
-    "session",
+    "session record",
     "project",
     "workers inspection erasure",
     "memory",
@@ -39,6 +39,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.
 # Some rooms have no business in others though they lie above them.
 NEVER = {
     "session": "inspection",
+    "record": "inspection",
     "workers": "inspection",
     "memory": "inspection",
     "web": "protocol transport workers",

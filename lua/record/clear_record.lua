@@ -1,0 +1,28 @@
+-- Removes a whole record, if its life is the one the caller saw: a repeated call spares a newer record.
+-- KEYS
+--   records
+--   owned
+--   record
+--   order
+-- ARGV
+--   id
+--   life     8 bytes; none if there was no key, other if it was no record; ? asks for it; then checks as in write_record
+-- FIELDS
+-- REPLY the life, if asked for; 1 removed, 0 already gone; negative: the number of the check that does not hold
+-- ERROR
+local records, owned, record, order = unpack(KEYS)
+local id, life = unpack(ARGV, 1, 2)
+local kind = redis.call('TYPE', record).ok
+local described = kind == 'hash' and redis.call('HGET', record, '')
+local found = kind == 'none' and 'none' or described and string.sub(described, 3, 10) or 'other'
+if life == '?' then return found end
+if life ~= found then return 0 end -- [life]
+for at = 3, #ARGV, 2 do
+  local field, expected = unpack(ARGV, at, at + 1)
+  local value = kind == 'hash' and redis.call('HGET', record, field)
+  local holds = not value and expected == '' or value and (expected == '*' or expected == '=' .. value)
+  if not holds then return (1 - at) / 2 end -- [check]
+end
+redis.call('ZREM', records, id) -- [not listed]
+redis.call('ZREM', owned, id) -- [owner not listed]
+return redis.call('UNLINK', record, order) > 0 and 1 or 0 -- [removed]

@@ -1,0 +1,65 @@
+-- Follows the parents of a member, and collects on the way: heads, and for each trace the members and fields of a range
+-- whose beginning derives from the member, until a head names a field of the trace that has a value, its seed.
+-- After `traces` come of each trace: the beginning of the names of its seeds, what follows range_suffix in its range, and
+-- the least text greater than that.
+-- KEYS
+--   record
+--   order
+-- ARGV
+--   start          the first member
+--   skips_start    1 or 0: 1 collects nothing of the first member
+--   limit          most members to visit
+--   budget_bytes   no further member once the reply is larger
+--   with_heads     1 or 0
+--   prefix_size    bytes of the member before the part that the ranges take over
+--   range_prefix
+--   range_suffix
+--   range_limit    most members of one range
+--   traces         places of the traces that are still open, each followed by a comma
+-- FIELDS
+-- REPLY next member to visit, or nothing at the end; number of visited members; places of the traces that are still open;
+--   then what was collected, in threes: 0 and a head, or the place of a trace and a member of its range, or its negative
+--   and the seed; each with its value
+-- ERROR FORMAT version · WIDE limit
+local record, order = unpack(KEYS)
+local start, skips_start, limit, budget_bytes, with_heads, prefix_size, range_prefix, range_suffix,
+  range_limit, traces = unpack(ARGV, 1, 10)
+--- @include record_format
+local reply, size, visited, member, open = {'', 0, ''}, 0, 0, start, {}
+for place in string.gmatch(traces, '(%d+),') do open[#open + 1] = tonumber(place) end
+local follows_all = #open == 0
+local function put(kind, name, value)
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, name, value
+  size = size + #name + (value and #value or 0)
+end
+while member ~= '' and visited < tonumber(limit) and size <= tonumber(budget_bytes) do
+  local head = redis.call('HGET', record, member)
+  if not head then member = '' break end -- [end of the chain]
+  --- @include record_head
+  local still_open = {}
+  if visited == 0 and skips_start == '1' then still_open = open else -- [start]
+    if with_heads == '1' then put(0, member, head) end
+    local beginning = range_prefix .. string.sub(member, prefix_size + 1) .. range_suffix
+    for _, place in ipairs(open) do
+      local seed_prefix, infix, infix_end = unpack(ARGV, 8 + 3 * place, 10 + 3 * place)
+      local range = redis.call('ZRANGE', order, '[' .. beginning .. infix, '(' .. beginning .. infix_end, 'BYLEX',
+        'LIMIT', 0, range_limit + 1)
+      if #range > tonumber(range_limit) then return redis.error_reply('WIDE ' .. range_limit) end
+      for _, name in ipairs(range) do put(place, name, redis.call('HGET', record, name)) end
+      local seed, value = nil, nil
+      for _, name in ipairs(names) do
+        if string.sub(name, 1, #seed_prefix) == seed_prefix then
+          value = redis.call('HGET', record, name)
+          if value and value ~= '' then seed = name break end -- [seed]
+        end
+      end
+      if seed then put(-place, seed, value) else still_open[#still_open + 1] = place end
+    end
+  end
+  visited, open, member = visited + 1, still_open, parent or ''
+  if #open == 0 and not follows_all then member = '' end -- [all seeds]
+end
+local left = {}
+for at, place in ipairs(open) do left[at] = place .. ',' end
+reply[1], reply[2], reply[3] = member, visited, table.concat(left)
+return reply

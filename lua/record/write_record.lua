@@ -1,0 +1,63 @@
+-- Writes records of one shard, all or nothing, if their checks hold. A resent write with checks is recognised by its nonce.
+-- After now_ms come for each record: id; time to live in ms, or - to let it persist; score of its owner, or - without one;
+-- owner and tag, as a new record stores them; the six counts; then checks (field; = and its value, * for any value, or
+-- nothing for no field), sets (field, value), first-wins sets (field, value), drops (field), additions to the order (0,
+-- member) and removals from it (member).
+-- KEYS
+--   records   the records of the shard
+--   owned     its records with an owner; then hash and order of each record
+-- ARGV
+--   nonce     8 random bytes, which identify this write; also the life of a record that it creates
+--   now_ms    - for the server's clock
+-- FIELDS
+-- REPLY 1 written now, 0 written before; negative: the number of the check that does not hold, over all records
+-- ERROR FORMAT version · PAST now_ms
+local records, owned = unpack(KEYS, 1, 2)
+local nonce, now_ms = unpack(ARGV, 1, 2)
+local changes, is_known, refused, number, first = {}, false, nil, 0, 3
+for place = 3, #KEYS, 2 do
+  local record, order = KEYS[place], KEYS[place + 1]
+  local id, ttl_ms, owner, birth, counts = unpack(ARGV, first, first + 4)
+  local checks, sets, keeps, drops, adds, removes = string.match(counts, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)')
+  local change = {record = record, order = order, id = id, owner = owner}
+  --- @include record_format
+  --- @include record_expiry
+  change.expires_ms = expires_ms
+  redis.call('ZCARD', order) -- [type of the order]
+  change.set = first + 5 + 2 * checks
+  for at = first + 5, change.set - 1, 2 do
+    local field, expected = unpack(ARGV, at, at + 1)
+    local found = redis.call('HGET', record, field)
+    number = number + 1
+    local holds = not found and expected == '' or found and (expected == '*' or expected == '=' .. found)
+    if not holds then refused = refused or number end -- [check]
+  end
+  change.described, change.is_checked = described, tonumber(checks) > 0
+  local ring = described and string.sub(described, 11, 42) or string.rep('\0', 32)
+  if change.is_checked and string.find(ring, nonce, 1, true) then is_known = true end -- [made before]
+  local life = described and string.sub(described, 3, 10) or nonce
+  if change.is_checked then ring = nonce .. string.sub(ring, 1, 24) end -- [noted]
+  change.described_anew = 'v1' .. life .. ring .. (described and string.sub(described, 43) or birth)
+  change.keep = change.set + 2 * sets
+  change.drop = change.keep + 2 * keeps
+  change.add = change.drop + drops
+  change.remove = change.add + 2 * adds
+  first = change.remove + removes
+  change.after = first
+  changes[#changes + 1] = change
+end
+if refused and not is_known then return -refused end
+for _, change in ipairs(changes) do
+  local record, order, id = change.record, change.order, change.id
+  if not is_known then
+    --- @include apply_change
+  end
+  if change.expires_ms then
+    redis.call('PEXPIREAT', order, change.expires_ms) -- [order expires]
+    redis.call('PEXPIREAT', record, change.expires_ms) -- [record expires]
+  elseif change.described then
+    redis.call('PERSIST', order) -- [order persists]
+    redis.call('PERSIST', record) -- [record persists]
+  end
+end
+return is_known and 0 or 1

@@ -1,0 +1,1 @@
+"""Calls about records: generic hashes with an order, checks and one expiry. Mirrors `lua/record/`."""

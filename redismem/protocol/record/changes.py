@@ -1,0 +1,115 @@
+"""A change of a record, and its encoding as arguments of the script. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from redismem.errors import InvalidRecord, TooLarge
+
+NAME_BYTES = 4_096
+"""The largest name of a field or member."""
+CHANGE_BYTES = 64 * 1024 * 1024
+"""The most bytes that one write may send."""
+CHANGE_COUNT = 20_000
+"""The most names that one write may contain."""
+
+Argument = bytes | str | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of one record: conditions, and what is written if all of them hold. Names and values are bytes.
+
+    Drops and removals come first, so a field that is dropped and set is set.
+    """
+
+    equals: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Conditions: these fields have these values."""
+    absent: Collection[bytes] = ()
+    """Conditions: these fields do not exist."""
+    present: Collection[bytes] = ()
+    """Conditions: these fields exist."""
+    sets: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Fields to set."""
+    sets_once: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Fields to set unless they exist: the first write wins."""
+    drops: Collection[bytes] = ()
+    """Fields to remove."""
+    adds: Collection[bytes] = ()
+    """Members to add to the order."""
+    removes: Collection[bytes] = ()
+    """Members to remove from the order."""
+
+    def checks(self) -> list[tuple[bytes, bytes]]:
+        """Return the field of each condition with its argument, in the order of the script's numbers."""
+        equal = [(name, b"=" + check_value(value)) for name, value in self.equals.items()]
+        return [*equal, *((name, b"") for name in self.absent), *((name, b"*") for name in self.present)]
+
+    def encode(self) -> list[Argument]:
+        """Return the counts, then the arguments.
+
+        Raises:
+            InvalidRecord: a name is not 1 to 4,096 bytes, or a value is not bytes.
+            TooLarge: it has more than 20,000 names.
+        """
+        check_names(self.adds, self.removes, self.drops, self.equals, self.absent, self.present)
+        checks = self.checks()
+        groups: tuple[list[Argument], ...] = (
+            [argument for check in checks for argument in check],
+            list(_pairs(self.sets)),
+            list(_pairs(self.sets_once)),
+            [*self.drops],
+            [argument for member in self.adds for argument in (0, member)],
+            [*self.removes],
+        )
+        steps = (2, 2, 2, 1, 2, 1)
+        counts = [len(group) // step for group, step in zip(groups, steps, strict=True)]
+        if sum(counts) > CHANGE_COUNT:
+            raise TooLarge(f"a change has {sum(counts)} names, over the limit {CHANGE_COUNT}")
+        return [" ".join(map(str, counts)), *(argument for group in groups for argument in group)]
+
+
+def _pairs(fields: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    for name, value in fields.items():
+        yield check_name(name)
+        yield check_value(value)
+
+
+def check_name(name: object) -> bytes:
+    """Return the name of a field or member.
+
+    Raises:
+        InvalidRecord: it is not 1 to 4,096 bytes.
+    """
+    if not isinstance(name, bytes) or not 1 <= len(name) <= NAME_BYTES:
+        raise InvalidRecord(f"a field or member of a record is 1 to {NAME_BYTES} bytes, not a str")
+    return name
+
+
+def check_names(*groups: Collection[bytes]) -> None:
+    """Check names of fields or members, as `check_name` does. A single name, whose elements are ints, is refused."""
+    for name in (name for group in groups for name in group):
+        check_name(name)
+
+
+def check_value(value: object) -> bytes:
+    """Return a value.
+
+    Raises:
+        InvalidRecord: it is not bytes.
+    """
+    if not isinstance(value, bytes):
+        raise InvalidRecord("a value of a record is bytes")
+    return value
+
+
+def check_size(arguments: Collection[Argument]) -> None:
+    """Refuse arguments that are too large for one call.
+
+    Raises:
+        TooLarge: they have more than 64 MiB.
+    """
+    size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
+    if size > CHANGE_BYTES:
+        raise TooLarge(f"a write of {size} bytes is over the limit of {CHANGE_BYTES}: split it")

@@ -1,0 +1,145 @@
+"""The keys of a record and of its shard, and the description that the record itself stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redismem.errors import InvalidRecord, UnsupportedFormat
+from redismem.protocol.keys import Keys, plain
+from redismem.protocol.owners import check_owner, encode_owner, owner_score
+from redismem.settings.environment import LONGEST_S
+
+ID_BYTES = 1_024
+"""The largest id or tag of a record, in UTF-8."""
+DESCRIPTION = b""
+"""The field of the description. Callers cannot use it, because their fields have at least one byte."""
+_VERSION = b"v1"
+_LIFE = slice(2, 10)
+_FIXED_BYTES = 42
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKeys:
+    """The keys of one record, its shard's indexes of records, and what the record is created with."""
+
+    id: str
+    tag: str
+    owner: str | None
+    ttl_ms: int | None
+    record: bytes
+    order: bytes
+    records: bytes
+    owned: bytes
+    birth: bytes
+    """Owner and tag, as the description of a new record ends."""
+
+    @property
+    def member(self) -> bytes:
+        """The id in the indexes."""
+        return encode_id(self.id)
+
+    @property
+    def score(self) -> int | str:
+        """The score in the index of owners; `-` without an owner."""
+        return "-" if self.owner is None else owner_score(self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The description of a record: its life, its owner and its tag."""
+
+    life: bytes
+    owner: bytes | None
+    tag: str
+
+
+def record_keys(
+    keys: Keys, record_id: str, tag: str | None = None, *, owner: str | None = None, ttl_s: float | None = None
+) -> RecordKeys:
+    """Return the keys of a record. Records of one tag, the id by default, share a hash tag.
+
+    Raises:
+        InvalidRecord: the id or the tag is no string of 1 to 1,024 bytes, or the time to live is out of range.
+        InvalidSessionId: the owner is invalid.
+    """
+    record_id, tag = check_id("id", record_id), check_id("tag", record_id if tag is None else tag)
+    owner = None if owner is None else check_owner(owner)
+    shard = keys.prefix_of(encode_id(tag))
+    birth = _netstring(b"" if owner is None else encode_owner(owner)) + _netstring(encode_id(tag))
+    return RecordKeys(
+        id=record_id,
+        tag=tag,
+        owner=owner,
+        ttl_ms=None if ttl_s is None else _milliseconds(ttl_s),
+        record=shard + b":record:" + encode_id(record_id),
+        order=shard + b":order:" + encode_id(record_id),
+        records=shard + b":records",
+        owned=shard + b":records_owned",
+        birth=birth,
+    )
+
+
+def check_id(what: str, text: object) -> str:
+    """Return an id or a tag as a plain string.
+
+    Raises:
+        InvalidRecord: it is no string of 1 to 1,024 bytes.
+    """
+    if not isinstance(text, str) or not text or len(encode_id(text)) > ID_BYTES:
+        raise InvalidRecord(f"the {what} of a record is a string of 1 to {ID_BYTES} bytes")
+    return plain(text)
+
+
+def encode_id(record_id: str) -> bytes:
+    """Encode an id. Every string has an encoding of its own, also one with lone surrogates."""
+    return record_id.encode("utf-8", "surrogatepass")
+
+
+def decode_id(member: bytes) -> str | None:
+    """Decode an id in an index; None means that it is no id, so another program wrote it."""
+    try:
+        return member.decode("utf-8", "surrogatepass") or None
+    except UnicodeDecodeError:
+        return None
+
+
+def decode_description(field: bytes | None) -> Description | None:
+    """Decode the description of a record; None means that there is no record, or that another release wrote it."""
+    if field is None or not field.startswith(_VERSION) or len(field) < _FIXED_BYTES:
+        return None
+    try:
+        owner, rest = _read_netstring(field[_FIXED_BYTES:])
+        tag, _ = _read_netstring(rest)
+    except ValueError:
+        return None
+    return Description(field[_LIFE], owner or None, decode_id(tag) or "")
+
+
+def is_described(field: bytes | None) -> bool:
+    """True if this is the description of a record, and False if there is no record.
+
+    Raises:
+        UnsupportedFormat: another release wrote the record.
+    """
+    if field is None:
+        return False
+    if not field.startswith(_VERSION):
+        raise UnsupportedFormat("the record was written by another release, whose format this one does not know")
+    return True
+
+
+def _milliseconds(ttl_s: object) -> int:
+    is_number = isinstance(ttl_s, int | float) and not isinstance(ttl_s, bool)
+    if not is_number or not 0.001 <= float(ttl_s) <= LONGEST_S:  # type: ignore[arg-type]
+        raise InvalidRecord(f"ttl_s of a record is a number of seconds, 0.001 to {LONGEST_S}")
+    return int(float(ttl_s) * 1000)  # type: ignore[arg-type]
+
+
+def _netstring(text: bytes) -> bytes:
+    return b"%d:%b" % (len(text), text)
+
+
+def _read_netstring(text: bytes) -> tuple[bytes, bytes]:
+    size, _, rest = text.partition(b":")
+    count = int(size)
+    return rest[:count], rest[count:]

@@ -1,0 +1,141 @@
+"""List the records of a namespace by id, over all shards. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import heapq
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from redismem.errors import InvalidRecord
+from redismem.events import Op
+from redismem.protocol.call import Call, independent
+from redismem.protocol.keys import Keys
+from redismem.protocol.owners import decode_owner
+from redismem.protocol.record.keys import DESCRIPTION, decode_description, decode_id, encode_id
+from redismem.protocol.record.reads import bounds_of
+
+_LIMIT = 10_000
+_FOREIGN_CURSOR = "this cursor was not returned by records()"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEntry:
+    """A record of a listing: `Memory.record(entry.id, tag=entry.tag)` opens it."""
+
+    id: str
+    tag: str
+    owner: str | None
+    """The owner that the record was created with; `None` without one."""
+
+
+@dataclass(slots=True)
+class RecordPage:
+    """A page of the records of a namespace, by id."""
+
+    records: list[RecordEntry]
+    cursor: str | None
+    """The cursor of the next page; `None` at the end."""
+
+
+@dataclass(slots=True)
+class _Shard:
+    number: int
+    prefix: bytes
+    bounds: tuple[bytes, bytes]
+    count: int
+    is_done: bool = False
+
+
+class RecordsReader:
+    """Reads one page, by id and then by shard. Asks each shard for little more than its share of the page first."""
+
+    def __init__(self, keys: Keys, prefix: str, limit: int, cursor: str | None) -> None:
+        """Begin a page.
+
+        Raises:
+            ValueError: the cursor was not returned by records(), or the limit is out of range.
+            InvalidRecord: the prefix is no string.
+        """
+        if type(limit) is not int or not 1 <= limit <= _LIMIT:
+            raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
+        if not isinstance(prefix, str):
+            raise InvalidRecord("a prefix of record ids is a string")
+        self._limit = limit
+        self._found: list[tuple[bytes, int]] = []
+        after, after_shard = (None, -1) if cursor is None else _decode_cursor(cursor)
+        share = limit / keys.shard_count
+        count = min(limit + 1, math.ceil(share + 2 * math.sqrt(share)) + 2)
+        self._shards = [_Shard(number, name, (b"", b""), count) for number, name in enumerate(keys.prefixes())]
+        for shard in self._shards:
+            least, greatest = bounds_of(encode_id(prefix), after=after)
+            if after is not None and shard.number > after_shard and least == b"(" + after:
+                least = b"[" + after
+            shard.bounds = least, greatest
+
+    def next_call(self) -> Call[int] | None:
+        """Return a call that reads on; `None` once the page is complete."""
+        last = self._page()[-1:]
+        waiting = [shard for shard in self._shards if not shard.is_done and self._may_matter(shard, last)]
+        if not waiting:
+            return None
+        commands = tuple(
+            ("ZRANGE", shard.prefix + b":records", *shard.bounds, "BYLEX", "LIMIT", 0, shard.count) for shard in waiting
+        )
+
+        def decode(*answers: Any) -> int:
+            for shard, members in zip(waiting, answers, strict=True):
+                self._found += [(member, shard.number) for member in members]
+                shard.is_done = len(members) < shard.count
+                if members:
+                    shard.bounds = b"(" + members[-1], shard.bounds[1]
+                shard.count = min(2 * shard.count, self._limit + 1)
+            return len(waiting)
+
+        return independent(commands, decode, Op.RECORD_LIST)
+
+    def _may_matter(self, shard: _Shard, last: list[tuple[bytes, int]]) -> bool:
+        """True if unread members of the shard may belong to the page."""
+        if len(self._found) <= self._limit or not last:
+            return True
+        return shard.bounds[0][1:] < last[0][0]
+
+    def _page(self) -> list[tuple[bytes, int]]:
+        return heapq.nsmallest(self._limit, self._found)
+
+    def describe(self) -> Call[list[RecordEntry]]:
+        """Build a call that reads the descriptions of the page's records. Records that have expired are left out."""
+        prefixes = [shard.prefix for shard in self._shards]
+        named = [(decode_id(member), member, prefixes[number]) for member, number in self._page()]
+        ids = [(name, prefix + b":record:" + member) for name, member, prefix in named if name is not None]
+
+        def decode(*fields: Any) -> list[RecordEntry]:
+            described = [(name, decode_description(field)) for (name, _), field in zip(ids, fields, strict=True)]
+            return [
+                RecordEntry(name, about.tag, decode_owner(about.owner))
+                for name, about in described
+                if about is not None
+            ]
+
+        return independent(tuple(("HGET", key, DESCRIPTION) for _, key in ids), decode, Op.RECORD_LIST)
+
+    def cursor(self) -> str | None:
+        """Return the cursor of the next page; `None` at the end."""
+        if len(self._found) <= self._limit:
+            return None
+        member, number = self._page()[-1]
+        return base64.urlsafe_b64encode(json.dumps([member.hex(), number]).encode()).decode()
+
+
+def _decode_cursor(cursor: str) -> tuple[bytes, int]:
+    if type(cursor) is not str:
+        raise ValueError(_FOREIGN_CURSOR)
+    try:
+        member, number = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+        decoded = bytes.fromhex(member), int(number)
+    except (binascii.Error, ValueError, TypeError, RecursionError) as cause:
+        raise ValueError(_FOREIGN_CURSOR) from cause
+    return decoded

@@ -1,0 +1,23 @@
+"""List the records of a namespace, in round trips that are small enough not to delay a turn."""
+
+from __future__ import annotations
+
+from redismem.protocol.record.listing import RecordPage, RecordsReader
+from redismem.store.store import Store
+
+
+async def list_records(store: Store, prefix: str, limit: int, cursor: str | None) -> RecordPage:
+    """Return a page of the records whose ids begin with the prefix, by id.
+
+    Raises:
+        ValueError: The cursor was not returned by a page, or the limit is out of range.
+        StoreUnavailable: Redis did not answer in time.
+    """
+    if not store.has_begun:
+        await store.begin()
+    reader = RecordsReader(store.keys, prefix, limit, cursor)
+    while (call := reader.next_call()) is not None:
+        await store.run(call)
+    describe = reader.describe()
+    records = await store.run(describe) if describe.commands else []
+    return RecordPage(records, reader.cursor())
