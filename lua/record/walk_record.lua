@@ -1,7 +1,7 @@
 -- Follows the parents of a member, and collects on the way: heads, and for each trace the members and fields of a range
 -- whose beginning derives from the member, until a head names a field of the trace that has a value, its seed.
--- After `traces` come of each trace: the beginning of the names of its seeds, what follows range_suffix in its range, and
--- the least text greater than that.
+-- After `traces` come of each trace: the beginning of the names of its seeds, and the beginning of the values that it
+-- collects.
 -- KEYS
 --   record
 --   order
@@ -14,6 +14,7 @@
 --   prefix_size    bytes of the member before the part that the ranges take over
 --   range_prefix
 --   range_suffix
+--   range_end      the least suffix greater than every beginning with range_suffix
 --   range_limit    most members of one range
 --   traces         places of the traces that are still open, each followed by a comma
 -- FIELDS
@@ -23,7 +24,7 @@
 -- ERROR FORMAT version · WIDE limit
 local record, order = unpack(KEYS)
 local start, skips_start, limit, budget_bytes, with_heads, prefix_size, range_prefix, range_suffix,
-  range_limit, traces = unpack(ARGV, 1, 10)
+  range_end, range_limit, traces = unpack(ARGV, 1, 11)
 --- @include record_format
 local reply, size, visited, member, open = {'', 0, ''}, 0, 0, start, {}
 for place in string.gmatch(traces, '(%d+),') do open[#open + 1] = tonumber(place) end
@@ -39,13 +40,18 @@ while member ~= '' and visited < tonumber(limit) and size <= tonumber(budget_byt
   local still_open = {}
   if visited == 0 and skips_start == '1' then still_open = open else -- [start]
     if with_heads == '1' then put(0, member, head) end
-    local beginning = range_prefix .. string.sub(member, prefix_size + 1) .. range_suffix
-    for _, place in ipairs(open) do
-      local seed_prefix, infix, infix_end = unpack(ARGV, 8 + 3 * place, 10 + 3 * place)
-      local range = redis.call('ZRANGE', order, '[' .. beginning .. infix, '(' .. beginning .. infix_end, 'BYLEX',
+    local beginning, range, values = range_prefix .. string.sub(member, prefix_size + 1), {}, {}
+    if #open > 0 then
+      range = redis.call('ZRANGE', order, '[' .. beginning .. range_suffix, '(' .. beginning .. range_end, 'BYLEX',
         'LIMIT', 0, range_limit + 1)
       if #range > tonumber(range_limit) then return redis.error_reply('WIDE ' .. range_limit) end
-      for _, name in ipairs(range) do put(place, name, redis.call('HGET', record, name)) end
+    end
+    for at, name in ipairs(range) do values[at] = redis.call('HGET', record, name) or '' end
+    for _, place in ipairs(open) do
+      local seed_prefix, value_prefix = unpack(ARGV, 10 + 2 * place, 11 + 2 * place)
+      for at, name in ipairs(range) do
+        if string.sub(values[at], 1, #value_prefix) == value_prefix then put(place, name, values[at]) end -- [traced]
+      end
       local seed, value = nil, nil
       for _, name in ipairs(names) do
         if string.sub(name, 1, #seed_prefix) == seed_prefix then

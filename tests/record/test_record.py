@@ -119,19 +119,20 @@ async def test_a_page_ends_early_when_it_is_large(record: Record) -> None:
 async def test_a_walk_collects_the_writes_of_a_channel_up_to_its_snapshot(record: Record) -> None:
     for number in range(1, 7):
         blobs = {b"b/m/2": b"seed"} if number == 2 else {}
-        writes = {b"w/%d/%b/t" % (number, channel): b"%d" % number for channel in (b"m", b"n")}
+        writes = {b"w/%d/t%b" % (number, channel): b"%b=%d" % (channel, number) for channel in (b"m", b"n")}
         names = (b"b/m/%d" % number, b"b/n/%d" % number)
         change = Change(sets={**head(number, *names), **blobs, **writes}, adds=[b"c/%d" % number, *writes])
         await record.write(change)
     assert [member for member, _ in (await record.walk(b"c/6")).heads] == [b"c/%d" % each for each in range(6, 0, -1)]
     assert [member for member, _ in (await record.walk(b"c/6", limit=2)).heads] == [b"c/6", b"c/5"]
-    traces = [Trace(b"b/m/", b"m/"), Trace(b"b/n/", b"n/")]
+    traces = [Trace(b"b/m/", b"m="), Trace(b"b/n/", b"n="), Trace(b"b/o/")]
     walk = await record.walk(b"c/6", prefix=b"c/", related=Related(b"w/", b"/"), traces=traces, skip_start=True)
     assert walk.heads == []
-    for traced, channel, seed, last in zip(walk.traced, b"mn", ((b"b/m/2", b"seed"), None), (2, 1), strict=True):
+    for traced, channel, seed, last in zip(walk.traced, b"mn", ((b"b/m/2", b"seed"), None), (2, 1), strict=False):
         numbers = range(5, last - 1, -1)
-        assert traced.entries == [(b"w/%d/%c/t" % (number, channel), b"%d" % number) for number in numbers]
+        assert traced.entries == [(b"w/%d/t%c" % (number, channel), b"%c=%d" % (channel, number)) for number in numbers]
         assert traced.seed == seed
+    assert len(walk.traced[2].entries) == 10, "without a beginning of values, all writes are collected"
     assert (await record.walk(b"nothing")).heads == []
 
 
@@ -142,7 +143,7 @@ async def test_a_walk_goes_on_beyond_the_bound_of_one_call_and_refuses_a_circle(
         writes = {b"w/%d/m" % number: b""}
         await record.write(Change(sets={**head(number), **writes}, adds=[b"c/%d" % number, *writes]))
     monkeypatch.setattr("redismem.protocol.record.reads.STEPS_COUNT", 2)
-    options: dict[str, Any] = {"prefix": b"c/", "related": Related(b"w/", b"/"), "traces": [Trace(b"b", b"m")]}
+    options: dict[str, Any] = {"prefix": b"c/", "related": Related(b"w/", b"/"), "traces": [Trace(b"b")]}
     walk = await record.walk(b"c/7", **options)
     assert [member for member, _ in walk.traced[0].entries] == [b"w/%d/m" % each for each in range(7, 0, -1)]
     monkeypatch.setattr("redismem.record.record.LONGEST_WALK_COUNT", 20)
@@ -216,7 +217,7 @@ async def test_records_are_listed_by_id_over_all_shards_in_pages(memory: Memory)
         lambda _, record: record.newest(b"c/", member=b"d"),
         lambda _, record: record.page(b"a", related=Related(b"w", b"")),
         lambda _, record: record.page(b"a", related=Related(b"w", b"\xff")),
-        lambda _, record: record.walk(b"a", traces=[Trace(b"b", b"m")]),
+        lambda _, record: record.walk(b"a", traces=[Trace(b"b", b"m=")]),
         lambda _, record: record.drop(None),
         lambda _, record: record.clear(equals={b"": b""}),
     ],

@@ -11,7 +11,7 @@ from redismem.events import Op
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
 from redismem.protocol.record.calls import renewal, script_call
-from redismem.protocol.record.changes import Argument, check_name
+from redismem.protocol.record.changes import Argument, check_name, check_value
 from redismem.protocol.record.keys import RecordKeys
 
 REPLY_BYTES = 8 * 1024 * 1024
@@ -65,14 +65,15 @@ class Page:
 class Trace:
     """One thing to collect along a walk: ranges related to each member, until a head names a field that has a value.
 
-    `Trace(b"b:messages:", b"messages:")` with `Related(b"w:", b":")` collects the members that begin with
-    `w:17:messages:`, and ends at the first head that names a field beginning with `b:messages:` that is not empty.
+    `Trace(b"b:messages:", b"messages=")` with `Related(b"w:", b":")` collects the members that begin with `w:17:` and
+    whose values begin with `messages=`. It ends at the first head that names a field beginning with `b:messages:` that
+    is not empty.
     """
 
     seed_prefix: bytes
     """The beginning of the name of the field that ends the trace."""
-    infix: bytes
-    """The bytes after the suffix of the related range, at least one, and not all 0xff."""
+    value_prefix: bytes = b""
+    """The beginning of the values to collect."""
 
 
 @dataclass(slots=True)
@@ -222,7 +223,6 @@ class Walker:
         """Return a call that goes on; `None` at the end of the walk."""
         if not self.member or self.limit <= 0:
             return None
-        prefix, suffix, _ = _related(self.related)
         arguments: list[Argument] = [
             self.member,
             int(self.skips_start),
@@ -230,11 +230,14 @@ class Walker:
             REPLY_BYTES,
             int(not self.traces),
             len(self.prefix),
-            prefix,
-            suffix,
+            *_related(self.related),
             RANGE_COUNT,
             self._open,
-            *(text for trace in self.traces for text in (check_name(trace.seed_prefix), *_with_end(trace.infix))),
+            *(
+                text
+                for trace in self.traces
+                for text in (check_name(trace.seed_prefix), check_value(trace.value_prefix))
+            ),
         ]
         names = (self.keys.record, self.keys.order)
         return script_call("walk_record", Op.RECORD_WALK, names, arguments, self._collect)
