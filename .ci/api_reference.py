@@ -43,6 +43,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.adapters.openai_agents": ("Session",),
     "redismem.adapters.agent_framework": ("HistoryProvider", "SessionStore"),
     "redismem.adapters.llama_index": ("ChatStore",),
+    "redismem.adapters.pydantic_ai": ("ConversationStore", "EntryId"),
     "redismem.adapters.langchain": ("ChatMessageHistory",),
 }
 # Names without an underscore that only other modules of the package use.

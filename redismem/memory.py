@@ -228,21 +228,25 @@ class Memory:
 
         return Record(self.store, record_keys(self.store.keys, record_id, tag, owner=owner, ttl_s=ttl_s))
 
-    async def records(self, prefix: str = "", limit: int = 100, cursor: str | None = None) -> RecordPage:
+    async def records(
+        self, prefix: str = "", limit: int = 100, cursor: str | None = None, *, owner: str | None = None
+    ) -> RecordPage:
         """Return a page of the records whose ids begin with a prefix, by id.
 
         Args:
             prefix: The beginning of the ids. "" lists all records.
             limit: The number of records per page, 1 to 10,000. A page has fewer if some of them have expired.
             cursor: The cursor of the previous page. `None` starts at the first page.
+            owner: Only the records that were created with this owner, by an index of their owners.
 
         Raises:
+            InvalidSessionId: The owner is invalid.
             ValueError: The limit is out of range, or the cursor does not come from a page.
             StoreUnavailable: Redis does not answer before the deadline.
         """
         from redismem.record.listing import list_records  # no turn needs it
 
-        return await list_records(self.store, prefix, limit, cursor)
+        return await list_records(self.store, prefix, limit, cursor, owner)
 
     def _open_project(self, name: str) -> Project:
         from redismem.project.project import Project  # half of the package, which only projects need

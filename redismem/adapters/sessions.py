@@ -23,6 +23,7 @@ from redismem import (
     State,
 )
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _LONGEST_S = 10 * 365 * 86_400
@@ -210,7 +211,7 @@ def summary_text(context: Context) -> str:
     return "\n\n".join(summary.to_openai()["content"] for summary in context.summaries)
 
 
-async def decode_in_slices(messages: Sequence[Message], decode: Callable[[Sequence[Message]], list[T]]) -> list[T]:
+async def decode_in_slices(messages: Sequence[S], decode: Callable[[Sequence[S]], list[T]]) -> list[T]:
     """Return messages as those of a framework, a slice at a time: a long history must not block the event loop."""
     decoded: list[T] = []
     for at in range(0, len(messages), _SLICE_COUNT):

@@ -6,16 +6,19 @@ from redismem.protocol.record.listing import RecordPage, RecordsReader
 from redismem.store.store import Store
 
 
-async def list_records(store: Store, prefix: str, limit: int, cursor: str | None) -> RecordPage:
-    """Return a page of the records whose ids begin with the prefix, by id.
+async def list_records(
+    store: Store, prefix: str, limit: int, cursor: str | None, owner: str | None = None
+) -> RecordPage:
+    """Return a page of the records whose ids begin with the prefix, by id. With an owner, only the owner's.
 
     Raises:
         ValueError: The cursor was not returned by a page, or the limit is out of range.
+        InvalidSessionId: The owner is invalid.
         StoreUnavailable: Redis did not answer in time.
     """
     if not store.has_begun:
         await store.begin()
-    reader = RecordsReader(store.keys, prefix, limit, cursor)
+    reader = RecordsReader(store.keys, prefix, limit, cursor, owner)
     while (call := reader.next_call()) is not None:
         await store.run(call)
     describe = reader.describe()

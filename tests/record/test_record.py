@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redismem import InvalidRecord, Memory, RecordConflict, TooLarge
+from redismem import InvalidRecord, InvalidSessionId, Memory, RecordConflict, TooLarge
 from redismem.record import Change, Head, Record, RecordEntry, Related, Trace
 
 ODD = bytes(range(256))
@@ -239,3 +239,24 @@ async def test_a_change_over_its_limits_is_refused(record: Record) -> None:
     assert len((await record.page(limit=10_000)).found) == 5_000
     await record.write(Change(drops=many, removes=many))
     assert (await record.page()).found == []
+
+
+async def test_the_records_of_an_owner_are_listed_in_pages_by_id(memory: Memory) -> None:
+    for number in range(12):
+        owner = "anna" if number % 3 else "bo"
+        await memory.record(f"{number % 2}/{number:02}", tag=str(number % 4), owner=owner).write(
+            Change(sets={b"a": b""})
+        )
+    await memory.record("1/none").write(Change(sets={b"a": b""}))
+    wanted = [f"1/{number:02}" for number in range(12) if number % 3 and number % 2]
+    listed: list[str] = []
+    cursor = None
+    while not listed or cursor is not None:
+        page = await memory.records("1/", 3, cursor, owner="anna")
+        listed += [each.id for each in page.records]
+        assert {each.owner for each in page.records} == {"anna"}
+        cursor = page.cursor
+    assert listed == wanted
+    assert (await memory.records(owner="nobody")).records == []
+    with pytest.raises(InvalidSessionId):
+        await memory.records(owner="")

@@ -55,7 +55,7 @@ DOORS = {
     "fakeredis": "transport",
     "msgspec": "messages originals slots web",
     "zstandard": "messages originals",
-    "pydantic": "settings web mcp",
+    "pydantic": "settings web mcp adapters",
     "pydantic_core": "text",
     "httpx": "models",
     "numpy": "recall",
@@ -74,6 +74,7 @@ DOORS = {
     "agent_framework": "adapters",
     "llama_index": "adapters",
     "langchain_core": "adapters",
+    "pydantic_ai": "adapters",
 }
 Check = Callable[[Path], list[str]]
 

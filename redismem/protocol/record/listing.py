@@ -12,9 +12,9 @@ from typing import Any
 
 from redismem.errors import InvalidRecord
 from redismem.events import Op
-from redismem.protocol.call import Call, independent
+from redismem.protocol.call import Call, Command, independent
 from redismem.protocol.keys import Keys
-from redismem.protocol.owners import decode_owner
+from redismem.protocol.owners import check_owner, decode_owner, owner_score
 from redismem.protocol.record.keys import DESCRIPTION, decode_description, decode_id, encode_id
 from redismem.protocol.record.reads import bounds_of
 
@@ -53,20 +53,24 @@ class _Shard:
 class RecordsReader:
     """Reads one page, by id and then by shard. Asks each shard for little more than its share of the page first."""
 
-    def __init__(self, keys: Keys, prefix: str, limit: int, cursor: str | None) -> None:
-        """Begin a page.
+    def __init__(self, keys: Keys, prefix: str, limit: int, cursor: str | None, owner: str | None = None) -> None:
+        """Begin a page, of all records or of those of an owner.
 
         Raises:
             ValueError: the cursor was not returned by records(), or the limit is out of range.
             InvalidRecord: the prefix is no string.
+            InvalidSessionId: the owner is invalid.
         """
         if type(limit) is not int or not 1 <= limit <= _LIMIT:
             raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
         if not isinstance(prefix, str):
             raise InvalidRecord("a prefix of record ids is a string")
         self._limit = limit
+        self._owner = None if owner is None else check_owner(owner)
+        self._prefix = encode_id(prefix)
         self._found: list[tuple[bytes, int]] = []
         after, after_shard = (None, -1) if cursor is None else _decode_cursor(cursor)
+        self._after = (after or b"", after_shard)
         share = limit / keys.shard_count
         count = min(limit + 1, math.ceil(share + 2 * math.sqrt(share)) + 2)
         self._shards = [_Shard(number, name, (b"", b""), count) for number, name in enumerate(keys.prefixes())]
@@ -82,20 +86,30 @@ class RecordsReader:
         waiting = [shard for shard in self._shards if not shard.is_done and self._may_matter(shard, last)]
         if not waiting:
             return None
-        commands = tuple(
-            ("ZRANGE", shard.prefix + b":records", *shard.bounds, "BYLEX", "LIMIT", 0, shard.count) for shard in waiting
-        )
+        commands = tuple(self._command(shard) for shard in waiting)
 
         def decode(*answers: Any) -> int:
             for shard, members in zip(waiting, answers, strict=True):
-                self._found += [(member, shard.number) for member in members]
+                if self._owner is not None:
+                    self._found = [place for place in self._found if place[1] != shard.number]
+                self._found += [place for member in members if self._is_wanted(place := (member, shard.number))]
                 shard.is_done = len(members) < shard.count
                 if members:
                     shard.bounds = b"(" + members[-1], shard.bounds[1]
-                shard.count = min(2 * shard.count, self._limit + 1)
+                shard.count = 2 * shard.count if self._owner is not None else min(2 * shard.count, self._limit + 1)
             return len(waiting)
 
         return independent(commands, decode, Op.RECORD_LIST)
+
+    def _command(self, shard: _Shard) -> Command:
+        if self._owner is None:
+            return ("ZRANGE", shard.prefix + b":records", *shard.bounds, "BYLEX", "LIMIT", 0, shard.count)
+        # Members with equal scores are in order. Read from the first one again: a record may have gone meanwhile.
+        score = owner_score(self._owner)
+        return ("ZRANGE", shard.prefix + b":records_owned", score, score, "BYSCORE", "LIMIT", 0, shard.count)
+
+    def _is_wanted(self, place: tuple[bytes, int]) -> bool:
+        return self._owner is None or (place[0].startswith(self._prefix) and place > self._after)
 
     def _may_matter(self, shard: _Shard, last: list[tuple[bytes, int]]) -> bool:
         """True if unread members of the shard may belong to the page."""
@@ -117,7 +131,7 @@ class RecordsReader:
             return [
                 RecordEntry(name, about.tag, decode_owner(about.owner))
                 for name, about in described
-                if about is not None
+                if about is not None and self._owner in (None, decode_owner(about.owner))
             ]
 
         return independent(tuple(("HGET", key, DESCRIPTION) for _, key in ids), decode, Op.RECORD_LIST)
