@@ -76,6 +76,13 @@ def test_start_gives_the_ratios_to_redis_py_and_the_peak() -> None:
 
 
 @pytest.mark.nightly
+def test_beside_gives_the_ratio_to_a_pool_on_a_link_and_on_loopback() -> None:
+    printed = run("benchmarks.beside", "--quick")
+    label = r"^(?:link|loopback), beside .*: p99, lane / pool: x \d+\.\d\d; limit: "
+    assert len(re.findall(label, printed, re.MULTILINE)) == 6
+
+
+@pytest.mark.nightly
 def test_meaning_gives_the_bytes_and_the_time_by_dimensions() -> None:
     printed = run("benchmarks.meaning", "--quick")
     for dimensions in (0, 256, 1536):

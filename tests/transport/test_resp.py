@@ -38,7 +38,7 @@ def plain(outcome: Any) -> Any:
 
 def feed(loop: asyncio.AbstractEventLoop, pieces: list[bytes]) -> tuple[list[Any], Connection]:
     """Feed the pieces to a connection with these pending calls, and return the outcomes."""
-    connection = Connection(loop, lambda: None, lambda _: None)
+    connection = Connection(loop, lambda: None, lambda _: None, lambda _: None)
     calls = []
     for commands, _, _ in CONVERSATION:
         several = len(commands) > 1
@@ -166,7 +166,7 @@ class Recorder(asyncio.Transport):
 @pytest.mark.parametrize("size", [1, 500, 3_000, 8_192, 20_000])
 async def test_many_calls_are_written_in_order_in_pieces(size: int) -> None:
     loop = asyncio.get_running_loop()
-    connection, socket = Connection(loop, lambda: None, lambda _: None), Recorder()
+    connection, socket = Connection(loop, lambda: None, lambda _: None, lambda _: None), Recorder()
     connection.connection_made(socket)
     contents = [bytes([97 + number]) * size for number in range(20)]
     for content in contents:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import hiredis
@@ -25,6 +25,8 @@ from redismem.transport.url import Address
 _WRITE_BYTES = 8 * 1024
 # hiredis moves its unread bytes to the front after each reply, which is slow for a long buffer.
 _FEED_BYTES = 16 * 1024
+LARGE_BYTES = 32 * 1024
+"""A call or a reply over this size is large: it takes more than a millisecond on a link of 200 Mbit/s."""
 
 
 Failure = ServerError | ConnectionLost
@@ -35,7 +37,10 @@ _CLOSED = "ConnectionClosed"
 class PendingCall:
     """A call that waits for its replies. If its caller was cancelled, its future is already done."""
 
-    __slots__ = ("begun_at", "content", "deadline", "future", "is_transaction", "reply_count", "script")
+    __slots__ = (
+        *("__weakref__", "begun_at", "commands", "content", "deadline", "future", "is_transaction", "reply_count"),
+        "script",
+    )
 
     def __init__(
         self,
@@ -46,8 +51,10 @@ class PendingCall:
         begun_at: float,
         deadline: float,
         script: Script | None = None,
+        commands: Sequence[Command] = (),
     ) -> None:
         self.content = content
+        self.commands = commands
         self.begun_at = begun_at
         self.reply_count = reply_count
         self.is_transaction = is_transaction
@@ -87,7 +94,8 @@ def end_late(
 class Connection(asyncio.Protocol):
     """A connection that sends calls.
 
-    It calls `on_room` when more calls may fit, and `on_lost` once, when it is lost.
+    It calls `on_room` when more calls may fit, `on_lost` once, when it is lost, and `on_large` for each call that had a
+    large reply.
     """
 
     def __init__(
@@ -95,10 +103,13 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         on_room: Callable[[], None],
         on_lost: Callable[[Connection], None],
+        on_large: Callable[[PendingCall], None],
     ) -> None:
         self._loop = loop
         self._on_room = on_room
         self._on_lost = on_lost
+        self._on_large = on_large
+        self._unanswered_bytes = 0
         self._reader = resp.reader()
         self._replies: list[Any] = []
         self._unwritten: list[bytes] = []
@@ -163,7 +174,9 @@ class Connection(asyncio.Protocol):
             return
         try:
             for at in range(0, len(data), _FEED_BYTES):
-                self._reader.feed(data, at, min(_FEED_BYTES, len(data) - at))
+                fed_bytes = min(_FEED_BYTES, len(data) - at)
+                self._reader.feed(data, at, fed_bytes)
+                self._unanswered_bytes += fed_bytes
                 self._deliver_replies()
         except (resp.OutOfStep, hiredis.HiredisError) as broken:
             if self.answered_at == -math.inf and resp.is_foreign(data):
@@ -177,6 +190,7 @@ class Connection(asyncio.Protocol):
         """Pass replies to each call that has all of them."""
         now = self._loop.time()
         next_reply, replies, sent, nothing = self._reader.gets, self._replies, self.sent, resp.NOTHING
+        is_large = self._unanswered_bytes > LARGE_BYTES
         missing_count = sent[0].reply_count - len(replies) if sent else 0
         while (reply := next_reply()) is not nothing:
             replies.append(reply)
@@ -191,6 +205,10 @@ class Connection(asyncio.Protocol):
             sent.popleft()
             self.sent_bytes -= len(call.content)
             self.advanced_at = self.answered_at = now
+            self._unanswered_bytes = 0
+            if is_large:
+                is_large = False  # the other replies came with the last bytes
+                self._on_large(call)
             if type(outcome) is list and type(outcome[0]) is not ServerError:
                 call.end(outcome)
             else:
@@ -311,7 +329,11 @@ class Connection(asyncio.Protocol):
 
 
 async def connect(
-    address: Address, timeout_s: float, on_room: Callable[[], None], on_lost: Callable[[Connection], None]
+    address: Address,
+    timeout_s: float,
+    on_room: Callable[[], None],
+    on_lost: Callable[[Connection], None],
+    on_large: Callable[[PendingCall], None],
 ) -> Connection:
     """Return a connection that the server has accepted. Asks once more for a login that the server does not accept.
 
@@ -321,7 +343,7 @@ async def connect(
         OSError: The connection failed.
     """
     loop = asyncio.get_running_loop()
-    connection = Connection(loop, on_room, on_lost)
+    connection = Connection(loop, on_room, on_lost, on_large)
     try:
         async with asyncio.timeout(timeout_s) as limit:
             if address.path is not None:

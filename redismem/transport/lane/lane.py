@@ -1,4 +1,4 @@
-"""The lane: all calls of a process to one node share one connection.
+"""The lane: all calls of a process to one node share one connection, except large ones, which have a second one.
 
 Calls of one event-loop iteration leave together, in few writes. Replies come in the order of the calls, so a reply
 belongs to the oldest pending call. A call stays in this order until its replies have come, even if its caller was
@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from redismem.concurrency import forks
@@ -26,8 +27,16 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.base import reason_of
 from redismem.transport.credentials import Asker
-from redismem.transport.lane.connection import RECONNECTING, Connection, PendingCall, connect, end_late
-from redismem.transport.replicas import Confirming, Wanted
+from redismem.transport.lane.connection import (
+    LARGE_BYTES,
+    RECONNECTING,
+    Connection,
+    PendingCall,
+    connect,
+    end_late,
+)
+from redismem.transport.lane.large import LargeCalls
+from redismem.transport.replicas import Confirming, Line, Wanted
 from redismem.transport.url import Address
 
 _FIRST_PAUSE_S = 0.01
@@ -79,6 +88,8 @@ class Lane:
     def _start_over(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._confirming: Confirming | None = None
+        self._large = LargeCalls()
+        self._second: Lane | None = None
         self._connection: Connection | None = None
         self._connector: asyncio.Task[None] | None = None
         self._line: deque[PendingCall] = deque()
@@ -99,8 +110,8 @@ class Lane:
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         if len(commands) == 1:
-            return self._start(resp.encode_independent(commands), 1, False, script, timeout_s)
-        return self._start(resp.encode_transaction(commands), len(commands) + 2, True, script, timeout_s)
+            return self._start(resp.encode_independent(commands), 1, False, script, timeout_s, commands)
+        return self._start(resp.encode_transaction(commands), len(commands) + 2, True, script, timeout_s, commands)
 
     def run_confirmed(
         self,
@@ -126,9 +137,10 @@ class Lane:
         return self._start(content, reply_count, False, None, timeout_s)
 
     def reconnect(self) -> None:
-        """Close the connection, because the address may now lead to another node."""
-        if self._connection is not None:
-            self._connection.lose(RECONNECTING)
+        """Close the connections, because the address may now lead to another node."""
+        for lane in (self, self._second):
+            if lane is not None and lane._connection is not None:
+                lane._connection.lose(RECONNECTING)
 
     def run_independent(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
         if not commands:
@@ -139,8 +151,7 @@ class Lane:
     def calls_count(self) -> int:
         """The number of calls without a reply so far: pending, in line, or to be confirmed."""
         counts = [twin.calls_count for twin in tuple(self._twins.values())]
-        if self._confirming is not None:
-            counts.append(self._confirming.calls_count)
+        counts += [part.calls_count for part in (self._confirming, self._second) if part is not None]
         return len(self._line) + (0 if self._connection is None else len(self._connection.sent)) + sum(counts)
 
     async def sleep(self, seconds: float) -> None:
@@ -149,13 +160,11 @@ class Lane:
     async def aclose(self) -> None:
         """End all pending calls. Nothing can be called afterwards."""
         self._is_closed = True
-        for twin in tuple(self._twins.values()):
-            await twin.aclose()
-        confirming, connection, connector = self._confirming, self._connection, self._connector
+        others, connection, connector = self._others(), self._connection, self._connector
         is_here = self._loop is asyncio.get_running_loop()
         (self._end if is_here else self._end_from_outside)()
-        if confirming is not None:
-            await confirming.line.aclose()
+        for lane in others:
+            await lane.aclose()
         if is_here and connector is not None:
             await asyncio.wait([connector])
         if is_here and connection is not None:
@@ -163,7 +172,7 @@ class Lane:
 
     def drop(self) -> None:
         """Close open connections with a warning, if `aclose` was never called."""
-        for lane in (*self._twins.values(), *((self._confirming.line,) if self._confirming is not None else ())):
+        for lane in self._others():
             lane.drop()
         if self._is_closed:
             return
@@ -171,6 +180,12 @@ class Lane:
             warnings.warn("a memory was not closed: use `async with`, or `aclose()`", ResourceWarning, stacklevel=2)
         self._is_closed = True
         self._end_from_outside()
+
+    def _others(self) -> list[Line]:
+        """Return the other lanes that belong to this one: of other event loops, for confirmed and for large calls."""
+        confirming: list[Line] = [] if self._confirming is None else [self._confirming.line]
+        second: list[Line] = [] if self._second is None else [self._second]
+        return [*self._twins.values(), *confirming, *second]
 
     def _end_from_outside(self) -> None:
         """End all calls from outside the event loop.
@@ -185,13 +200,15 @@ class Lane:
 
     def _abandon(self) -> None:
         """Close the connection of an event loop that was closed without a shutdown."""
-        connection, confirming = self._connection, self._confirming
+        connection, confirming, second = self._connection, self._confirming, self._second
         self._forget_end()
         self._start_over()
         if connection is not None:
             connection.abandon()
         if confirming is not None:
             confirming.line.drop()
+        if second is not None:
+            second._abandon()
 
     def _end(self) -> None:
         """End all calls, and begin to close the connection. Another event loop may use the lane from then on."""
@@ -212,27 +229,47 @@ class Lane:
             connection.lose("closed")
 
     def _start(
-        self, content: bytes, reply_count: int, is_transaction: bool, script: Script | None, timeout_s: float
+        self,
+        content: bytes,
+        reply_count: int,
+        is_transaction: bool,
+        script: Script | None,
+        timeout_s: float,
+        commands: Sequence[Command] = (),
     ) -> asyncio.Future[list[Any]]:
         """Send the call, or put it in line. The future is done after `timeout_s` at the latest."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop and (lane := self._enter(loop)) is not self:
-            return lane._start(content, reply_count, is_transaction, script, timeout_s)
+            return lane._start(content, reply_count, is_transaction, script, timeout_s, commands)
         now = loop.time()
-        call = PendingCall(content, reply_count, is_transaction, loop.create_future(), now, now + timeout_s, script)
-        connection = self._connection
-        if connection is not None and not self._line and self._has_room(connection, call):
+        deadline = now + timeout_s
+        call = PendingCall(content, reply_count, is_transaction, loop.create_future(), now, deadline, script, commands)
+        large = self._large
+        lane = self._lane_of(call) if len(content) > LARGE_BYTES or large.keys or large.pending else self
+        connection = lane._connection
+        if connection is not None and not lane._line and lane._has_room(connection, call):
             connection.send(call, now)
-        elif len(self._line) >= _LINE_COUNT:
-            crowd = f"{len(self._line)} calls of this process are already waiting for it"
+        elif len(lane._line) >= _LINE_COUNT:
+            crowd = f"{len(lane._line)} calls of this process are already waiting for it"
             raise ConnectionLost("TooManyCalls", sent=False, text=crowd, lasts=True, crowded=True)
         else:
-            self._line.append(call)
-            self._want_connection()
-        wake_at = now + min(timeout_s, self._stall_s)
-        if wake_at < self._alarm_at:
-            self._set_alarm(wake_at)
+            lane._line.append(call)
+            lane._want_connection()
+        wake_at = now + min(timeout_s, lane._stall_s)
+        if wake_at < lane._alarm_at:
+            lane._set_alarm(wake_at)
         return call.future
+
+    def _lane_of(self, call: PendingCall) -> Lane:
+        """Return this lane, or the second one for a call that is large or follows a large one of its session."""
+        sent = () if self._connection is None else self._connection.sent
+        if not self._large.take(call, chain(sent, self._line)):
+            return self
+        if self._second is None:
+            self._second = self._new_lane(self._stall_s)
+            self._second._large = self._large  # it knows which replies are large
+            self._second._enter(asyncio.get_running_loop())
+        return self._second
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> Lane:
         """Return the lane for calls from this event loop: this lane if no other loop uses it, or else a twin."""
@@ -339,7 +376,9 @@ class Lane:
             self._pause_s = min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, self._pause_s * 2))
             try:
                 address = await self._find_address()
-                self._connection = await connect(address, self._stall_s, self._admit, self._forget)
+                self._connection = await connect(
+                    address, self._stall_s, self._admit, self._forget, self._large.note_reply
+                )
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:

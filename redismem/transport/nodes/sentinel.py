@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from redis._parsers.helpers import parse_sentinel_master
 
 from redismem.concurrency.run_sync import run_without_loop
+from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import BEHIND_SENTINELS
@@ -108,24 +109,32 @@ class SentinelLane(Lane):
         self.place = BEHIND_SENTINELS + places.place
 
     def _start(
-        self, content: bytes, reply_count: int, is_transaction: bool, script: Script | None, timeout_s: float
+        self,
+        content: bytes,
+        reply_count: int,
+        is_transaction: bool,
+        script: Script | None,
+        timeout_s: float,
+        commands: Sequence[Command] = (),
     ) -> asyncio.Future[list[Any]]:
         if self._sentinels.is_check_due() and asyncio.get_running_loop() is self._loop:  # otherwise a twin checks
             self._sentinels.begin_check()
             self._side.run_in_background(self._check_primary)
-        return super()._start(content, reply_count, is_transaction, script, timeout_s)
+        return super()._start(content, reply_count, is_transaction, script, timeout_s, commands)
 
     def _new_lane(self, stall_s: float) -> Lane:
         return SentinelLane(self._places, stall_s=stall_s)
 
     async def _check_primary(self) -> None:
-        connection, place = self._connection, self.place
+        connection, place, second = self._connection, self.place, self._second
         try:
             address = await self._sentinels.primary(_ANSWER_S)
         except (ServerError, ConnectionLost):
             return  # the primary may be up all the same
         if connection is not None and address.place != place:
             connection.lose(RECONNECTING)
+        if second is not None and address.place != second.place:
+            second.reconnect()
 
     async def _find_address(self) -> Address:
         address = await self._sentinels.primary(min(_ANSWER_S, self._stall_s))

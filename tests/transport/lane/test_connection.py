@@ -44,7 +44,7 @@ class Written(asyncio.Transport):
 async def test_a_call_whose_script_loads_slowly_gets_a_new_timeout(loaded_after_s: float) -> None:
     """Over 400 ms of latency, the load of a script leaves 200 ms of a second: too little for the reply."""
     loop: Any = Timed(asyncio.get_running_loop())
-    connection, written = Connection(loop, lambda: None, lambda _: None), Written()
+    connection, written = Connection(loop, lambda: None, lambda _: None, lambda _: None), Written()
     connection.connection_made(written)
     script = scripts.load("touch")
     content = resp.encode_independent([("EVALSHA", script.sha, 0)])
