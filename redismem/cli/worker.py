@@ -90,6 +90,14 @@ MetricsPort = Annotated[
 MetricsHost = Annotated[
     str, Parameter(help="The address for `--metrics-port`. Beyond loopback, anybody who reaches it reads the metrics.")
 ]
+Nice = Annotated[
+    int,
+    Parameter(
+        validator=validators.Number(gte=0, lte=19),
+        help="Lower the priority of this process by this nice value, so that turns on the same machine come first; 0 "
+        "keeps the priority. Windows has none.",
+    ),
+]
 _FAILURES = (
     *(SummaryOutcome.FAILED, SummaryOutcome.DEAD, SummaryOutcome.PAUSED),
     *(SummaryOutcome.UNAVAILABLE, SummaryOutcome.STOPPING),
@@ -102,6 +110,7 @@ async def worker(  # noqa: PLR0913 (each is an option)
     strategy: Strategy = None,
     on_evict_file: OnEvictFile = None,
     stop_s: StopS = 10,
+    nice: Nice = 10,
     once: Once = False,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
@@ -132,6 +141,7 @@ async def worker(  # noqa: PLR0913 (each is an option)
         _check_archive(on_evict_file, names)
     if strategy is None and _has_unusable_strategy():
         raise Stop("REDISMEM_STRATEGY is invalid: use summarize, trim or none; until then nothing is summarised", 2)
+    getattr(os, "nice", int)(nice)  # Windows has no `os.nice`
     metrics = None if metrics_port is None else _open_metrics(once=once)
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
         options: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
