@@ -1,8 +1,8 @@
-"""Forget a person: remove all sessions of an owner, or all whose ids begin alike, and prove that none is left.
+"""Forget a person: remove all sessions and records of an owner, or whose ids begin alike, and prove it.
 
-Each round finds sessions by the indexes, then scans all keys, and removes what it finds. A scan that finds nothing any
-more is the proof, if the indexes then name none that was begun or restored meanwhile. Nothing records the progress: a
-repeated call finds what is left.
+Each round finds sessions and records by the indexes, then scans all keys, and removes what it finds. A scan that finds
+nothing any more is the proof, if the indexes then name none that was begun or restored meanwhile. Nothing records the
+progress: a repeated call finds what is left.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from redismem.protocol.namespace.traces import Trace, Wanted
 from redismem.protocol.owners import is_owner_field
 from redismem.protocol.session import quarantine
 from redismem.recall.cache import NO_CACHE, RecallCache
+from redismem.record.erasure import RecordErasure, indexed_records
 from redismem.store.store import Store
 
-__all__ = ["OnProgress", "Wanted", "count_sessions", "forget"]
+__all__ = ["OnProgress", "Wanted", "count_records", "count_sessions", "forget"]
 
 log = logging.getLogger("redismem")
 
@@ -36,7 +37,7 @@ OnProgress = Callable[[ForgottenSessions], None]
 async def forget(
     store: Store, wanted: Wanted, recall_cache: RecallCache = NO_CACHE, on_progress: OnProgress | None = None
 ) -> ForgottenSessions:
-    """Remove these sessions with everything that this process and Redis store of them, and return the proof.
+    """Remove them with everything that this process and Redis store of them, and return the proof.
 
     Raises:
         ForgetIncomplete: Redis failed meanwhile, or other processes kept writing such sessions.
@@ -57,6 +58,11 @@ async def count_sessions(store: Store, wanted: Wanted) -> int:
     return len({session_id async for session_id in _indexed(store, wanted)})
 
 
+async def count_records(store: Store, wanted: Wanted) -> int:
+    """Return the number of records that the indexes name, expired ones included. Raises StoreUnavailable."""
+    return sum([len(page) async for page in indexed_records(store, wanted)])
+
+
 class _Erasure:
     """One run: `done` is what it has removed so far."""
 
@@ -67,6 +73,7 @@ class _Erasure:
         self._recall_cache = recall_cache
         self._on_progress = on_progress
         self._unattributed: set[Trace] = set()
+        self._records = RecordErasure(store, wanted)
 
     async def run(self) -> ForgottenSessions:
         """Remove until neither a scan nor, after it, the indexes name anything.
@@ -76,6 +83,7 @@ class _Erasure:
         await self._remove_local()
         for _ in range(_ROUNDS_LIMIT):
             self._unattributed.clear()
+            self._records.unattributed.clear()
             await self._remove_indexed()
             if not await self._remove_scanned() and not await self._remove_indexed():
                 proven_ms = await self._store.server_time_ms()
@@ -83,7 +91,8 @@ class _Erasure:
                 log.info(
                     "forgot %d sessions of one owner or prefix", count, extra=facts(op="clear", session_count=count)
                 )
-                return replace(self.done, proven_ms=proven_ms, unattributed_count=len(self._unattributed))
+                unattributed_count = len(self._unattributed) + len(self._records.unattributed)
+                return replace(self.done, proven_ms=proven_ms, unattributed_count=unattributed_count)
         raise ForgetIncomplete("other processes kept writing such sessions: stop them first", forgotten=self.done)
 
     async def _remove_local(self) -> None:
@@ -100,7 +109,13 @@ class _Erasure:
         async for session_id in _indexed(self._store, self._wanted):
             count += is_session_id(session_id) and await self._remove_session(session_id)
             self._on_progress(self.done)
+        count += await self._records.remove_indexed()
+        self._note_records()
         return count
+
+    def _note_records(self) -> None:
+        self.done = replace(self.done, record_count=self._records.count)
+        self._on_progress(self.done)
 
     async def _remove_scanned(self) -> int:
         """Remove what a scan of all keys finds, and return the number of traces."""
@@ -114,7 +129,8 @@ class _Erasure:
                 found = await self._attribute(owner_keys)
             for trace in found:
                 count += await self._remove_trace(trace)
-            self._on_progress(self.done)
+            count += await self._records.remove_scanned(page.keys)
+            self._note_records()
         return count
 
     async def _attribute(self, found: Mapping[Trace, Sequence[bytes]]) -> list[Trace]:

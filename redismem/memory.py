@@ -299,15 +299,15 @@ class Memory:
     async def forget(
         self, *, owner: str | None = None, prefix: str | None = None, on_progress: OnProgress | None = None
     ) -> ForgottenSessions:
-        """Remove all sessions of an owner, or all whose id begins with `prefix`, and prove that none is left.
+        """Remove all sessions and records of an owner, or all whose id begins with `prefix`, and prove it.
 
-        Removes messages, summaries, state, originals, vectors, queue entries and copies in quarantine, and what this
-        process has cached or not replayed yet. Then a scan of all keys must find no trace. If it finds one, such as a
-        session begun meanwhile, that is removed too. It takes time in proportion to all keys of the Redis.
+        Removes messages, summaries, state, originals, vectors, queue entries, copies in quarantine, records, and what
+        this process has cached or not replayed yet. Then a scan of all keys must find no trace. If it finds one, such
+        as a session begun meanwhile, that is removed too. It takes time in proportion to all keys of the Redis.
 
         Args:
-            owner: The owner that the sessions were begun with.
-            prefix: The beginning of the session ids. End it with your separator: `user-4` also names `user-42`.
+            owner: The owner that they were begun with.
+            prefix: The beginning of the ids. End it with your separator: `user-4` also names `user-42`.
             on_progress: A plain function that receives what was removed so far. It must return quickly.
 
         Raises:

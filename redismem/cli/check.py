@@ -1,4 +1,4 @@
-"""`redismem check`: test all stored sessions and projects against the invariants. Read-only."""
+"""`redismem check`: test all stored sessions, projects and records against the invariants. Read-only."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from redismem.inspection.check import check as check_all
 from redismem.inspection.figures import plural, printable
 from redismem.inspection.invariants import Violation
 from redismem.inspection.projects import check_projects
+from redismem.inspection.records import check_records
 from redismem.store.depths import sessions_count
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ Limit = Annotated[int, Parameter(validator=validators.Number(gte=1), help="Viola
 async def check(
     *, limit: Limit = 100, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
 ) -> int:
-    """Check every session and project of a namespace against the invariants.
+    """Check every session, project and record of a namespace against the invariants.
 
     A session's messages, counters, summaries, queues, leases and expiry must be consistent; so must a project's
-    items, versions, links, names and indexes. Workers and appends may run meanwhile. It writes nothing and prints no
-    message text. Use the settings of the pods: threshold, strategy and limits matter.
+    items, versions, links, names and indexes, and a record's keys, expiry and indexes. Workers and appends may run
+    meanwhile. It writes nothing and prints no message text. Use the settings of the pods: threshold, strategy and
+    limits matter.
 
     Exit code: 0 no violations, 1 violations found, 2 the namespace was never used on this Redis.
     """
@@ -45,6 +47,7 @@ async def check(
 
             found = [violation async for violation in check_all(memory.store, on_checked=advance)]
             found += [violation async for violation in check_projects(memory.store)]
+            found += [violation async for violation in check_records(memory.store)]
     if as_json:
         rows = [violation._asdict() for violation in found[:limit]]
         numbers = {"sessions_count": checked, "violations_count": len(found)}

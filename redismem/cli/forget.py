@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from redismem.cli.place import open_used
 from redismem.cli.sessions import confirm
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, complain, print_json, progress
-from redismem.erasure import Wanted, count_sessions
+from redismem.erasure import Wanted, count_records, count_sessions
 from redismem.errors import ForgetIncomplete
 from redismem.info import ForgottenSessions
 from redismem.inspection.figures import plural, printable
@@ -21,17 +21,21 @@ from redismem.memory import Memory
 
 async def forget(
     *,
-    owner: Annotated[str | None, Parameter(help="Forget the sessions that were begun with this owner.")] = None,
+    owner: Annotated[
+        str | None, Parameter(help="Forget the sessions and records that were begun with this owner.")
+    ] = None,
     prefix: Annotated[
         str | None,
-        Parameter(help="Forget the sessions whose id begins so. End it with your separator, as in `user-4:`."),
+        Parameter(
+            help="Forget the sessions and records whose id begins so. End it with your separator, as in `user-4:`."
+        ),
     ] = None,
     yes: Yes = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Remove all sessions of a person: by owner, or by the beginning of their ids.
+    """Remove all sessions and records of a person: by owner, or by the beginning of their ids.
 
     Removes their messages, summaries, state, queue entries and copies in quarantine. Then it scans all keys and prints
     the time at which it found no trace. Asks for confirmation first; without a terminal it needs `--yes`. If it is
@@ -43,17 +47,22 @@ async def forget(
         where = f"with {named} in namespace {namespace} on {place.name}"
         if not yes:
             count = await count_sessions(memory.store, wanted)
-            _ask(f"Forget {plural(count, 'session')} {where}?")
+            records = await count_records(memory.store, wanted)
+            _ask(f"Forget {plural(count, 'session')}{_and_records(records)} {where}?")
         forgotten, failure = await _forget(memory, wanted)
     if as_json:
         print_json({"namespace": namespace, "owner": owner, "prefix": prefix, **asdict(forgotten), "error": failure})
     else:
         _print(forgotten, where)
-    if not (failure or forgotten.session_count or forgotten.quarantined_count):
+    if not (failure or forgotten.session_count or forgotten.quarantined_count or forgotten.record_count):
         complain(f"there was no session {where}: check the spelling, capitals too, unless you have forgotten it before")
     if failure is not None:
         complain(f"not complete: {failure}; the same command removes the rest")
     return 0 if failure is None else 1
+
+
+def _and_records(count: int) -> str:
+    return f" and {plural(count, 'record')}" if count else ""
 
 
 def _ask(question: str) -> None:
@@ -76,7 +85,8 @@ async def _forget(memory: Memory, wanted: Wanted) -> tuple[ForgottenSessions, st
 
 def _print(forgotten: ForgottenSessions, where: str) -> None:
     in_quarantine = f", and {forgotten.quarantined_count:,} in quarantine," if forgotten.quarantined_count else ""
-    print(f"forgot {plural(forgotten.session_count, 'session')}{in_quarantine} {where}")
+    records = _and_records(forgotten.record_count)
+    print(f"forgot {plural(forgotten.session_count, 'session')}{in_quarantine}{records} {where}")
     if forgotten.proven_ms is not None:
         moment = datetime.fromtimestamp(forgotten.proven_ms / 1000, UTC)
         print(f"proof: a scan of all keys that ended at {moment:%Y-%m-%d %H:%M:%S} UTC found no trace")

@@ -21,6 +21,7 @@ from redismem.protocol.owners import decode_owner
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
+from redismem.record.sweeping import RecordSweep
 from redismem.session.session import Session
 from redismem.store.limits import is_given
 from redismem.store.store import Store
@@ -51,6 +52,7 @@ class Eviction:
         self._due_count = 0
         self._slots = asyncio.Semaphore(concurrency)
         self._cursors: dict[tuple[int, Scan], int] = {}
+        self._records = RecordSweep(store)
         self._stopping = False
         self._warned_ms: dict[str, int] = {}
         self._has_warned_of_limit = False
@@ -262,7 +264,10 @@ class Eviction:
         return await self._store.run(calls.evict(transcript))
 
     async def sweep(self) -> tuple[int, int]:
-        """Check a few sessions of every shard. Return the numbers of index entries removed and of sessions repaired."""
+        """Check a few sessions and records of every shard.
+
+        Return the number of those removed from the indexes, and of those repaired.
+        """
         return await self._store.observe(Op.SWEEP_ROUND, self._sweep())
 
     async def _sweep(self) -> tuple[int, int]:
@@ -278,7 +283,8 @@ class Eviction:
                     queue_calls.sweep(shard, part, self._store.settings, self._store.clock)
                 )
                 removed, mended = removed + gone, mended + mended_count
-        return removed, mended
+        gone, mended_count = await self._records.sweep()
+        return removed + gone, mended + mended_count
 
     def _keys_of(self, session_id: str) -> SessionKeys | None:
         """Return the session's keys; `None` if the index member is no session id, which must not stop evictions."""

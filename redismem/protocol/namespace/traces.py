@@ -63,7 +63,7 @@ class Wanted:
     def pattern(self, keys: Keys) -> bytes:
         """Return the MATCH pattern of the keys that a scan must look at."""
         if self.prefix is None:
-            return f"rm:{{{keys.namespace}:[0-9]*}}:[sq]*".encode()  # state and quarantine name the owner
+            return f"rm:{{{keys.namespace}:[0-9]*}}:[rsq]*".encode()  # record, state and quarantine name the owner
         return f"rm:{{{keys.namespace}:[0-9]*}}:*:{_escape(self.prefix)}*".encode()
 
 

@@ -64,15 +64,29 @@ def record_keys(
     """
     record_id, tag = check_id("id", record_id), check_id("tag", record_id if tag is None else tag)
     owner = None if owner is None else check_owner(owner)
-    shard = keys.prefix_of(encode_id(tag))
     birth = _netstring(b"" if owner is None else encode_owner(owner)) + _netstring(encode_id(tag))
+    ttl_ms = None if ttl_s is None else _milliseconds(ttl_s)
+    return keys_in_shard(keys.prefix_of(encode_id(tag)), record_id, tag, owner=owner, ttl_ms=ttl_ms, birth=birth)
+
+
+def keys_in_shard(
+    shard: bytes,
+    record_id: str,
+    tag: str = "",
+    *,
+    owner: str | None = None,
+    ttl_ms: int | None = None,
+    birth: bytes = b"",
+) -> RecordKeys:
+    """Return the keys of a record in a shard, whose keys begin so. Without a tag they cannot create the record."""
+    member = encode_id(record_id)
     return RecordKeys(
         id=record_id,
         tag=tag,
         owner=owner,
-        ttl_ms=None if ttl_s is None else _milliseconds(ttl_s),
-        record=shard + b":record:" + encode_id(record_id),
-        order=shard + b":order:" + encode_id(record_id),
+        ttl_ms=ttl_ms,
+        record=shard + b":record:" + member,
+        order=shard + b":order:" + member,
         records=shard + b":records",
         owned=shard + b":records_owned",
         birth=birth,

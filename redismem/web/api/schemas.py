@@ -93,12 +93,13 @@ OWNER = {"type": "string", "minLength": 1, "maxLength": 256}
 
 
 class ForgottenSessionsDocument(BaseModel):
-    """The sessions removed, and the time at which a scan of all keys found no trace of them any more."""
+    """The sessions and records removed, and the time at which a scan of all keys found no trace of them any more."""
 
     session_count: int
     quarantined_count: int
     unattributed_count: int
     proven_ms: int
+    record_count: int
 
 
 class PolicyDocument(BaseModel):

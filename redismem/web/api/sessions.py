@@ -129,7 +129,7 @@ async def forget_sessions(
     owner: Owner = None,
     prefix: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
 ) -> Response:
-    """Remove all sessions of an owner, or all whose id begins with `prefix`, and prove that none is left.
+    """Remove all sessions and records of an owner, or all whose id begins with `prefix`, and prove it.
 
     Needs exactly one of both. If the answer is 503, the same request again removes the rest.
     """

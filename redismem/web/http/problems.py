@@ -148,7 +148,9 @@ def _members_of(error: RedismemError) -> Mapping[str, Any]:
     if isinstance(error, Conflict):
         return {"last_seq": error.last_seq, "cleared": error.cleared}
     if isinstance(error, ForgetIncomplete):
-        return {"session_count": error.forgotten.session_count, "quarantined_count": error.forgotten.quarantined_count}
+        done = error.forgotten
+        counts = ("session_count", "quarantined_count", "record_count")
+        return {name: getattr(done, name) for name in counts}
     if isinstance(error, StoreUnavailable) and error.reason in SERVER_WORDS:
         return {"reason": error.reason}
     if isinstance(error, InvalidTransition):

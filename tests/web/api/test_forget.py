@@ -57,7 +57,7 @@ async def test_all_sessions_of_a_person_are_removed(http: RunningService, query:
     document = answer.json()
     assert answer.status_code == 200
     assert document.pop("proven_ms") > 0
-    assert document == {"session_count": 2, "quarantined_count": 0, "unattributed_count": 0}
+    assert document == {"session_count": 2, "quarantined_count": 0, "unattributed_count": 0, "record_count": 0}
     listed = (await http.ask("GET", "/v1/sessions")).json()["sessions"]
     assert [row["session_id"] for row in listed] == ["b-1"]
 
@@ -81,4 +81,5 @@ async def test_what_was_removed_before_a_failure_is_in_the_answer(
     document = answer.json()
     assert (document["code"], document["session_count"], document["quarantined_count"]) == ("forget_incomplete", 4, 1)
     assert "Redis" not in document.get("detail", "")
-    assert to_problem(ForgetIncomplete("x")).more == {"session_count": 0, "quarantined_count": 0}
+    more = {"session_count": 0, "quarantined_count": 0, "record_count": 0}
+    assert to_problem(ForgetIncomplete("x")).more == more
