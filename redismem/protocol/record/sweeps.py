@@ -57,7 +57,7 @@ def sweep(shard: bytes, members: Sequence[bytes]) -> Call[tuple[int, int]]:
 
 
 class Seen(NamedTuple):
-    """What `check` reads of a record."""
+    """The parts of a record that `check` looks at."""
 
     member: bytes
     kind: bytes
