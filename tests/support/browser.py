@@ -37,7 +37,9 @@ _OPTIONS = (
     "--disable-extensions",
     "--disable-software-rasterizer",
     "--renderer-process-limit=2",
-    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,site-per-process",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,site-per-process"
+    # A process that waits for a page of another site, which no test opens.
+    ",SpareRendererForSitePerProcess",
 )
 
 

@@ -40,12 +40,29 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """A separate profile of the browser."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def warm_context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """A context with a page that stays open: its process serves all pages, and starting one takes half of a load."""
     context = await open_context(browser)
+    page = await context.new_page()
+    await page.route("**", lambda route: route.fulfill(body="This page stays open."))
+    await page.goto("http://127.0.0.1/")
     yield context
     await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def context(warm_context: BrowserContext) -> AsyncIterator[BrowserContext]:
+    """A browser without pages, stored data, permissions and routes of earlier tests."""
+    yield warm_context
+    stays, *others = warm_context.pages
+    for page in others:
+        await page.close()
+    await warm_context.unroute_all()
+    await warm_context.clear_permissions()
+    cdp = await warm_context.new_cdp_session(stays)
+    await cdp.send("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
+    await cdp.detach()
 
 
 @pytest.fixture(scope="module")

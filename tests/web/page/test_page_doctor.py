@@ -60,7 +60,8 @@ def url(server: RedisServer) -> Iterator[str]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def memory(server: RedisServer) -> AsyncIterator[Memory]:
-    settings = Settings(deadline_s=60, reply_timeout_s=20, extractive_after_s=0, max_attempts=1)
+    # The scheduler ticks once and holds its works for long: the page looks at them later.
+    settings = Settings(deadline_s=60, reply_timeout_s=20, extractive_after_s=0, max_attempts=1, tick_s=300)
     async with Memory.connect(server.url, namespace=NAMESPACE, settings=settings) as memory:
         yield memory
 
