@@ -20,6 +20,8 @@ from redismem.text.plain import render_message
 from redismem.workers.summaries import Worker
 
 WORD = re.compile(r"word\d+x")
+EACH_RUN = 8
+"""The seeds of each run; `make nightly` plays more of them."""
 
 
 class Remembering:
@@ -111,7 +113,9 @@ class Talk:
         self.told -= words_of([payload for seq, payload in before.items() if seq not in after])
 
 
-@pytest.mark.parametrize("seed", range(26))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.nightly] * (seed >= EACH_RUN)) for seed in range(26)]
+)
 @pytest.mark.parametrize("form", FORMS)
 async def test_no_view_is_refused_and_no_word_is_lost(
     looped: tuple[Memory, Remembering, Worker], form: str, seed: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from redismem.protocol import layout
@@ -148,6 +149,7 @@ class Header:
     error: str
 
 
+@cache
 def header(source: str) -> Header:
     """Read the header of a script.
 

@@ -219,7 +219,7 @@ def cost_s(read: Callable[[Any], object], given: Any) -> float:
         return time.thread_time() - started_s
 
     count = 1
-    while (took_s := once(count)) < 0.0005 and count < 64:
+    while (took_s := once(count)) < 0.0002 and count < 64:
         count *= 4
     return min(took_s, once(count)) / count
 

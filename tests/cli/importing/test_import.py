@@ -91,7 +91,7 @@ def test_langchain_reads_what_langchain_community_has_stored(
     prefix = f"community-{next(_numbers)}:"
     push(client, f"{prefix}s:1", messages)
     before = contents(client, f"{prefix}*")
-    for copied in (len(messages), 0):
+    for copied in (len(messages), 0)[: 1 + summarise]:
         told = run("langchain", "--prefix", prefix, "--key-prefix", prefix, *["--summarise"] * summarise)
         assert (told["conversations"], told["messages"], told["problems"]) == (1, copied, [])
     history = ChatMessageHistory("s:1", memory, key_prefix=prefix, summarise=summarise)
@@ -106,7 +106,7 @@ def test_llama_index_reads_what_its_redis_store_has_stored(
     key = f"llama-{next(_numbers)}"
     store = RedisChatStore(redis_server.url)
     store.set_messages(key, messages)
-    for copied in (len(messages), 0):
+    for copied in (len(messages), 0)[: 1 + summarise]:
         told = run("llama-index", "--prefix", key, *["--summarise"] * summarise)
         assert (told["messages"], told["problems"]) == (copied, [])
 
@@ -132,7 +132,7 @@ def test_the_agents_sdk_reads_what_its_redis_session_has_stored(
         return stored
 
     stored = asyncio.run(write())
-    for copied in (len(items), 0):
+    for copied in (len(items), 0)[: 1 + summarise]:
         told = run(*("openai-agents", "--prefix", f"{prefix}:", "--key-prefix", prefix), *["--summarise"] * summarise)
         assert (told["messages"], told["expiring"], told["problems"]) == (copied, 1, [])
         assert "1 conversation of the source will expire, but not the sessions: pass --ttl" in told["err"]

@@ -61,6 +61,8 @@ async def test_a_token_may_hold_any_bytes(lua: Scripts) -> None:
         assert (await lua.append("a", token=token))[1:] == [number, number, int(number == 1), 1]
 
 
+# On the embedded store the examples take ten times as long, and the script is the same.
+@pytest.mark.parametrize("store", ["real"], indirect=True)
 @settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(1, 9) | st.just(130), min_size=21, max_size=45),
