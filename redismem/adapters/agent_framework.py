@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -137,7 +138,7 @@ class HistoryProvider(framework.HistoryProvider):
         If another process adds messages meanwhile, these are compared, too.
 
         Raises:
-            InvalidMessage: A message has a value that JSON cannot hold.
+            InvalidMessage: A message has a value that JSON cannot hold, or that is nested too deep.
             TooLarge: A message, the number of messages or the session exceeds its limit.
 
         Also raises the errors of `get_messages`.
@@ -147,7 +148,7 @@ class HistoryProvider(framework.HistoryProvider):
         while messages:
             # The rule compares no more than that many of the newest. A summarised session has few.
             context = await session.read(None if self._summarise else len(messages) + 1)
-            new = await _select_new(await _decode(session, in_order(context)), messages)
+            new = _select_new(await _decode(session, in_order(context)), messages)
             if not new:
                 return
             try:
@@ -157,17 +158,68 @@ class HistoryProvider(framework.HistoryProvider):
                 pass
 
     def _encode(self, message: ChatMessage) -> Message:
-        payload = message.to_dict()
+        try:
+            payload = message.to_dict()
+        except RecursionError:
+            raise InvalidMessage("a message has a value that is nested too deep") from None
         # A worker must read what it summarises. What is kept whole needs no reader.
         return Message.from_openai(payload) if self._summarise else Message.opaque(payload)
 
 
-async def _select_new(history: list[ChatMessage], messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages that do not repeat the end of the history, by the framework's own rule."""
-    state: dict[str, Any] = {"messages": history}
-    await framework.InMemoryHistoryProvider().save_messages(None, messages, state=state)
-    saved: list[ChatMessage] = state["messages"]
-    return saved[len(history) :]
+def _select_new(history: Sequence[ChatMessage], messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """Return the messages that do not repeat the end of the history."""
+    # A user may repeat a question. Only an id tells that it is the same message.
+    one_is_new = bool(history) and history[-1].role == "user" and history[-1].message_id is None
+    repeated = _count_repeated([*map(_identify, history)], [*map(_identify, messages)], one_is_new=one_is_new)
+    return messages[repeated:]
+
+
+def _identify(message: ChatMessage) -> Hashable:
+    """Return the value by which the framework compares messages: the id, or else role and contents."""
+    if message.message_id is not None:
+        return str(message.message_id)
+    try:
+        contents = json.dumps([content.to_dict() for content in message.contents], sort_keys=True, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):  # as the framework does; it is refused when it is encoded
+        contents = str(message.contents)
+    return str(message.role), contents
+
+
+def _count_repeated(history: Sequence[Hashable], saved: Sequence[Hashable], *, one_is_new: bool) -> int:
+    """Return the number of messages at the beginning of a save that the history has, by the framework's rule.
+
+    The framework compares each part of one list with the other; this takes linear time (Knuth, Morris, Pratt).
+    These end with the first place where the save has the whole history. If there is none, they are the longest
+    beginning of the save that ends the history. `one_is_new` keeps a single message that equals the newest one.
+    """
+    if not history:
+        return 0
+    lengths = _matched_lengths(history, saved)
+    if len(history) in lengths:
+        end = lengths.index(len(history)) + 1
+        if not (one_is_new and end == len(history) == 1):
+            return end
+    overlap = (_matched_lengths(saved, history) or [0])[-1]
+    return 0 if one_is_new and overlap == 1 else overlap
+
+
+def _matched_lengths(pattern: Sequence[Hashable], text: Sequence[Hashable]) -> list[int]:
+    """Return for each place of the text the length of the longest beginning of the pattern that ends there."""
+    borders = [0] * len(pattern)
+    for at in range(1, len(pattern)):
+        borders[at] = _extend(pattern, borders, borders[at - 1], pattern[at])
+    lengths, matched = [], 0
+    for item in text:
+        matched = _extend(pattern, borders, matched, item)
+        lengths.append(matched)
+    return lengths
+
+
+def _extend(pattern: Sequence[Hashable], borders: Sequence[int], matched: int, item: Hashable) -> int:
+    """Return the length of the longest beginning of the pattern that ends with this item."""
+    while matched and (matched == len(pattern) or pattern[matched] != item):
+        matched = borders[matched - 1]
+    return matched + 1 if pattern and pattern[matched] == item else 0
 
 
 async def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
@@ -247,15 +299,19 @@ class SessionStore(_ExperimentalStore):
 
         Raises:
             TypeError: The session is of a subclass, which would come back as an `AgentSession`.
-            InvalidState: The state has a value that JSON cannot hold.
+            InvalidState: The state has a value that JSON cannot hold, or that is nested too deep.
             TooLarge: The session exceeds `max_value_bytes`.
         """
         if type(session) is not AgentSession:
             raise TypeError(f"a SessionStore stores an AgentSession, not a {type(session).__name__}")
-        snapshot = session.to_dict()
+        stored = self._open(session_id)
+        try:
+            snapshot = session.to_dict()
+        except RecursionError:
+            raise InvalidState("the session has a value that is nested too deep", stored.id) from None
         if isinstance(snapshot["service_session_id"], Mapping):
             snapshot["service_session_id"] = dict(snapshot["service_session_id"])
-        await self._open(session_id).update(merge={_PARAM: snapshot})
+        await stored.update(merge={_PARAM: snapshot})
 
     async def delete(self, session_id: str) -> None:
         """Remove a stored session, if there is one."""

@@ -11,8 +11,8 @@ from redismem import Conflict, Context, InvalidSessionId, Memory, Message, Redis
 from redismem import Session as Conversation
 from redismem.adapters.sessions import (
     Sessions,
+    encode_item,
     in_order,
-    is_readable,
     join_id,
     make_policy,
     missing_framework,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 IsExpired = Callable[["TResponseInputItem"], bool]
 KeyPrefix = str | Callable[["RunContextWrapper[Any]"], str]
 _EVERY_ITEM = 1 << 31
-_PINNED_ROLES = ("system", "developer")
 
 
 class Session:
@@ -207,12 +206,8 @@ class Session:
             raise RuntimeError("the session is closed")
 
     def _messages(self, items: Sequence[TResponseInputItem]) -> list[Message | dict[str, Any]]:
-        """Return items as messages: opaque if they do not say what they are, or if redismem would pin them."""
         payloads = cast("Sequence[dict[str, Any]]", items)
-        pinned = () if self._summarise else _PINNED_ROLES
-        return [
-            each if is_readable(each) and each.get("role") not in pinned else Message.opaque(each) for each in payloads
-        ]
+        return [encode_item(each, summarise=self._summarise) for each in payloads]
 
 
 def _items(messages: list[Message]) -> list[TResponseInputItem]:

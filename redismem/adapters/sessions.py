@@ -29,6 +29,7 @@ T = TypeVar("T")
 _LONGEST_S = 10 * 365 * 86_400
 """The longest idle timeout of a policy."""
 _HANDLES_COUNT = 4_096
+_PINNED_ROLES = ("system", "developer")
 _SLICE_COUNT = 128
 """The messages that a framework's own code decodes before other tasks run: about 5 ms."""
 
@@ -198,6 +199,15 @@ def is_readable(item: dict[str, Any]) -> bool:
         return False
     role, type_ = item.get("role"), item.get("type")
     return (type(role) is str and role != "") or (type(type_) is str and type_ != "")
+
+
+def encode_item(item: dict[str, Any], *, summarise: bool) -> Message | dict[str, Any]:
+    """Return an item of the OpenAI Agents SDK as its adapter stores it.
+
+    It is opaque if redismem cannot read it; or would pin it, unless workers may summarise the session.
+    """
+    pinned = () if summarise else _PINNED_ROLES
+    return item if is_readable(item) and item.get("role") not in pinned else Message.opaque(item)
 
 
 def in_order(context: Context) -> list[Message]:

@@ -195,7 +195,8 @@ class EditableSession(ReadableSession):
             from_seq: The seq of the first message to replace. One after the last seq replaces nothing.
             messages: See `append()`. Possibly none.
             id: An id that makes the rewrite idempotent, as in `append()`.
-            expect: The context, receipt or last seq that the caller has seen. `None` expects nothing.
+            expect: The context, receipt or last seq that the caller has seen. `None` expects nothing. Only a context
+                also expects that no message was replaced, unpinned or forgotten since.
 
         Raises:
             Conflict: The session is not as `expect` says.

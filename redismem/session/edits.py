@@ -20,7 +20,8 @@ def check_expected(context: Context, expect: Expected | None) -> None:
     """Raise Conflict if the session is not as `expect` says. None expects nothing.
 
     Raises:
-        Conflict: The session was cleared or has expired since, or has another last seq.
+        Conflict: The session was cleared or has expired since, or has another last seq; or `expect` is a context, and a
+            message was replaced, unpinned or forgotten since.
         InvalidMessage: `expect` is invalid.
     """
     seq = check_life(context.session_id, expect, context)
@@ -28,6 +29,8 @@ def check_expected(context: Context, expect: Expected | None) -> None:
         raise Conflict(
             f"another writer was faster: the last seq is {context.last_seq}", context.session_id, context.last_seq
         )
+    if isinstance(expect, Context) and not expect.degraded and expect.window_version != context.window_version:
+        raise make_conflict(context)
 
 
 def check_life(session_id: str, expect: Expected | None, context: Context | None = None) -> int | None:

@@ -166,6 +166,18 @@ async def test_mistakes_are_refused_before_anything_is_written(memory: Memory) -
     session.state = {"canary": float("nan")}
     with pytest.raises(InvalidState, match="session agent_session:s: "):
         await sessions.set("s", session)
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"canary": deep}
+    for message in (
+        Message("user", ["a"], additional_properties=deep),
+        Message("tool", [Content.from_function_result(call_id="1", result="a", additional_properties=deep)]),
+    ):
+        with pytest.raises(InvalidMessage, match="nested too deep"):
+            await provider.save_messages("s", [message])
+    session.state = deep
+    with pytest.raises(InvalidState, match=r"session agent_session:s: .*nested too deep"):
+        await sessions.set("s", session)
     with pytest.raises(TypeError, match="not a Mine"):
         await sessions.set("s", type("Mine", (AgentSession,), {})())
     assert (await memory.sessions()).sessions == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from support.proxy import Proxy
 from support.stores import Store
 
 import redismem.blocking
-from redismem import Memory, Settings
+from redismem import Conflict, Memory, NotInWindow, Session, Settings
 from redismem.context import Context
 from redismem.models import Draft
 from redismem.protocol.call import Call
@@ -50,6 +52,46 @@ async def test_a_summary_of_what_was_taken_back_is_refused(store: Store, namespa
         assert await is_sound(memory)
         assert await summarize(memory) == 1
         assert "old text" not in (await session.read()).summaries[0].text
+
+
+async def test_an_edit_that_expects_a_context_undoes_no_edit_since(session: Session) -> None:
+    await session.append(user_message("a"), user_message("b"))
+    await session.append(user_message("pinned"), pin=True)
+    others: list[Callable[[], Awaitable[object]]] = [
+        lambda: session.replace(1, user_message("A")),
+        lambda: session.unpin(3),
+        lambda: session.forget(3),
+    ]
+    for other in others:
+        seen = await session.read()
+        await other()
+        after = await session.read()
+        edits: list[Callable[[], Awaitable[object]]] = [
+            lambda: session.rewrite(1, [user_message("mine")], expect=seen),  # noqa: B023 (called within the round)
+            lambda: session.pop(exact=True, expect=seen),  # noqa: B023
+            lambda: session.archive(1, expect=seen),  # noqa: B023
+        ]
+        for edit in edits:
+            with pytest.raises(Conflict):
+                await edit()
+        assert await session.read() == after
+
+
+async def test_of_rewrites_and_replacements_of_what_was_read_none_is_lost(session: Session) -> None:
+    await session.append(user_message("0"))
+
+    async def count(how: str) -> None:
+        done = 0
+        while done < 5:
+            seen = await session.read()
+            message = seen.messages[-1]
+            more = user_message(str(int(str(message.content)) + 1))
+            with contextlib.suppress(Conflict, NotInWindow):
+                await (session.rewrite(1, [more], expect=seen) if how == "rewrite" else session.replace(message, more))
+                done += 1
+
+    await asyncio.gather(*(count(how) for how in ("rewrite", "replace") * 3))
+    assert [message.content for message in (await session.read()).messages] == ["30"]
 
 
 async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, namespace: str) -> None:

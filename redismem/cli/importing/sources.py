@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from redismem.adapters.sessions import is_readable
+from redismem.adapters.sessions import encode_item
 from redismem.cli.replay import transcripts
 from redismem.cli.replay.transcripts import BadLine
 from redismem.inspection import foreign
@@ -54,7 +54,7 @@ class Source:
 
 
 def _opaque(payload: Payload, summarise: bool) -> Message | Payload:
-    return payload if summarise and is_readable(payload) else Message.opaque(payload)
+    return payload if summarise else Message.opaque(payload)
 
 
 def _unchanged(payload: Payload, summarise: bool) -> Payload:
@@ -71,7 +71,7 @@ def _is_langchain(payload: Payload) -> bool:
 
 
 SOURCES = {
-    "openai-agents": Source("agents:session:", "agents:session", bool, _opaque, ending=":messages"),
+    "openai-agents": Source("agents:session:", "agents:session", bool, encode_item, ending=":messages"),
     "langchain": Source("message_store:", "langchain", _is_langchain, _langchain, newest_first=True),
     "langchain-redis": Source("chat:", "langchain", _is_langchain, _langchain, has_documents=True),
     "llama-index": Source(

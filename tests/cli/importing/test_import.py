@@ -139,9 +139,13 @@ def test_the_agents_sdk_reads_what_its_redis_session_has_stored(
 
     async def read() -> Any:
         async with Memory.connect(redis_server.url, namespace=memory.store.keys.namespace) as other:
+            adapter = Session("user:2", memory=other, key_prefix=prefix, summarise=summarise)
+            await adapter.add_items(items)
             return await Session("user:1", memory=other, key_prefix=prefix, summarise=summarise).get_items()
 
     assert asyncio.run(read()) == stored == items
+    imported, added = (memory.session(f"{prefix}:user:{number}").tail(99) for number in (1, 2))
+    assert [each.beside for each in imported] == [each.beside for each in added], "both are opaque, or neither is"
     assert memory.session(f"{prefix}:user:1").info().policy.keep_whole is not summarise
 
 

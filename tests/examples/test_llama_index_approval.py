@@ -1,0 +1,41 @@
+"""The agent of LlamaIndex that waits for approvals: each step in another process, two of which are killed."""
+
+from __future__ import annotations
+
+from support.checks import until
+from support.example_processes import Places, start_example
+from support.proxy import Proxy
+
+from redismem import Memory
+from redismem.adapters.llama_index import ChatStore
+
+NAME = "llama_index_approval.py"
+QUESTION = "Refund 20 and 35 euros"
+
+
+async def test_approvals_arrive_in_another_process_and_killed_ones_answer_once(places: Places, proxy: Proxy) -> None:
+    for text, killed, expected in (
+        (QUESTION, True, ""),  # the question is stored, and the snapshot of the agent is not
+        (QUESTION, False, "May I? 20, 35"),
+        ("yes", True, ""),  # the answer is stored, and the snapshot is still there
+        ("yes", False, "Done: refunded 20, refunded 35"),
+        ("Refund 7 euros", False, "May I? 7"),
+        ("no", False, "Done: kept 7"),
+    ):
+        if killed:
+            proxy.forget()
+            proxy.break_next("swallow", 1, to=b"param:paused")
+        with start_example(NAME, places, "order-7", text, REDISMEM_URL=proxy.url) as running:
+            if killed:
+                await until(lambda: proxy.broken_count)
+                running.kill()
+            else:
+                await until(lambda: running.poll() is not None)
+                assert expected in running.communicate()[0]
+    async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
+        stored = await ChatStore(memory=memory).get_messages("order-7")
+        state = await memory.session("llama_index:order-7").state()
+    turn = ["user", "assistant", "tool", "tool", "assistant"]
+    assert [message.role.value for message in stored] == ["user", *turn, *turn[:3], "assistant"]
+    assert [message.content for message in stored if message.role == "tool"] == ["refunded 20", "refunded 35", "kept 7"]
+    assert (state.params, state.waiting_for_param) == ({}, None)
