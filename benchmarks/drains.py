@@ -6,20 +6,23 @@ Evictions: the oldest of twice as many sessions as the limit allows, with and wi
 Idle: one scheduler ticks once a second over 64 shards or more, and finds nothing. The figures are the CPU of Redis,
 less that of an idle server, and the CPU of the scheduler's process per tick.
 Woken: the time from an append that overflows to its readable summary, in one process, with an hour between two ticks.
-Appends: their p99 from sixteen callers that pause between appends, alternately with and without a worker in another
-process that drains the sessions.
+Appends: their p99 from sixteen callers that pause between appends, beside each kind of workers in turn, which write
+extractive summaries of the sessions: none, `redismem worker` at the priority of the turns and at its own lower one, and
+workers in the process of the turns, which write the summaries themselves or, with `workers=True`, in a child process.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
+import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -47,6 +50,11 @@ USER = {"role": "user", "content": "u" * 160}
 CALLERS = 16
 PAUSE_S = 0.01
 APPENDS_A_SESSION = 24
+BESIDE = (
+    *("nothing", "redismem worker --nice 0", "redismem worker"),
+    *("workers in this process", "workers=True in this process"),
+)
+OFTEN = Settings(tick_s=0.1)
 SHARDS = (64, 1_024, 4_096)
 MOST_P99_RATIO, MOST_IDLE_SHARE, MOST_WOKEN_MS = 1.3, 1.0, 100.0
 
@@ -163,40 +171,57 @@ def p99(took: Sequence[float]) -> float:
     return statistics.quantiles(took, n=100)[98]
 
 
-async def appends(server: Server, name: str, rounds: int, sessions_count: int) -> dict[str, Any]:
-    """Return p50 and p99 of appends, with and without a worker that drains."""
-    drained, left = f"{name}-drained", f"{name}-left"
-    found: dict[str, list[list[float]]] = {drained: [], left: []}
-    worker = subprocess.Popen(  # noqa: ASYNC220 (nothing else runs yet)
-        [sys.executable, "-m", "benchmarks.drains", "--worker", server.url, drained], stdin=subprocess.PIPE
-    )
-    memories = {side: over_lane(server.url, side) for side in found}
+@contextlib.asynccontextmanager
+async def beside(url: str, namespace: str, what: str) -> AsyncIterator[Memory]:
+    """Yield a memory, with these workers at work on its sessions."""
+    workers: Any = False
+    if what.endswith("this process"):
+        workers = partial(Scheduler, in_child=what.startswith("workers=True"))
+    running = None
+    if what.startswith("redismem worker"):
+        nice = "0" if what.endswith("0") else "10"
+        words = [sys.executable, "-m", "benchmarks.drains", "--worker", url, namespace, nice]
+        running = subprocess.Popen(words, stdin=subprocess.PIPE)  # noqa: ASYNC220 (nothing else runs yet)
     try:
-        for turn in range(-1, rounds):
-            for side in (drained, left) if turn % 2 else (left, drained):
-                took = await append_times(memories[side], turn, sessions_count)
-                if turn >= 0:  # the first turn warms up
-                    found[side].append(took)
-        context = await memories[drained].session(f"t{rounds - 1}-0-0").read()
-        assert context.summaries, "the worker worked"
+        async with Memory.connect(url, namespace=namespace, settings=OFTEN, workers=workers) as memory:
+            yield memory
     finally:
-        worker.communicate()
-        for memory in memories.values():
-            await memory.aclose()
-    tails = {side: [p99(took) for took in turns] for side, turns in found.items()}
+        if running is not None:
+            running.communicate()
+
+
+async def appends(server: Server, name: str, rounds: int, sessions_count: int) -> dict[str, dict[str, float]]:
+    """Return p50 and p99 of appends in µs beside each kind of workers, and the ratio to the p99 beside none."""
+    found: dict[str, list[list[float]]] = {what: [] for what in BESIDE}
+    async with contextlib.AsyncExitStack() as stack:
+        memories = {
+            what: await stack.enter_async_context(beside(server.url, f"{name}-{number}", what))
+            for number, what in enumerate(BESIDE)
+        }
+        for turn in range(-1, rounds):
+            for what in random.sample(BESIDE, len(BESIDE)):
+                took = await append_times(memories[what], turn, sessions_count)
+                if turn >= 0:  # the first turn warms up
+                    found[what].append(took)
+        for what in BESIDE[1:]:
+            context = await memories[what].session(f"t{rounds - 1}-0-0").read()
+            assert context.summaries, "the workers worked"
+    tails = {what: [p99(took) for took in turns] for what, turns in found.items()}
     return {
-        "with_us": statistics.median(tails[drained]),
-        "without_us": statistics.median(tails[left]),
-        "p50_with_us": statistics.median(map(statistics.median, found[drained])),
-        "p50_without_us": statistics.median(map(statistics.median, found[left])),
-        "ratio": ratio(tails[drained], tails[left]),
+        what: {
+            "p50_us": statistics.median(map(statistics.median, found[what])),
+            "p99_us": statistics.median(tails[what]),
+            "ratio": ratio(tails[what], tails[BESIDE[0]]),
+        }
+        for what in BESIDE
     }
 
 
-async def work(url: str, namespace: str) -> None:
-    """Run the worker of `appends` until its standard input ends."""
-    memory = over_lane(url, namespace, Settings(tick_s=0.1))
-    scheduler = Scheduler(memory.store, Model(0))
+async def work(url: str, namespace: str, nice: str) -> None:
+    """Run a worker of `appends` until its standard input ends."""
+    os.nice(int(nice))
+    memory = over_lane(url, namespace, OFTEN)
+    scheduler = Scheduler(memory.store)
     await scheduler.start()
     await asyncio.to_thread(sys.stdin.read)
     await scheduler.stop()
@@ -205,9 +230,8 @@ async def work(url: str, namespace: str) -> None:
 
 def report(result: dict[str, Any]) -> str:
     rows = [(what, figure) for what, figure in result["per_s"].items()]
-    times, wake, shares = result["appends"], result["woken_ms"], result["idle_percent"]
-    p50s = f"p50 {times['p50_with_us']:.0f} and {times['p50_without_us']:.0f} µs"
-    p99s = f"p99 {times['with_us']:.0f} and {times['without_us']:.0f} µs"
+    wake, shares = result["woken_ms"], result["idle_percent"]
+    times = [(what, f"{found['p50_us']:.0f}", f"{found['p99_us']:.0f}") for what, found in result["appends"].items()]
     return "\n".join(
         [
             table(("one worker", "sessions/s"), rows),
@@ -221,8 +245,11 @@ def report(result: dict[str, Any]) -> str:
             f"woken by an append: p50 {statistics.median(wake):.1f} ms, of {len(wake)}",
             verdict("the slowest of them", max(wake), MOST_WOKEN_MS, at_most=True, unit="ms"),
             "",
-            f"appends with drains beside them and without: {p50s}, {p99s}",
-            verdict("p99 with / without", times["ratio"], MOST_P99_RATIO, at_most=True),
+            table(("appends beside", "p50 µs", "p99 µs"), times),
+            *(
+                verdict(f"p99 beside {what} / beside nothing", found["ratio"], MOST_P99_RATIO, at_most=True)
+                for what, found in list(result["appends"].items())[1:]
+            ),
         ]
     )
 

@@ -71,8 +71,17 @@ def open_model(
     )
 
 
-def open_extractive() -> Summarizer:
-    """Open the offline summariser, which extracts sentences, names, numbers and open questions verbatim."""
+def open_extractive(*, in_child: bool = False) -> Summarizer:
+    """Open the offline summariser, which extracts sentences, names, numbers and open questions verbatim.
+
+    Args:
+        in_child: True writes the summaries in a child process at a lower priority, which starts with the first summary
+            and ends with `aclose()` or this process. If it cannot be started, they are written in this process.
+    """
+    if in_child:
+        from redismem.models.extractive.in_child import ExtractiveInChild
+
+        return ExtractiveInChild()
     from redismem.models.extractive.summarizer import Extractive
 
     return Extractive()

@@ -165,6 +165,11 @@ BEHIND_SENTINELS = "behind the sentinels at "
 """Prefix of the place of a primary whose address the sentinels have not returned yet."""
 
 
+def is_embedded(transport: Transport) -> bool:
+    """True if the transport leads to the embedded store."""
+    return bool(getattr(transport, "is_embedded", False))
+
+
 def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:
     """Return the place of the node that the commands go to, or of the only server; "" if it is not known."""
     node = transport.nodes.node_of(commands) if transport.nodes is not None and commands else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from redismem.errors import InvalidSettings
 from redismem.store.store import Store
+from redismem.transport.base import is_embedded
 
 if TYPE_CHECKING:
     from redismem.workers.keeper import Workers
@@ -39,7 +40,8 @@ def make_workers(
     if workers is True:
         from redismem.workers.scheduler import Scheduler
 
-        workers = partial(Scheduler, **options)
+        # The embedded store itself works in this process, so that a child would save little.
+        workers = partial(Scheduler, in_child=not is_embedded(store.transport), **options)
     elif not callable(workers):
         raise InvalidSettings(
             "workers must be True, False, or a callable that makes them from a store, such as "

@@ -57,6 +57,8 @@ class Scheduler:
             closes its own model.
         concurrency: The number of summaries in progress at a time, 1 to 10,000.
         stop_s: The seconds that `stop()` waits for work in progress.
+        in_child: True writes the extractive summaries of the settings in a child process at a lower priority, so that
+            turns in this process come first. A strategy of the caller's always runs in this process.
 
     Raises:
         InvalidSettings: An argument cannot be used, or the settings name a model that cannot be used.
@@ -71,12 +73,13 @@ class Scheduler:
         extraction: ChatModel | None = None,
         concurrency: int = 16,
         stop_s: float = 10,
+        in_child: bool = False,
     ) -> None:
         on_evict = None if on_evict is None else validate_on_evict(on_evict)
         concurrency = validate_concurrency(concurrency)
         opened: list[object] = []  # only what is opened here is closed here
         if strategy is None:
-            opened.append(strategy := strategies.from_settings(store.settings))
+            opened.append(strategy := strategies.from_settings(store.settings, in_child=in_child))
         if extraction is None:
             opened.append(extraction := strategies.model_from_settings(store.settings))
         self._closes: list[Drain] = [close for each in opened if (close := getattr(each, "aclose", None)) is not None]
@@ -91,8 +94,7 @@ class Scheduler:
         self._stopping = False
         self._running: set[asyncio.Task[None]] = set()
         self._last: dict[str, asyncio.Task[None]] = {}
-        self._tick_count = 0
-        self._ticked_s = math.inf
+        self._tick_count, self._ticked_s = 0, math.inf
         self._ticker: AsyncIOScheduler | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None

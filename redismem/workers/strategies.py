@@ -155,10 +155,10 @@ async def update_sketch(strategy: Strategy, stored: bytes | None, covered: Seque
     return await learn_messages(Sketch.unpack(stored), covered) if isinstance(strategy, Summarize) else None
 
 
-def from_settings(settings: Settings) -> Strategy | None:
+def from_settings(settings: Settings, *, in_child: bool = False) -> Strategy | None:
     """Return the strategy that the settings name, with its model; `None` if the settings say `none`.
 
-    Raises InvalidSettings.
+    `in_child` has the extractive summariser work in a child process. Raises InvalidSettings.
     """
     if settings.strategy == "none":
         return None
@@ -169,7 +169,7 @@ def from_settings(settings: Settings) -> Strategy | None:
         if unused := settings.unused_of_model:
             text = "%s: set without a provider, so summaries are written without a model; set REDISMEM_MODEL_PROVIDER"
             log.warning(text, " and ".join(unused), extra=facts(op="settings", setting=unused[0]))
-        return Summarize(open_extractive(), *summary_tokens)
+        return Summarize(open_extractive(in_child=in_child), *summary_tokens)
     return Summarize(_open_model(settings), *summary_tokens)
 
 

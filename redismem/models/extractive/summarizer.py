@@ -46,13 +46,17 @@ class Extractive:
         if not messages and not before:
             raise ValueError("there is nothing to summarise")
         async with self._turn():
-            work = compose(before, messages, max(max_tokens, 1) * 4, sketch)
-            while True:
-                try:
-                    next(work)
-                except StopIteration as done:
-                    return Draft(done.value, 0, 0, self.name)
-                await asyncio.sleep(0)
+            return Draft(await self._compose(before, messages, max(max_tokens, 1) * 4, sketch), 0, 0, self.name)
+
+    async def _compose(self, before: str, messages: Sequence[Message], limit_bytes: int, sketch: Sketch | None) -> str:
+        work = compose(before, messages, limit_bytes, sketch)
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                text: str = done.value
+                return text
+            await asyncio.sleep(0)
 
     def _turn(self) -> asyncio.Lock:
         """Return the lock for the running event loop, because a lock works in one loop only."""

@@ -68,11 +68,12 @@ class RedisPy:
         given_client.refuse_other(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
         self._reading = given_client.reading_options(client)
         self._client = client
+        self.is_embedded = given_client.is_embedded(client)
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
         # A client that the caller provides retries by itself, unless its configuration turns retries off.
         self.repeats = not owned
-        self._client_loop = None if owned or given_client.is_embedded(client) else ClientLoop(client)
+        self._client_loop = None if owned or self.is_embedded else ClientLoop(client)
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> RedisPy:
@@ -218,6 +219,7 @@ class BlockingRedisPy:
         given_client.refuse_other(client, asynchronous, "a redis.Redis; redismem.Memory takes this one")
         self._reading = given_client.reading_options(client)
         self._client = client
+        self.is_embedded = given_client.is_embedded(client)
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
         # A client that the caller provides retries by itself, unless its configuration turns retries off.
