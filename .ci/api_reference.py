@@ -45,6 +45,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.adapters.llama_index": ("ChatStore",),
     "redismem.adapters.pydantic_ai": ("ConversationStore", "EntryId"),
     "redismem.adapters.langchain": ("ChatMessageHistory",),
+    "redismem.adapters.langgraph": (),
 }
 # Names without an underscore that only other modules of the package use.
 INTERNAL = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import lru_cache
@@ -229,7 +229,13 @@ class Memory:
         return Record(self.store, record_keys(self.store.keys, record_id, tag, owner=owner, ttl_s=ttl_s))
 
     async def records(
-        self, prefix: str = "", limit: int = 100, cursor: str | None = None, *, owner: str | None = None
+        self,
+        prefix: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        *,
+        owner: str | None = None,
+        fields: Sequence[bytes] = (),
     ) -> RecordPage:
         """Return a page of the records whose ids begin with a prefix, by id.
 
@@ -238,15 +244,17 @@ class Memory:
             limit: The number of records per page, 1 to 10,000. A page has fewer if some of them have expired.
             cursor: The cursor of the previous page. `None` starts at the first page.
             owner: Only the records that were created with this owner, by an index of their owners.
+            fields: The fields to read of each record. Choose a limit that suits their size.
 
         Raises:
             InvalidSessionId: The owner is invalid.
+            InvalidRecord: A field is not 1 to 4,096 bytes.
             ValueError: The limit is out of range, or the cursor does not come from a page.
             StoreUnavailable: Redis does not answer before the deadline.
         """
         from redismem.record.listing import list_records  # no turn needs it
 
-        return await list_records(self.store, prefix, limit, cursor, owner)
+        return await list_records(self.store, prefix, limit, cursor, owner, fields)
 
     def _open_project(self, name: str) -> Project:
         from redismem.project.project import Project  # half of the package, which only projects need

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redismem.protocol.record.listing import RecordPage, RecordsReader
 from redismem.store.store import Store
 
 
 async def list_records(
-    store: Store, prefix: str, limit: int, cursor: str | None, owner: str | None = None
+    store: Store,
+    prefix: str,
+    limit: int,
+    cursor: str | None,
+    owner: str | None = None,
+    fields: Sequence[bytes] = (),
 ) -> RecordPage:
-    """Return a page of the records whose ids begin with the prefix, by id. With an owner, only the owner's.
+    """Return a page of records with fields of each, by id: all, or those of one owner, whose ids begin with the prefix.
 
     Raises:
+        InvalidRecord: A field is invalid.
         ValueError: The cursor was not returned by a page, or the limit is out of range.
         InvalidSessionId: The owner is invalid.
         StoreUnavailable: Redis did not answer in time.
@@ -21,6 +29,6 @@ async def list_records(
     reader = RecordsReader(store.keys, prefix, limit, cursor, owner)
     while (call := reader.next_call()) is not None:
         await store.run(call)
-    describe = reader.describe()
+    describe = reader.describe(fields)
     records = await store.run(describe) if describe.commands else []
     return RecordPage(records, reader.cursor())

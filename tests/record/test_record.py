@@ -184,7 +184,7 @@ async def test_clear_removes_everything_if_its_conditions_hold(memory: Memory, r
 async def test_records_are_listed_by_id_over_all_shards_in_pages(memory: Memory) -> None:
     ids = [f"r{number:02}" for number in range(40)]
     for name in ids:
-        await memory.record(name, owner="ann").write(Change())
+        await memory.record(name, owner="ann").write(Change(sets={b"name": name.encode()}))
     await memory.record("other").write(Change())
     for limit in (1, 7, 40, 100):
         read, cursor = [], None
@@ -194,6 +194,8 @@ async def test_records_are_listed_by_id_over_all_shards_in_pages(memory: Memory)
             if (cursor := page.cursor) is None:
                 break
         assert read == [RecordEntry(name, name, "ann") for name in ids]
+    page = await memory.records("r0", fields=(b"name", b"none"))
+    assert [entry.values for entry in page.records] == [(name.encode(), None) for name in ids[:10]]
     with pytest.raises(ValueError, match="cursor"):
         await memory.records(cursor="r01")
 

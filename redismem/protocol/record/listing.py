@@ -7,6 +7,7 @@ import binascii
 import heapq
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from redismem.events import Op
 from redismem.protocol.call import Call, Command, independent
 from redismem.protocol.keys import Keys
 from redismem.protocol.owners import check_owner, decode_owner, owner_score
+from redismem.protocol.record.changes import check_names
 from redismem.protocol.record.keys import DESCRIPTION, decode_description, decode_id, encode_id
 from redismem.protocol.record.reads import bounds_of
 
@@ -30,6 +32,8 @@ class RecordEntry:
     tag: str
     owner: str | None
     """The owner that the record was created with; `None` without one."""
+    values: tuple[bytes | None, ...] = ()
+    """The values of the fields that the listing read; `None` for a missing one."""
 
 
 @dataclass(slots=True)
@@ -120,21 +124,28 @@ class RecordsReader:
     def _page(self) -> list[tuple[bytes, int]]:
         return heapq.nsmallest(self._limit, self._found)
 
-    def describe(self) -> Call[list[RecordEntry]]:
-        """Build a call that reads the descriptions of the page's records. Records that have expired are left out."""
+    def describe(self, fields: Sequence[bytes]) -> Call[list[RecordEntry]]:
+        """Build a call that reads the descriptions and fields of the page's records, without those that have expired.
+
+        Raises:
+            InvalidRecord: a field is invalid.
+        """
+        check_names(fields)
         prefixes = [shard.prefix for shard in self._shards]
         named = [(decode_id(member), member, prefixes[number]) for member, number in self._page()]
         ids = [(name, prefix + b":record:" + member) for name, member, prefix in named if name is not None]
 
-        def decode(*fields: Any) -> list[RecordEntry]:
-            described = [(name, decode_description(field)) for (name, _), field in zip(ids, fields, strict=True)]
-            return [
-                RecordEntry(name, about.tag, decode_owner(about.owner))
-                for name, about in described
-                if about is not None and self._owner in (None, decode_owner(about.owner))
-            ]
+        def decode(*answers: Any) -> list[RecordEntry]:
+            entries = []
+            for (name, _), (described, *values) in zip(ids, answers, strict=True):
+                about = decode_description(described)
+                owner = None if about is None else decode_owner(about.owner)
+                if about is not None and self._owner in (None, owner):
+                    entries.append(RecordEntry(name, about.tag, owner, tuple(values)))
+            return entries
 
-        return independent(tuple(("HGET", key, DESCRIPTION) for _, key in ids), decode, Op.RECORD_LIST)
+        commands: tuple[Command, ...] = tuple(("HMGET", key, DESCRIPTION, *fields) for _, key in ids)
+        return independent(commands, decode, Op.RECORD_LIST)
 
     def cursor(self) -> str | None:
         """Return the cursor of the next page; `None` at the end."""

@@ -1,0 +1,218 @@
+"""The items of a store: each is one record, whose id has its namespace and key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.store.base import (
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    validate_op_namespace,
+)
+
+from redismem import InvalidSettings, Memory
+from redismem.adapters.langgraph.opening import check_minutes
+from redismem.adapters.langgraph.ranking import Index, Vectors, compare, encode_vectors, query_vector, score
+from redismem.record import Change, Record
+
+FIELDS = CREATED, VALUE, VECTORS = b"created", b"value", b"vectors"
+_PAGE_LIMIT = 256
+Name = tuple[tuple[str, ...], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An item as its record has it."""
+
+    namespace: tuple[str, ...]
+    key: str
+    value: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    ttl_minutes: float | None
+    vectors: bytes
+
+    def to_item(self) -> Item:
+        """Return LangGraph's item."""
+        return Item(
+            value=self.value,
+            key=self.key,
+            namespace=self.namespace,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+        )
+
+    def to_search_item(self, score: float | None = None) -> SearchItem:
+        """Return LangGraph's result of a search."""
+        return SearchItem(self.namespace, self.key, self.value, self.created_at, self.updated_at, score)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The items in one memory."""
+
+    memory: Memory
+    key_prefix: str
+    index: Index | None
+
+    async def check_answer(self) -> None:
+        """Check that Redis answers."""
+        await self.memory.record(self.key_prefix).exists()
+
+    async def batch(self, ops: Sequence[Op], vectors: Vectors) -> list[Result]:
+        """Run operations: reads first, then the last write of each item."""
+        puts = self._check(ops)
+        changes = {name: self._encode(op, vectors) for name, op in puts.items()}
+        results: list[Result] = []
+        for op in ops:
+            if isinstance(op, GetOp):
+                results.append(await self._read(op))
+            elif isinstance(op, SearchOp):
+                results.append(await self._search(op, vectors))
+            elif isinstance(op, ListNamespacesOp):
+                results.append(await self._list_namespaces(op))
+            else:
+                results.append(None)
+        for name, op in puts.items():
+            record = self._record(*name, op.ttl)
+            if op.value is None:
+                await record.clear()
+            else:
+                await record.write(changes[name])
+        return results
+
+    def _check(self, ops: Sequence[Op]) -> dict[Name, PutOp]:
+        """Return the writes, after all operations were found to be valid: an invalid one writes nothing."""
+        puts: dict[Name, PutOp] = {}
+        for op in ops:
+            validate_op_namespace(op)
+            if isinstance(op, PutOp):
+                if op.ttl is not None:
+                    check_minutes(op.ttl)
+                self._record(op.namespace, op.key)
+                puts[op.namespace, op.key] = op
+            elif isinstance(op, SearchOp) and op.query and self.index is None:
+                raise InvalidSettings("a search with a query needs a store with index=: it has no vectors without")
+        return puts
+
+    def _encode(self, op: PutOp, vectors: Vectors) -> Change:
+        if op.value is None:
+            return Change()
+        now = datetime.now(UTC).isoformat()
+        text = json.dumps({"updated_at": now, "ttl": op.ttl, "value": dict(op.value)}, ensure_ascii=False)
+        embedded = encode_vectors(vectors[each] for each in self.index.texts(op)) if self.index else b""
+        return Change(
+            sets={VALUE: text.encode("utf-8", "surrogatepass"), **({VECTORS: embedded} if embedded else {})},
+            sets_once={CREATED: now.encode()},
+            drops=() if embedded else (VECTORS,),
+        )
+
+    def _record(self, namespace: tuple[str, ...], key: str, ttl_minutes: float | None = None) -> Record:
+        """Return the record of an item. The items of one namespace lie in one shard."""
+        labels = ".".join((self.key_prefix, *namespace))
+        ttl_s = None if ttl_minutes is None else ttl_minutes * 60
+        return self.memory.record(f"{labels}..{key}", tag=labels, ttl_s=ttl_s)
+
+    def _name(self, record_id: str) -> Name:
+        labels, _, key = record_id[len(self.key_prefix) :].partition("..")
+        return tuple(labels[1:].split(".")) if labels else (), key
+
+    async def _read(self, op: GetOp) -> Item | None:
+        values = await self._record(op.namespace, op.key).get(*FIELDS)
+        found = _decode((op.namespace, op.key), *values)
+        if found is None:
+            return None
+        await self._renew([found] if op.refresh_ttl else [])
+        return found.to_item()
+
+    async def _renew(self, found: Iterable[Stored]) -> None:
+        for each in found:
+            if each.ttl_minutes is not None:
+                await self._record(each.namespace, each.key, each.ttl_minutes).touch()
+
+    async def _below(
+        self, prefix: tuple[str, ...], fields: Sequence[bytes], limit: int
+    ) -> AsyncIterator[tuple[Name, tuple[bytes | None, ...]]]:
+        """Read the items below a namespace, in the order of their ids: names and fields."""
+        cursor: str | None = None
+        beginning = ".".join((self.key_prefix, *prefix, ""))
+        while True:
+            page = await self.memory.records(beginning, limit, cursor, fields=fields)
+            for entry in page.records:
+                yield self._name(entry.id), entry.values
+            cursor, limit = page.cursor, min(2 * limit, _PAGE_LIMIT)
+            if cursor is None:
+                return
+
+    async def _matching(self, op: SearchOp) -> AsyncIterator[Stored]:
+        narrow = not op.query and not op.filter
+        limit = min(max(op.offset + op.limit, 1), _PAGE_LIMIT) if narrow else _PAGE_LIMIT
+        async for name, values in self._below(op.namespace_prefix, FIELDS if op.query else FIELDS[:2], limit):
+            found = _decode(name, *values)
+            if found and all(compare(found.value.get(key), wanted) for key, wanted in (op.filter or {}).items()):
+                yield found
+
+    async def _search(self, op: SearchOp, vectors: Vectors) -> list[SearchItem]:
+        found: list[tuple[Stored, float | None]] = []
+        wanted = op.offset + op.limit
+        if op.query:
+            question = query_vector(vectors, op.query)
+            scored = [
+                (each, score(each.vectors, question) if each.vectors else None) async for each in self._matching(op)
+            ]
+            scored.sort(key=lambda each: -2 if each[1] is None else each[1], reverse=True)
+            found = scored[:wanted]
+        elif wanted > 0:
+            async for each in self._matching(op):
+                found.append((each, None))
+                if len(found) == wanted:
+                    break
+        results = found[op.offset :]
+        await self._renew(each for each, _ in results if op.refresh_ttl)
+        return [each.to_search_item(points) for each, points in results]
+
+    async def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        found = {
+            namespace[: op.max_depth]
+            async for (namespace, _), _ in self._below(_exact_prefix(op), (), 1_000)
+            if all(_fits(condition, namespace) for condition in op.match_conditions or ())
+        }
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _decode(name: Name, created: bytes | None, encoded: bytes | None, vectors: bytes | None = None) -> Stored | None:
+    """Return an item from the fields of its record; `None` if there is none."""
+    if created is None or encoded is None:
+        return None
+    found = json.loads(encoded.decode("utf-8", "surrogatepass"))
+    created_at, updated_at = (datetime.fromisoformat(text) for text in (created.decode(), found["updated_at"]))
+    return Stored(*name, found["value"], created_at, updated_at, found["ttl"], vectors or b"")
+
+
+def _exact_prefix(op: ListNamespacesOp) -> tuple[str, ...]:
+    """Return the labels that all wanted namespaces begin with, so that no others are read."""
+    longest: tuple[str, ...] = ()
+    for condition in op.match_conditions or ():
+        if condition.match_type == "prefix":
+            end = condition.path.index("*") if "*" in condition.path else len(condition.path)
+            longest = max(longest, condition.path[:end], key=len)
+    return longest
+
+
+def _fits(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    if condition.match_type not in ("prefix", "suffix"):
+        raise ValueError(f"Unsupported match type: {condition.match_type}")
+    path = condition.path
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[-len(path) or len(namespace) :]
+    return len(part) == len(path) and all(wanted in ("*", label) for label, wanted in zip(part, path, strict=True))

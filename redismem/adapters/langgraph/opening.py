@@ -1,0 +1,158 @@
+"""The memory behind a saver or a store: one of the caller's, or one that it opens for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+from langchain_core.runnables.config import run_in_executor
+
+from redismem import InvalidSettings, Memory, Settings, blocking
+from redismem.adapters.sessions import check_memory
+from redismem.concurrency.run_sync import run_without_loop
+
+T = TypeVar("T")
+EMBEDDED = "memory://"
+_LONGEST_MINUTES = 10 * 365 * 1_440
+
+
+class Opening:
+    """The memory of a saver or a store. It runs the same coroutines for callers with and without an event loop.
+
+    A blocking memory serves both: async methods then run in a thread. An async memory serves the async methods. For a
+    URL, each kind is opened when it is first needed; the embedded store has only the blocking one.
+    """
+
+    def __init__(self, memory: Memory | blocking.Memory | None, url: str | None) -> None:
+        """Take the caller's memory, or open one later: with a URL, or without one at `REDISMEM_URL`.
+
+        Raises:
+            InvalidSettings: both are given, or the memory is of another type.
+        """
+        if memory is not None:
+            check_memory(memory, Memory, blocking.Memory)
+            if url is not None:
+                raise InvalidSettings("give one of memory and url: only one of them would be used")
+        self._memory = memory if isinstance(memory, Memory) else None
+        self._blocking = memory if isinstance(memory, blocking.Memory) else None
+        self._url, self._is_given = url, memory is not None
+        self._lock = threading.Lock()
+
+    def run(self, make: Callable[[Memory], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine without an event loop.
+
+        Raises:
+            TypeError: the caller's memory is an async one.
+        """
+        return run_without_loop(make(self._awaited()))
+
+    async def arun(self, make: Callable[[Memory], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the caller's event loop, or in a thread if the memory is a blocking one."""
+        memory = self._for_loop()
+        if memory is None:
+            return await run_in_executor(None, self.run, make)
+        return await make(memory)
+
+    def iterate(self, make: Callable[[Memory], AsyncIterator[T]]) -> Iterator[T]:
+        """Iterate without an event loop, as `run`."""
+        found = make(self._awaited())
+        with contextlib.suppress(StopAsyncIteration):
+            while True:
+                yield run_without_loop(cast("Coroutine[Any, Any, T]", found.__anext__()))
+
+    async def aiterate(self, make: Callable[[Memory], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """Iterate in the caller's event loop, or in a thread, as `arun`."""
+        memory = self._for_loop()
+        if memory is None:
+            found, end = self.iterate(make), object()
+            while (item := await run_in_executor(None, next, found, end)) is not end:
+                yield cast("T", item)
+            return
+        async for item in make(memory):
+            yield item
+
+    def close(self) -> None:
+        """Close the blocking memory, if the saver or store opened it."""
+        if not self._is_given and self._blocking is not None:
+            self._blocking.close()
+            self._blocking = None
+
+    async def aclose(self) -> None:
+        """Close what the saver or store opened."""
+        self.close()
+        if not self._is_given and self._memory is not None:
+            await self._memory.aclose()
+            self._memory = None
+
+    def _for_loop(self) -> Memory | None:
+        """Return the async memory; `None` if there is only a blocking one."""
+        if self._memory is None and not self._is_given and not self._is_embedded():
+            self._memory = Memory.connect(self._url)
+        return self._memory
+
+    def _is_embedded(self) -> bool:
+        return (Settings.given(None).url if self._url is None else self._url) in (None, EMBEDDED)
+
+    def _awaited(self) -> Memory:
+        if self._is_given and self._blocking is None:
+            raise TypeError(
+                "the memory is an async one: use ainvoke() and the methods that begin with a, "
+                "or pass a redismem.blocking.Memory"
+            )
+        with self._lock:  # LangGraph calls from many threads
+            if self._blocking is None:
+                self._blocking = blocking.Memory.connect(self._url)
+            return cast("Memory", _Awaited(self._blocking))
+
+
+class _Awaited:
+    """A blocking memory or record, as if its methods were coroutines. They never suspend."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def record(self, *arguments: Any, **options: Any) -> _Awaited:
+        return _Awaited(self._target.record(*arguments, **options))
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._target, name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return method(*arguments, **options)
+
+        return call
+
+
+_TTL_KEYS = {"default_ttl", "refresh_on_read", "omit_expired", "sweep_interval_minutes"}
+
+
+def check_ttl(ttl: Mapping[str, Any] | None) -> tuple[float | None, bool]:
+    """Return the minutes of a TTL configuration, and whether a read renews them. Redis needs no sweep.
+
+    Raises:
+        InvalidSettings: it is of another type, has unknown keys, or minutes that are out of range.
+    """
+    if ttl is None:
+        return None, True
+    if not isinstance(ttl, Mapping) or not ttl.keys() <= _TTL_KEYS:
+        raise InvalidSettings(f"ttl is a mapping with the keys {', '.join(sorted(_TTL_KEYS))}")
+    minutes, renew = ttl.get("default_ttl"), ttl.get("refresh_on_read", True)
+    if minutes is not None:
+        check_minutes(minutes)
+    if not isinstance(renew, bool):
+        raise InvalidSettings("refresh_on_read of ttl is True or False")
+    return minutes, renew
+
+
+def check_minutes(minutes: object) -> float:
+    """Return the minutes of a time to live.
+
+    Raises:
+        InvalidSettings: they are no number, or below 0.001, or above ten years.
+    """
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if not is_number or not 0.001 <= float(minutes) <= _LONGEST_MINUTES:  # type: ignore[arg-type]
+        raise InvalidSettings(f"a ttl is a number of minutes, 0.001 to {_LONGEST_MINUTES}")
+    return float(minutes)  # type: ignore[arg-type]

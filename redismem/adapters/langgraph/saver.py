@@ -1,0 +1,299 @@
+"""The checkpoint saver: each method of LangGraph's interface, with and without `await`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from redismem import InvalidSettings, Memory, blocking
+from redismem.adapters.langgraph import upkeep
+from redismem.adapters.langgraph.opening import Opening, check_ttl
+from redismem.adapters.langgraph.threads import Options, Threads
+
+_VERSION_DIGITS = 10
+
+
+class RedismemSaver(BaseCheckpointSaver[str]):
+    """The checkpoints of LangGraph's threads in Redis, Valkey or a cluster of them. No Redis modules are needed.
+
+    >>> async with RedismemSaver.from_conn_string("redis://127.0.0.1:6379") as saver:
+    ...     graph = builder.compile(checkpointer=saver)
+
+    A thread is one record. A checkpoint is written in one round trip, and read in one with its values and writes.
+
+    Args:
+        memory: A blocking memory serves all methods, the async ones in a thread. An async memory serves the async
+            methods. The caller closes it. `None` opens a memory for each kind of method that is used.
+        url: The URL of Redis, instead of a memory. `None` means `REDISMEM_URL`, and all other settings come from the
+            environment. The embedded store, `memory://`, ends with the saver.
+        serde: The serializer of values, LangGraph's own by default.
+        key_prefix: The record's id is `<key_prefix>:<thread_id>`.
+        ttl: `default_ttl` is the minutes after which Redis removes an unused thread; `refresh_on_read` False counts
+            them from the last write alone. `None` keeps threads until they are deleted.
+        owner_key: The key in `configurable` that names the person whom a new thread belongs to, as in
+            `Memory.record`: `memory.forget(owner=...)` then removes it. A config without the key makes a thread
+            without an owner.
+
+    Every method may raise StoreUnavailable, also with the fallback: an old checkpoint is worse than none.
+
+    Raises:
+        InvalidSettings: An argument is out of range or of another type, or both memory and URL are given.
+    """
+
+    def __init__(
+        self,
+        memory: Memory | blocking.Memory | None = None,
+        *,
+        url: str | None = None,
+        serde: SerializerProtocol | None = None,
+        key_prefix: str = "langgraph",
+        ttl: Mapping[str, Any] | None = None,
+        owner_key: str | None = None,
+    ) -> None:
+        super().__init__(serde=serde)
+        if not isinstance(key_prefix, str) or not key_prefix or ":" in key_prefix:
+            raise InvalidSettings("key_prefix is a string without a colon: the id of the thread follows the first one")
+        ttl_minutes, renew = check_ttl(ttl)
+        self._opening = Opening(memory, url)
+        self._key_prefix, self._owner_key = key_prefix, owner_key
+        self._ttl_s, self._renew = None if ttl_minutes is None else ttl_minutes * 60, renew
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str | None = None, **options: Any) -> Self:
+        """Return a saver for a URL, to use with `with` or `async with`. See the class for the options.
+
+        Raises:
+            InvalidSettings: An argument is invalid.
+        """
+        return cls(url=conn_string, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Close the connections of the methods without `await`. A memory of the caller stays open."""
+        self._opening.close()
+
+    async def aclose(self) -> None:
+        """Close all connections. A memory of the caller stays open."""
+        await self._opening.aclose()
+
+    def setup(self) -> None:
+        """Check that Redis answers. There are no tables to create.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        self._opening.run(partial(_check_answer, self._threads))
+
+    async def asetup(self) -> None:
+        """Check that Redis answers. See `setup`."""
+        await self._opening.arun(partial(_check_answer, self._threads))
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that the config names, or the newest one of its thread and namespace.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        return self._opening.run(lambda memory: self._threads(memory).get_tuple(config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint. See `get_tuple`."""
+        return await self._opening.arun(lambda memory: self._threads(memory).get_tuple(config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Return the checkpoints of a thread, newest first. Without a config, those of all threads, one by one.
+
+        Args:
+            config: The thread, its namespace if it names one, and the checkpoint if it names one.
+            filter: Only checkpoints whose metadata has these values.
+            before: Only checkpoints whose id is less than the one that this config names.
+            limit: The most checkpoints.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        return self._opening.iterate(lambda memory: self._threads(memory).list(config, filter, before, limit))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Return checkpoints. See `list`."""
+        found = self._opening.aiterate(lambda memory: self._threads(memory).list(config, filter, before, limit))
+        async for checkpoint in found:
+            yield checkpoint
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint with the new values of its channels, all or nothing, and return its config.
+
+        Raises:
+            InvalidRecord: An id, a namespace, a channel or a version has a NUL.
+            InvalidSessionId: The thread's id is empty, or not a string.
+            TooLarge: The checkpoint has more than 64 MiB.
+            StoreUnavailable: Redis does not answer. The same call again is safe.
+        """
+        return self._opening.run(lambda memory: self._threads(memory).put(config, checkpoint, metadata, new_versions))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint. See `put`."""
+        return await self._opening.arun(
+            lambda memory: self._threads(memory).put(config, checkpoint, metadata, new_versions)
+        )
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store the writes of a task, all or nothing. Those that exist stay, unless they are errors or interrupts.
+
+        Raises:
+            InvalidRecord: The task's id has a NUL.
+            StoreUnavailable: Redis does not answer. The same call again is safe.
+        """
+        self._opening.run(lambda memory: self._threads(memory).put_writes(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store the writes of a task. See `put_writes`."""
+        await self._opening.arun(lambda memory: self._threads(memory).put_writes(config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread: checkpoints, values and writes.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        self._opening.run(lambda memory: upkeep.delete(self._threads(memory), thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Remove a thread. See `delete_thread`."""
+        await self._opening.arun(lambda memory: upkeep.delete(self._threads(memory), thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints whose metadata has one of these run ids, with their writes, from all threads.
+
+        Asks each thread once. A run that wrote the only snapshot of a DeltaChannel takes that value along.
+
+        Raises:
+            StoreUnavailable: Redis does not answer. The same call again removes the rest.
+        """
+        self._opening.run(lambda memory: upkeep.delete_runs(self._threads(memory), run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints of runs. See `delete_for_runs`."""
+        await self._opening.arun(lambda memory: upkeep.delete_runs(self._threads(memory), run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread. Its checkpoints appear last and at once, if there are fewer than 5,000 and 32 MiB of them.
+
+        Raises:
+            ValueError: Both are one thread.
+            RecordConflict: The target has checkpoints of its own.
+            StoreUnavailable: Redis does not answer. The same call again goes on.
+        """
+        self._opening.run(lambda memory: upkeep.copy(self._threads(memory), source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread. See `copy_thread`."""
+        await self._opening.arun(lambda memory: upkeep.copy(self._threads(memory), source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove old checkpoints of threads, or whole threads.
+
+        Args:
+            thread_ids: The threads.
+            strategy: `keep_latest` keeps the newest checkpoint of each namespace, and the ancestors from which its
+                DeltaChannels are rebuilt. `delete` removes the threads.
+
+        Raises:
+            ValueError: The strategy is unknown.
+            StoreUnavailable: Redis does not answer. The same call again removes the rest.
+        """
+        self._opening.run(lambda memory: upkeep.prune(self._threads(memory), thread_ids, strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove old checkpoints. See `prune`."""
+        await self._opening.arun(lambda memory: upkeep.prune(self._threads(memory), thread_ids, strategy))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return the writes of channels along the parents of a checkpoint, and the stored value that they begin at.
+
+        Takes one round trip, if the config names the checkpoint, per 2,000 ancestors.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        return self._opening.run(lambda memory: self._threads(memory).history(config, channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return the writes of channels. See `get_delta_channel_history`."""
+        return await self._opening.arun(lambda memory: self._threads(memory).history(config, channels))
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return the next version of a channel. Its random end tells the versions of parallel branches apart."""
+        del channel
+        number = str(current).split(".")[0] if current is not None else "0"
+        return f"{int(number) + 1:0{max(len(number), _VERSION_DIGITS)}}.{random.getrandbits(32):08x}"
+
+    def _threads(self, memory: Memory) -> Threads:
+        return Threads(memory, Options(self.serde, self._key_prefix, self._ttl_s, self._renew, self._owner_key))
+
+
+async def _check_answer(make: Any, memory: Memory) -> None:
+    await make(memory).record("setup").exists()

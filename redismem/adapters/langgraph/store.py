@@ -1,0 +1,130 @@
+"""The store: long-term items of LangGraph by namespace and key, one record each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
+
+from redismem import InvalidSettings, Memory, blocking
+from redismem.adapters.langgraph.items import Items
+from redismem.adapters.langgraph.opening import Opening, check_ttl
+from redismem.adapters.langgraph.ranking import Index
+
+
+class RedismemStore(BaseStore):
+    """The long-term items of LangGraph in Redis, Valkey or a cluster of them. No Redis modules are needed.
+
+    >>> async with RedismemStore.from_conn_string("redis://127.0.0.1:6379") as store:
+    ...     await store.aput(("users", "ann"), "tea", {"likes": "green"})
+    ...     graph = builder.compile(checkpointer=saver, store=store)
+
+    An item is one record, which Redis itself removes when its time is over. A search reads the items below its
+    namespace in the order of namespaces and keys, until it has enough of them.
+
+    Args:
+        memory: A blocking memory serves all methods, the async ones in a thread. An async memory serves the async
+            methods. The caller closes it. `None` opens a memory for each kind of method that is used.
+        url: The URL of Redis, instead of a memory. `None` means `REDISMEM_URL`, and all other settings come from the
+            environment.
+        index: `embed` makes vectors of texts, `dims` is their length, and `fields` are the paths of the texts, all of
+            an item by default. A search with a query then compares the query with every item below its namespace.
+            Without it, a search with a query is refused.
+        ttl: `default_ttl` is the minutes after which an unused item is removed; `refresh_on_read` False counts them
+            from the last write alone. `None` keeps items that are put without a `ttl`.
+        key_prefix: The beginning of the records' ids.
+
+    Every method may raise StoreUnavailable, also with the fallback.
+
+    Raises:
+        InvalidSettings: An argument is out of range or of another type, or both memory and URL are given.
+    """
+
+    supports_ttl = True
+    ttl_config: TTLConfig | None
+
+    def __init__(
+        self,
+        memory: Memory | blocking.Memory | None = None,
+        *,
+        url: str | None = None,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        key_prefix: str = "langgraph-store",
+    ) -> None:
+        if not isinstance(key_prefix, str) or not key_prefix or "." in key_prefix:
+            raise InvalidSettings("key_prefix is a string without a period: the namespace follows the first one")
+        check_ttl(ttl)
+        self.ttl_config = ttl
+        self._opening = Opening(memory, url)
+        self._key_prefix, self._index = key_prefix, None if index is None else Index(index)
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str | None = None, **options: Any) -> Self:
+        """Return a store for a URL, to use with `with` or `async with`. See the class for the options.
+
+        Raises:
+            InvalidSettings: An argument is invalid.
+        """
+        return cls(url=conn_string, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Close the connections of the methods without `await`. A memory of the caller stays open."""
+        self._opening.close()
+
+    async def aclose(self) -> None:
+        """Close all connections. A memory of the caller stays open."""
+        await self._opening.aclose()
+
+    def setup(self) -> None:
+        """Check that Redis answers. There are no tables to create.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        self._opening.run(lambda memory: self._items(memory).check_answer())
+
+    async def asetup(self) -> None:
+        """Check that Redis answers. See `setup`."""
+        await self._opening.arun(lambda memory: self._items(memory).check_answer())
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations: the reads first, then the last write of each item.
+
+        Raises:
+            InvalidNamespaceError: A label is empty, has a period or a NUL, or is not a string.
+            InvalidRecord: Namespace and key have more than 1,024 bytes.
+            InvalidSettings: A search has a query, and the store no index. Or a ttl is out of range.
+            TypeError: A value is not JSON.
+            StoreUnavailable: Redis does not answer. The same call again is safe.
+        """
+        operations = list(ops)
+        vectors = self._index.embed(operations) if self._index else {}
+        return self._opening.run(lambda memory: self._items(memory).batch(operations, vectors))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations. See `batch`."""
+        operations = list(ops)
+        vectors = await self._index.aembed(operations) if self._index else {}
+        return await self._opening.arun(lambda memory: self._items(memory).batch(operations, vectors))
+
+    def _items(self, memory: Memory) -> Items:
+        return Items(memory, self._key_prefix, self._index)

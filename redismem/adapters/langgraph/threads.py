@@ -1,0 +1,304 @@
+"""The threads of a saver, one record each: put, read, list and delete checkpoints."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from redismem import Memory
+from redismem.adapters.langgraph import layout
+from redismem.adapters.langgraph.layout import Place
+from redismem.adapters.sessions import join_id
+from redismem.record import Change, Found, Record, Traced
+
+_PAGE_LIMIT = 64
+_RANGE_COUNT = 10_000
+"""The writes that come with a checkpoint; a page reads more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The choices of a saver that its threads share."""
+
+    serde: SerializerProtocol
+    key_prefix: str
+    ttl_s: float | None
+    renew: bool
+    owner_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The threads in one memory."""
+
+    memory: Memory
+    options: Options
+
+    def record(self, thread_id: object, owner: str | None = None) -> Record:
+        """Return the record of a thread.
+
+        Raises:
+            InvalidSessionId: the id is empty, or no string, integer or UUID.
+        """
+        text = str(thread_id) if isinstance(thread_id, int | UUID) else thread_id
+        record_id = join_id(self.options.key_prefix, text)  # type: ignore[arg-type]
+        return self.memory.record(record_id, owner=owner, ttl_s=self.options.ttl_s)
+
+    def _place(self, config: RunnableConfig) -> Place:
+        configurable = config["configurable"]
+        return Place(configurable["thread_id"], configurable.get("checkpoint_ns") or "")
+
+    def _written(self, config: RunnableConfig) -> Record:
+        """Return the record that a write creates if it is missing: it then belongs to the owner in the config."""
+        configurable, key = config["configurable"], self.options.owner_key
+        return self.record(configurable["thread_id"], None if key is None else configurable.get(key))
+
+    async def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
+    ) -> RunnableConfig:
+        """Store a checkpoint and the new values of its channels in one step."""
+        place, checkpoint_id, dumps = self._place(config), checkpoint["id"], self.options.serde.dumps_typed
+        values = checkpoint["channel_values"]
+        bare: dict[str, Any] = {**checkpoint}
+        del bare["channel_values"]
+        saved_metadata = get_checkpoint_metadata(config, metadata)
+        head = layout.encode_head(
+            place,
+            get_checkpoint_id(config),
+            checkpoint["channel_versions"],
+            layout.pack(dumps(saved_metadata)),
+            layout.pack(dumps(bare)),
+        )
+        member = place.member(checkpoint_id)
+        blobs = {
+            place.blob(channel, version): layout.pack(dumps(values[channel]))
+            for channel, version in versions.items()
+            if channel in values
+        }
+        # A channel without a value has no field: reads take both for empty.
+        empty = [place.blob(channel, version) for channel, version in versions.items() if channel not in values]
+        run_id = saved_metadata.get("run_id")
+        run = [place.run(str(run_id), checkpoint_id)] if run_id else []
+        change = Change(sets={member: head, **blobs}, drops=empty, adds=[member, *run])
+        await self._written(config).write(change)
+        return place.config(checkpoint_id)
+
+    async def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
+        """Store the writes of a task: of regular ones the first counts, of special ones the last."""
+        place = self._place(config)
+        sets: dict[bytes, bytes] = {}
+        sets_once: dict[bytes, bytes] = {}
+        checkpoint_id = config["configurable"]["checkpoint_id"]
+        for place_in_list, (channel, value) in enumerate(writes):
+            idx = WRITES_IDX_MAP.get(channel, place_in_list)
+            packed = layout.pack(self.options.serde.dumps_typed(value))
+            name = place.write(checkpoint_id, task_id, idx)
+            (sets_once if idx >= 0 else sets)[name] = layout.encode_write(channel, task_path, packed)
+        if writes:
+            await self._written(config).write(Change(sets=sets, sets_once=sets_once, adds=[*sets, *sets_once]))
+
+    async def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Read one checkpoint, or the newest of its namespace, with its values and writes: one round trip."""
+        place, checkpoint_id = self._place(config), get_checkpoint_id(config)
+        record = self.record(place.thread_id)
+        member = place.member(checkpoint_id) if checkpoint_id else None
+        found = await record.newest(
+            place.prefix, member=member, named=True, related=place.related, renew=self.options.renew
+        )
+        return None if found is None else await self._decode(record, place, found)
+
+    async def _decode(self, record: Record, place: Place, found: Found) -> CheckpointTuple:
+        writes = found.related
+        if len(writes) == _RANGE_COUNT:
+            checkpoint_id = layout.split(layout.CHECKPOINTS, found.member)[-1]
+            prefix, after = layout.join(layout.WRITES, place.checkpoint_ns, checkpoint_id, ""), writes[-1][0]
+            writes += [(each.member, each.value) async for each in pages(record, prefix, after=after)]
+        return layout.decode_tuple(self.options.serde, place, found, writes)
+
+    async def history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        """Collect the writes of channels along the parents of a checkpoint, back to a stored value: one round trip."""
+        place, checkpoint_id = self._place(config), get_checkpoint_id(config)
+        record = self.record(place.thread_id)
+        member = place.member(checkpoint_id) if checkpoint_id else None
+        if member is None:
+            newest = await record.newest(place.prefix)
+            member = None if newest is None else newest.member
+        traced = [Traced() for _ in channels]
+        if member is not None and channels:
+            traced = await walk(record, place, member, channels)
+        return {channel: self._decode_traced(found) for channel, found in zip(channels, traced, strict=True)}
+
+    def _decode_traced(self, traced: Traced) -> DeltaChannelHistory:
+        serde = self.options.serde
+        by_checkpoint: dict[bytes, list[layout.Entry]] = {}
+        for name, value in traced.entries:  # the nearest checkpoint first
+            by_checkpoint.setdefault(name.rsplit(b"\0", 2)[0], []).append((name, value))
+        found = DeltaChannelHistory(
+            writes=[
+                write for entries in reversed(by_checkpoint.values()) for write in layout.decode_writes(serde, entries)
+            ]
+        )
+        if traced.seed is not None:
+            found["seed"] = serde.loads_typed(layout.unpack(traced.seed[1]))
+        return found
+
+    async def list(
+        self,
+        config: RunnableConfig | None,
+        filter_: Mapping[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Read checkpoints, newest first: of one thread, or without a config thread by thread."""
+        left = limit
+        async for thread_id in self._thread_ids(config):
+            async for found in self._merge(thread_id, config, filter_, before, left):
+                if left is not None:
+                    if left <= 0:
+                        return
+                    left -= 1
+                yield found
+
+    async def _thread_ids(self, config: RunnableConfig | None) -> AsyncIterator[Any]:
+        if config is not None:
+            yield config["configurable"]["thread_id"]
+            return
+        async for record_id in self.record_ids():
+            yield record_id[len(self.options.key_prefix) + 1 :]
+
+    async def record_ids(self) -> AsyncIterator[str]:
+        """List the ids of all records of threads."""
+        cursor: str | None = None
+        while True:
+            page = await self.memory.records(f"{self.options.key_prefix}:", limit=1_000, cursor=cursor)
+            for entry in page.records:
+                yield entry.id
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _merge(
+        self,
+        thread_id: Any,
+        config: RunnableConfig | None,
+        filter_: Mapping[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Read the checkpoints of one thread: all its namespaces, unless the config names one."""
+        record = self.record(thread_id)
+        configurable = {} if config is None else config["configurable"]
+        checkpoint_ns, exact = configurable.get("checkpoint_ns"), configurable.get("checkpoint_id")
+        end = get_checkpoint_id(before) if before else None
+        names = [checkpoint_ns] if checkpoint_ns is not None else [name async for name in _namespaces(record)]
+        waiting: list[tuple[str, int, CheckpointTuple]] = []
+        first = min(_PAGE_LIMIT, limit or _PAGE_LIMIT) if len(names) == 1 else 1
+        streams = [self._read(record, Place(thread_id, name), exact, filter_, end, first) for name in names]
+        for number in range(len(streams)):
+            await _insert_next(waiting, streams, number)
+        while waiting:
+            _, number, found = waiting.pop()
+            yield found
+            await _insert_next(waiting, streams, number)
+
+    async def _read(
+        self,
+        record: Record,
+        place: Place,
+        exact: str | None,
+        filter_: Mapping[str, Any] | None,
+        before: str | None,
+        limit: int,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Read the checkpoints of one namespace, newest first. A filter is applied before their values are read."""
+        if exact:
+            found = await self.get_tuple(place.config(exact))
+            if found and (before is None or exact < before) and _matches(found.metadata, filter_):
+                yield found
+            return
+        after = place.member(before) if before is not None else None
+        related = None if filter_ else place.related
+        while True:
+            page = await record.page(
+                place.prefix, after=after, limit=limit, reverse=True, named=not filter_, related=related
+            )
+            for each in page.found:
+                if not filter_:
+                    yield await self._decode(record, place, each)
+                elif _matches(layout.decode_metadata(self.options.serde, each.value or b""), filter_):
+                    whole = await self.get_tuple(place.config(layout.split(layout.CHECKPOINTS, each.member)[-1]))
+                    if whole is not None:
+                        yield whole
+            after, limit = page.after, min(2 * limit, _PAGE_LIMIT)
+            if after is None:
+                return
+
+
+def _matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    return all(metadata.get(key) == value for key, value in (wanted or {}).items())
+
+
+async def _insert_next(
+    waiting: list[tuple[str, int, CheckpointTuple]], streams: Sequence[AsyncIterator[CheckpointTuple]], number: int
+) -> None:
+    """Insert the next checkpoint of a stream among those that wait, the newest last."""
+    found = await anext(streams[number], None)
+    if found is not None:
+        bisect.insort(
+            waiting, (found.config["configurable"]["checkpoint_id"], number, found), key=lambda each: each[:2]
+        )
+
+
+async def _namespaces(record: Record) -> AsyncIterator[str]:
+    """List the namespaces of a thread: of each, its first checkpoint is read."""
+    after: bytes | None = None
+    while True:
+        page = await record.page(layout.CHECKPOINTS, after=after, limit=1)
+        if not page.found:
+            return
+        checkpoint_ns = layout.split(layout.CHECKPOINTS, page.found[0].member)[0]
+        yield checkpoint_ns
+        after = layout.join(layout.CHECKPOINTS, checkpoint_ns) + b"\x01"
+
+
+async def pages(
+    record: Record, prefix: bytes, *, after: bytes | None = None, limit: int = 1_000
+) -> AsyncIterator[Found]:
+    """Read all members with a prefix, page by page."""
+    while True:
+        page = await record.page(prefix, after=after, limit=limit)
+        for found in page.found:
+            yield found
+        after = page.after
+        if after is None:
+            return
+
+
+async def walk(record: Record, place: Place, member: bytes, channels: Sequence[str]) -> list[Traced]:
+    """Collect the writes of channels along the parents of a checkpoint, back to a stored value of each."""
+    found = await record.walk(
+        member,
+        prefix=place.prefix,
+        related=place.related,
+        traces=[place.trace(channel) for channel in channels],
+        skip_start=True,
+    )
+    return found.traced

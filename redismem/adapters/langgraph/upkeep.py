@@ -1,0 +1,206 @@
+"""The upkeep of threads: delete, copy and prune. Each step leaves every checkpoint whole, and can be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from redismem.adapters.langgraph import layout
+from redismem.adapters.langgraph.layout import Place
+from redismem.adapters.langgraph.threads import Threads, pages, walk
+from redismem.errors import RecordConflict
+from redismem.record import Change, Head, Record
+
+_CHANGE_COUNT = 5_000
+_HEADS_BYTES = 32 * 1024 * 1024
+_BLOBS_COUNT = 32
+_WRITES_LIMIT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """A checkpoint as its upkeep needs it: without the values of its channels."""
+
+    member: bytes
+    head: Head
+
+    @property
+    def parts(self) -> list[str]:
+        """Its namespace and id."""
+        return layout.split(layout.CHECKPOINTS, self.member)
+
+
+async def delete(threads: Threads, thread_id: object) -> None:
+    """Remove a thread: checkpoints, values, writes, runs."""
+    await threads.record(thread_id).clear()
+
+
+async def delete_runs(threads: Threads, run_ids: Sequence[str]) -> None:
+    """Remove the checkpoints of runs from all threads, with their writes, and values that no other checkpoint has."""
+    if not run_ids:
+        return
+    prefixes = [layout.join(layout.RUNS, str(run_id), "") for run_id in run_ids]
+    async for record_id in threads.record_ids():
+        record = threads.memory.record(record_id, ttl_s=threads.options.ttl_s)
+        members = [found.member for prefix in prefixes async for found in pages(record, prefix)]
+        if members:
+            gone = {layout.join(layout.CHECKPOINTS, *layout.split(layout.RUNS, member)[1:]) for member in members}
+            await _remove(record, await _checkpoints(record, bodies=False), gone)
+            await _drop_writes(record, gone)
+            await _remove_members(record, members)
+
+
+async def prune(threads: Threads, thread_ids: Iterable[object], strategy: str) -> None:
+    """Remove whole threads, or all but the newest checkpoint of each namespace and what it is rebuilt from.
+
+    Raises:
+        ValueError: the strategy is unknown.
+    """
+    if strategy not in ("keep_latest", "delete"):
+        raise ValueError("strategy is 'keep_latest' or 'delete'")
+    for thread_id in thread_ids:
+        if strategy == "delete":
+            await delete(threads, thread_id)
+        else:
+            await _keep_latest(threads, threads.record(thread_id))
+
+
+async def _keep_latest(threads: Threads, record: Record) -> None:
+    checkpoints = await _checkpoints(record, bodies=False)
+    newest = {checkpoint.parts[0]: checkpoint for checkpoint in checkpoints}
+    heads = {checkpoint.member: checkpoint.head for checkpoint in checkpoints}
+    kept: set[bytes] = set()
+    for checkpoint_ns, checkpoint in newest.items():
+        kept |= await _chain(record, Place("", checkpoint_ns), checkpoint.member, heads, threads.options.serde)
+    gone = heads.keys() - kept
+    await _remove(record, checkpoints, gone)
+    for checkpoint_ns in newest:
+        place = Place("", checkpoint_ns)
+        oldest = min(member for member in kept if member.startswith(place.prefix))
+        # One range also has the writes of checkpoints that an earlier prune removed before it was interrupted.
+        writes = place.related.prefix
+        await record.drop(writes, before=writes + oldest[len(place.prefix) :])
+        await _drop_writes(record, [each for each in gone if each.startswith(place.prefix) and each > oldest])
+    runs = [
+        found.member
+        async for found in pages(record, layout.RUNS)
+        if layout.join(layout.CHECKPOINTS, *layout.split(layout.RUNS, found.member)[1:]) in gone
+    ]
+    await _remove_members(record, runs)
+
+
+async def _chain(
+    record: Record, place: Place, member: bytes, heads: dict[bytes, Head], serde: SerializerProtocol
+) -> set[bytes]:
+    """Return a checkpoint, and the ancestors that its delta channels are rebuilt from.
+
+    LangGraph counts the steps since the last snapshot of each such channel in the metadata.
+    """
+    kept = {member}
+    found = await record.newest(place.prefix, member=member)
+    if found is None or found.value is None:
+        return kept
+    channels = layout.decode_metadata(serde, found.value).get("counters_since_delta_snapshot") or {}
+    for traced in await walk(record, place, member, list(channels)) if channels else []:
+        ancestor = heads[member].parent
+        while ancestor in heads and ancestor not in kept - {member}:
+            kept.add(ancestor)
+            if traced.seed is not None and traced.seed[0] in heads[ancestor].names:
+                break
+            ancestor = heads[ancestor].parent
+    return kept
+
+
+async def copy(threads: Threads, source_id: object, target_id: object) -> None:
+    """Copy a thread. Its checkpoints appear last, all at once; a copy that was interrupted can be repeated.
+
+    Raises:
+        ValueError: both are one thread.
+        RecordConflict: the target has checkpoints of its own.
+    """
+    source, target = threads.record(source_id), threads.record(target_id)
+    if source.id == target.id:
+        raise ValueError("a thread cannot be copied onto itself")
+    checkpoints = await _checkpoints(source, bodies=True)
+    values = {checkpoint.member: checkpoint.head.encode() for checkpoint in checkpoints}
+    existing = await target.page(layout.CHECKPOINTS, limit=1)
+    if any(values.get(found.member) != found.value for found in existing.found):
+        raise RecordConflict("the target thread has checkpoints of its own", record_id=target.id)
+    names = dict.fromkeys(name for checkpoint in checkpoints for name in checkpoint.head.names)
+    for part in _parts([*names], _BLOBS_COUNT):
+        blobs = await source.get(*part)
+        await target.write(Change(sets={name: blob for name, blob in zip(part, blobs, strict=True) if blob}))
+    for kind in (layout.WRITES, layout.RUNS):
+        after: bytes | None = None
+        while True:
+            page = await source.page(kind, after=after, limit=_WRITES_LIMIT)
+            sets = {found.member: found.value for found in page.found if found.value is not None}
+            if page.found:
+                await target.write(Change(sets=sets, adds=[found.member for found in page.found]))
+            after = page.after
+            if after is None:
+                break
+    for group in _groups(values):
+        await target.write(Change(sets=group, adds=[*group]))
+
+
+def _groups(values: dict[bytes, bytes]) -> Iterator[dict[bytes, bytes]]:
+    """Split checkpoints into as few writes as fit: one, unless there are thousands."""
+    group: dict[bytes, bytes] = {}
+    size = 0
+    for name, value in values.items():
+        size += 2 * len(name) + len(value)
+        if group and (size > _HEADS_BYTES or len(group) == _CHANGE_COUNT):
+            yield group
+            group, size = {}, 0
+        group[name] = value
+    if group:
+        yield group
+
+
+async def _checkpoints(record: Record, *, bodies: bool) -> list[_Checkpoint]:
+    """Return all checkpoints of a thread, each namespace's oldest first."""
+    return [
+        _Checkpoint(found.member, head if bodies else replace(head, body=b""))
+        async for found in pages(record, layout.CHECKPOINTS)
+        for head in [Head.decode(found.value or b"")]
+    ]
+
+
+async def _remove(record: Record, checkpoints: Sequence[_Checkpoint], gone: AbstractSet[bytes]) -> None:
+    """Remove checkpoints with the values that only they name.
+
+    A value goes with the last checkpoint that names it, so none that remains lacks one, wherever this is interrupted.
+    """
+    kept = {name for checkpoint in checkpoints if checkpoint.member not in gone for name in checkpoint.head.names}
+    removed = [checkpoint for checkpoint in checkpoints if checkpoint.member in gone]
+    last = {name: checkpoint.member for checkpoint in removed for name in checkpoint.head.names}
+    drops: list[bytes] = []
+    removes: list[bytes] = []
+    for checkpoint in removed:
+        drops.append(checkpoint.member)
+        drops += {name for name in checkpoint.head.names if name not in kept and last[name] == checkpoint.member}
+        removes.append(checkpoint.member)
+        if len(drops) >= _CHANGE_COUNT:
+            await record.write(Change(drops=drops, removes=removes))
+            drops, removes = [], []
+    if removes:
+        await record.write(Change(drops=drops, removes=removes))
+
+
+async def _drop_writes(record: Record, members: Iterable[bytes]) -> None:
+    for member in members:
+        await record.drop(layout.join(layout.WRITES, *layout.split(layout.CHECKPOINTS, member), ""))
+
+
+async def _remove_members(record: Record, members: Sequence[bytes]) -> None:
+    for part in _parts(members, _CHANGE_COUNT):
+        await record.write(Change(removes=part))
+
+
+def _parts(names: Sequence[bytes], count: int) -> Iterator[Sequence[bytes]]:
+    for at in range(0, len(names), count):
+        yield names[at : at + count]

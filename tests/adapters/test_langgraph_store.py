@@ -1,0 +1,197 @@
+"""LangGraph's store: it answers as LangGraph's store in memory does, and items expire by themselves."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langgraph.store.base import InvalidNamespaceError, PutOp
+from langgraph.store.memory import InMemoryStore
+from support.redis_server import RedisServer
+from support.stores import PATIENCE
+
+from redismem import InvalidRecord, InvalidSettings, Memory, Settings, blocking
+from redismem.adapters.langgraph import RedismemStore
+
+numbers = itertools.count()
+SPACES = [("a",), ("a", "b"), ("a", "b", "c"), ("a", "bc"), ("x", "b"), ("é",)]
+KEYS = ["1", ".", "..", "k..1", "a.b"]
+PREFIXES = [(), *SPACES, ("none",)]
+PATTERNS = [("a",), ("*", "b"), ("b",), ("a", "*", "c"), ("c",)]
+values = st.dictionaries(
+    st.sampled_from("mn"),
+    st.none()
+    | st.integers(-3, 3)
+    | st.sampled_from(["1", "x"])
+    | st.dictionaries(st.sampled_from("pq"), st.integers(0, 1)),
+    max_size=2,
+)
+numeric = st.tuples(st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]), st.integers(-2, 2))
+filters = (
+    st.none() | st.dictionaries(st.sampled_from("mn"), numeric.map(lambda each: dict([each])), max_size=1) | values
+)
+paging = st.fixed_dictionaries({"limit": st.integers(0, 4), "offset": st.integers(0, 2)})
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from(SPACES), st.sampled_from(KEYS), st.none() | values),
+        st.tuples(st.just("search"), st.sampled_from(PREFIXES), filters),
+        st.tuples(
+            st.just("spaces"),
+            st.none() | st.sampled_from(PATTERNS),
+            st.none() | st.sampled_from(PATTERNS),
+            st.none() | st.integers(1, 3),
+            paging,
+        ),
+    ),
+    max_size=16,
+)
+
+
+def seen(items: Any) -> list[Any]:
+    return sorted((each.namespace, each.key, str(each.value)) for each in items)
+
+
+def play(store: Any, step: Any) -> Any:
+    match step:
+        case "put", space, key, None:
+            return store.delete(space, key)
+        case "put", space, key, value:
+            store.put(space, key, value)
+            item = store.get(space, key)
+            return item.value, item.key, item.namespace
+        case "search", prefix, wanted:
+            try:
+                return seen(store.search(prefix, filter=wanted, limit=1_000))
+            except (TypeError, ValueError):
+                return "a value that is no number"
+        case "spaces", prefix, suffix, depth, options:
+            return store.list_namespaces(prefix=prefix, suffix=suffix, max_depth=depth, **options)
+
+
+@pytest.fixture
+def blocked(redis_server: RedisServer, namespace: str) -> Iterator[blocking.Memory]:
+    with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        yield memory
+
+
+@pytest.fixture
+async def memory(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
+        yield memory
+
+
+@given(steps=steps)
+def test_any_sequence_answers_as_the_store_in_memory(blocked: blocking.Memory, steps: Any) -> None:
+    store, model = RedismemStore(blocked, key_prefix=f"example-{next(numbers)}"), InMemoryStore()
+    for step in steps:
+        mine, theirs = play(store, step), play(model, step)
+        # One value that is no number ends a whole search in memory; here its item does not fit.
+        assert theirs in ("a value that is no number", mine), step
+        for space in [space for space, items in model._data.items() if not items]:
+            del model._data[space]  # it would list empty namespaces
+    assert seen(store.search((), limit=1_000)) == seen(model.search((), limit=1_000))
+    pages = [store.search((), limit=2, offset=at) for at in range(0, 40, 2)]
+    assert seen(item for page in pages for item in page) == seen(model.search((), limit=1_000))
+
+
+async def test_a_search_reads_pages_of_items_not_each_item(memory: Memory, redis_server: RedisServer) -> None:
+    store = RedismemStore(memory)
+    await store.abatch([PutOp(("a", f"{number % 3}"), str(number), {"n": number}) for number in range(300)])
+    redis_server.say("CONFIG", "RESETSTAT")
+    found = await store.asearch(("a",), limit=5)
+    assert len(found) == 5
+    facts = redis_server.say("INFO", "commandstats").decode()
+    assert "cmdstat_hmget:calls=5," in facts
+    many = await store.asearch(("a",), filter={"n": {"$gte": 290}}, limit=100)
+    assert sorted(item.value["n"] for item in many) == [*range(290, 300)]
+    first = await store.aget(("a", "0"), "0")
+    await store.aput(("a", "0"), "0", {"n": -1})
+    again = await store.aget(("a", "0"), "0")
+    assert first is not None
+    assert again is not None
+    assert (again.created_at, again.value) == (first.created_at, {"n": -1})
+    assert again.updated_at > first.updated_at
+
+
+async def test_an_item_expires_after_its_last_use(memory: Memory, redis_server: RedisServer) -> None:
+    store = RedismemStore(memory, ttl={"default_ttl": 10})
+    await store.aput(("a",), "k", {})
+    await store.aput(("a",), "for ever", {}, ttl=None)
+    key = memory.record("langgraph-store.a..k", tag="langgraph-store.a").keys.record
+
+    def left_ms() -> int:
+        return int(redis_server.say("PTTL", key))
+
+    assert 599_000 < left_ms() <= 600_000
+    for use, is_renewed in (
+        (store.aget(("a",), "k"), True),
+        (store.asearch(("a",)), True),
+        (store.aget(("a",), "k", refresh_ttl=False), False),
+        (store.asearch(("a",), refresh_ttl=False), False),
+    ):
+        redis_server.say("PEXPIRE", key, 5_000)
+        await use
+        assert (left_ms() > 5_000) is is_renewed
+    redis_server.say("PEXPIRE", key, 0)
+    assert await store.aget(("a",), "k") is None
+    assert [item.key for item in await store.asearch(("a",))] == ["for ever"]
+    await store.adelete(("a",), "for ever")
+    assert await store.alist_namespaces() == []
+
+
+def embed(texts: Any) -> list[list[float]]:
+    return [[text.count("tea"), text.count("dog"), 0.1] for text in texts]
+
+
+async def test_a_query_ranks_items_by_their_vectors_and_is_refused_without_an_index(memory: Memory) -> None:
+    index: Any = {"dims": 3, "embed": embed, "fields": ["text", "more[*]"]}
+    store, model = RedismemStore(memory, index=index), InMemoryStore(index=index)
+    for each in (store, model):
+        await each.aput(("a",), "1", {"text": "a dog"})
+        await each.aput(("a",), "2", {"text": "nothing", "more": ["dog dog tea", "tea tea tea"]})
+        await each.aput(("a",), "3", {"text": "dog"}, index=False)
+        await each.aput(("a",), "4", {"other": "without texts"})
+    for query in ("tea", "dog"):
+        mine = await store.asearch(("a",), query=query)
+        theirs = await model.asearch(("a",), query=query)
+        assert [(item.key, item.score and round(item.score, 5)) for item in mine] == [
+            (item.key, item.score and round(item.score, 5)) for item in theirs
+        ]
+        assert [item.key for item in mine if item.score is None] == ["3", "4"]
+    await store.aput(("a",), "1", {"other": "no text any more"})
+    assert [item.key for item in await store.asearch(("a",), query="dog")] == ["2", "1", "3", "4"]
+    with pytest.raises(InvalidSettings, match="index="):
+        await RedismemStore(memory).asearch(("a",), query="tea")
+    short: Any = index | {"embed": lambda texts: [[1.0] for _ in texts]}
+    with pytest.raises(InvalidSettings, match="3 dimensions"):
+        await RedismemStore(memory, index=short).aput(("a",), "5", {"text": "x"})
+    for wrong in ({"embed": embed}, {"dims": 3}, {"dims": "3", "embed": embed}):
+        with pytest.raises(InvalidSettings, match="index needs"):
+            RedismemStore(memory, index=wrong)  # type: ignore[arg-type]
+
+
+async def test_mistakes_are_refused_before_anything_of_a_batch_is_written(memory: Memory) -> None:
+    store = RedismemStore(memory)
+    good = PutOp(("a",), "1", {"n": 1})
+    for wrong, error in (
+        (PutOp(("a.b",), "1", {}), InvalidNamespaceError),
+        (PutOp(("a", ""), "1", {}), InvalidNamespaceError),
+        (PutOp(("a",), "x" * 1_100, {}), InvalidRecord),
+        (PutOp(("a",), "1", {}, ttl=-1), InvalidSettings),
+        (PutOp(("b",), "1", {"n": object()}), TypeError),
+    ):
+        with pytest.raises(error):
+            await store.abatch([good, wrong])
+    with pytest.raises(TypeError, match="ainvoke"):
+        store.get(("a",), "1")
+    assert (await memory.records()).records == []
+    with RedismemStore.from_conn_string("memory://") as own:
+        own.setup()
+        own.put(("a",), "1", {"n": 1})
+        item = await own.aget(("a",), "1")
+        assert item is not None
+        assert item.value == {"n": 1}

@@ -1,0 +1,223 @@
+"""LangGraph's threads over time: delta channels, copies, expiry, owners, sizes, and other users of one Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from support.edited import summarize
+from support.proxy import Proxy
+from support.redis_server import RedisServer
+from support.stores import PATIENCE
+
+from redismem import Memory, RecordConflict, Settings, StoreUnavailable
+from redismem.adapters.langgraph import RedismemSaver
+from redismem.workers.eviction import Eviction
+
+
+@pytest.fixture
+async def memory(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
+        yield memory
+
+
+def extend(state: list[str], writes: list[list[str]]) -> list[str]:
+    return [*state, *(word for write in writes for word in write)]
+
+
+class State(TypedDict):
+    words: Annotated[list[str], DeltaChannel(extend, list, snapshot_frequency=7)]
+    last: str
+
+
+def build(saver: Any) -> Any:
+    builder = StateGraph(State)
+    builder.add_node("one", lambda state: {"words": [f"one {len(state['words'])}"], "last": "one"})
+    builder.add_node("two", lambda state: {"words": [f"two {len(state['words'])}"], "last": "two"})
+    builder.add_edge(START, "one")
+    builder.add_edge("one", "two")
+    builder.add_edge("two", END)
+    return builder.compile(checkpointer=saver)
+
+
+def at(thread_id: str, **configurable: Any) -> Any:
+    return {"configurable": {"thread_id": thread_id, **configurable}}
+
+
+async def put(saver: RedismemSaver, thread_id: str, number: int, parent: int | None = None, **metadata: Any) -> Any:
+    checkpoint: Any = {
+        "id": f"{number:06}",
+        "channel_values": {"m": number},
+        "channel_versions": {"m": number},
+        "versions_seen": {},
+    }
+    config = (
+        at(thread_id, checkpoint_ns="")
+        if parent is None
+        else at(thread_id, checkpoint_ns="", checkpoint_id=f"{parent:06}")
+    )
+    about: Any = {"step": number, **metadata}
+    stored = await saver.aput(config, checkpoint, about, {"m": number})
+    await saver.aput_writes(stored, [("m", number + 1)], "task")
+    return stored
+
+
+async def test_a_delta_channel_is_read_in_one_call_and_no_prune_severs_it(
+    proxy: Proxy, memory: Memory, namespace: str
+) -> None:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=memory.settings) as proxied:
+        saver, model = RedismemSaver(proxied), InMemorySaver()
+        graph, other = build(saver), build(model)
+        for turn in range(9):
+            for each in (graph, other):
+                await each.ainvoke({"words": [f"turn {turn}"], "last": ""}, at("a"))
+            if turn in (3, 8):
+                state = await graph.aget_state(at("a"))
+                await saver.aprune(["a"])
+                assert (await graph.aget_state(at("a"))) == state
+        expected = (await other.aget_state(at("a"))).values
+        assert (await graph.aget_state(at("a"))).values == expected
+        assert len(expected["words"]) == 27
+        left = [each async for each in saver.alist(at("a"))]
+        assert 1 < len(left) <= 14, "the newest, and its ancestors down to a snapshot"
+        proxy.forget()
+        history = await saver.aget_delta_channel_history(config=left[0].config, channels=["words", "last"])
+        assert len(proxy.sent) == 1
+        assert history == await super(RedismemSaver, saver).aget_delta_channel_history(
+            config=left[0].config, channels=["words", "last"]
+        )
+
+
+async def test_a_copy_appears_whole_or_not_at_all_and_can_be_repeated(
+    proxy: Proxy, memory: Memory, namespace: str
+) -> None:
+    saver = RedismemSaver(memory)
+    for number in range(40):
+        await put(saver, "a", number, number - 1 if number else None, run_id="r")
+    source = [each async for each in saver.alist(at("a"))]
+    soon = Settings(deadline_s=0.2, reply_timeout_s=0.1)
+    for part in (b"b:\0m", b"w:\x000", b"r:r", b"c:\x000"):  # the writes of values, writes, runs, checkpoints
+        async with Memory.connect(proxy.url, namespace=namespace, settings=soon) as cut:
+            proxy.break_next("swallow", float("inf"), to=part)
+            with pytest.raises(StoreUnavailable):
+                await RedismemSaver(cut).acopy_thread("a", "b")
+            proxy.heal()
+        assert [each async for each in saver.alist(at("b"))] == []
+        assert await memory.record("langgraph:b").exists() is (part != b"b:\0m")
+    await saver.acopy_thread("a", "b")
+    await saver.acopy_thread("a", "b")
+    copied = [each async for each in saver.alist(at("b"))]
+    assert [each[1:3] + each[4:] for each in copied] == [each[1:3] + each[4:] for each in source]
+    assert [each.parent_config and each.parent_config["configurable"]["checkpoint_id"] for each in copied] == [
+        each.parent_config and each.parent_config["configurable"]["checkpoint_id"] for each in source
+    ]
+    await put(saver, "c", 7, run_id="other")
+    with pytest.raises(RecordConflict, match="of its own"):
+        await saver.acopy_thread("a", "c")
+    with pytest.raises(ValueError, match="onto itself"):
+        await saver.acopy_thread("a", "a")
+    await saver.adelete_for_runs(["r"])
+    assert [each async for each in saver.alist(None)] == [each async for each in saver.alist(at("c"))] != []
+
+
+async def test_prune_and_delete_leave_nothing_and_cost_few_calls(proxy: Proxy, memory: Memory, namespace: str) -> None:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=memory.settings) as proxied:
+        saver = RedismemSaver(proxied)
+        for number in range(60):
+            await put(saver, "a", number, number - 1 if number else None, run_id=f"r{number}")
+        record = proxied.record("langgraph:a")
+        proxy.forget()
+        await saver.aprune(["a"])
+        assert len(proxy.sent) < 12
+        members = [found.member for found in (await record.page()).found]
+        assert members == [b"c:\x00000059", b"r:r59\0\x00000059", b"w:\x00000059\x00task\x000"]
+        values = await record.get(b"b:\0m\0i58", b"b:\0m\0i59")
+        assert [value is None for value in values] == [True, False]
+        await saver.adelete_thread("a")
+        assert not await record.exists()
+        assert await saver.aget_tuple(at("a")) is None
+
+
+async def test_a_thread_expires_after_its_last_use_and_its_owner_can_be_forgotten(
+    memory: Memory, redis_server: RedisServer
+) -> None:
+    saver = RedismemSaver(memory, ttl={"default_ttl": 10}, owner_key="user_id")
+    await put(saver, "a", 1)
+    record = memory.record("langgraph:a")
+
+    def left_ms() -> list[int]:
+        return [int(redis_server.say("PTTL", key)) for key in (record.keys.record, record.keys.order)]
+
+    assert all(599_000 < ms <= 600_000 for ms in left_ms())
+    for key in (record.keys.record, record.keys.order):
+        redis_server.say("PEXPIRE", key, 5_000)
+    await RedismemSaver(memory, ttl={"default_ttl": 10, "refresh_on_read": False}).aget_tuple(at("a"))
+    assert max(left_ms()) <= 5_000
+    await saver.aget_tuple(at("a"))
+    assert min(left_ms()) > 599_000
+    checkpoint: Any = {"id": "1", "channel_values": {"m": "a canary"}, "channel_versions": {"m": 1}}
+    await saver.aput(at("b", checkpoint_ns="", user_id="ann"), checkpoint, {}, {"m": 1})
+    entries = {entry.id: entry.owner for entry in (await memory.records()).records}
+    assert entries == {"langgraph:a": None, "langgraph:b": "ann"}
+
+
+@pytest.mark.parametrize("count", [600, pytest.param(10_000, marks=pytest.mark.nightly)])
+async def test_reading_the_newest_checkpoint_costs_the_same_in_a_long_thread(
+    memory: Memory, redis_server: RedisServer, count: int
+) -> None:
+    saver = RedismemSaver(memory)
+
+    async def cost(thread_id: str) -> tuple[dict[str, Any], int]:
+        redis_server.say("CONFIG", "RESETSTAT")
+        for _ in range(10):
+            await saver.aget_tuple(at(thread_id))
+        facts = redis_server.say("INFO", "everything").decode().splitlines()
+        lines = dict(line.split(":", 1) for line in facts if ":" in line)
+        calls = {name: value.split(",")[0] for name, value in lines.items() if name.startswith("cmdstat_")}
+        return calls, int(lines["total_net_output_bytes"]) // 1_000
+
+    for number in range(count):
+        await put(saver, "long", number, number - 1 if number else None)
+    await put(saver, "short", count)
+    for thread_id in ("long", "short"):
+        await saver.aget_tuple(at(thread_id))
+    assert await cost("long") == await cost("short")
+
+
+async def test_twenty_graphs_at_once_beside_workers_and_a_full_memory(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    settings = Settings(max_sessions=1, threshold=4, recent_limit=2, **PATIENCE)
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
+        saver = RedismemSaver(memory)
+        graph = build(saver)
+
+        async def talk(number: int) -> list[str]:
+            for turn in range(3):
+                await memory.session(f"s{number}").append(*[{"role": "user", "content": "hi"}] * 3)
+                await graph.ainvoke({"words": [f"{number} {turn}"], "last": ""}, at(f"t{number}"))
+            words: list[str] = (await graph.aget_state(at(f"t{number}"))).values["words"]
+            return words
+
+        talks = asyncio.gather(*map(talk, range(20)))
+        await summarize(memory)
+        await Eviction(memory.store).enforce()
+        found = await talks
+        await summarize(memory)
+        await Eviction(memory.store).enforce()
+        for number, words in enumerate(found):
+            turns = ((f"{number} {turn}", f"one {3 * turn + 1}", f"two {3 * turn + 2}") for turn in range(3))
+            assert words == [word for words in turns for word in words]
+        states = [(await graph.aget_state(at(f"t{number}"))).values["words"] for number in range(20)]
+        assert states == found
+        # Twenty writers of one checkpoint: of each task the first write counts.
+        config = await put(saver, "shared", 1)
+        await asyncio.gather(*(saver.aput_writes(config, [("m", number)], f"t{number % 5}") for number in range(20)))
+        whole = await saver.aget_tuple(config)
+        assert whole is not None
+        assert sorted(write[0] for write in whole.pending_writes or ()) == ["t0", "t1", "t2", "t3", "t4", "task"]
