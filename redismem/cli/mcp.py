@@ -34,6 +34,14 @@ Port = Annotated[
         help="With --http: the port; 0 picks a free one. [default: 8081]",
     ),
 ]
+Resumable = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        show_default=False,
+        help="With --http: keep the events of streams in Redis, so that a client whose stream broke gets the rest.",
+    ),
+]
 Workers = Annotated[
     bool | None, Parameter(help="Also summarise and evict in this process. [default: only with the embedded store]")
 ]
@@ -51,6 +59,7 @@ class Options:
     port: Port = None
     keys: serve.Keys = None
     keys_file: serve.KeysFile = None
+    resumable: Resumable = False
     rate: serve.Rate = None
     burst: serve.Burst = 20
     workers: Workers = None
@@ -103,8 +112,8 @@ async def _serve_stdio(
     from redismem.mcp import create_server
     from redismem.mcp.stdio import serve_stdio
 
-    if options.host is not None or options.port is not None:
-        raise Stop("--host and --port need --http: without it a client speaks over stdin and stdout", 2)
+    if options.host is not None or options.port is not None or options.resumable:
+        raise Stop("--host, --port and --resumable need --http: without it a client speaks over stdin and stdout", 2)
     async with connect(namespace) as memory:
         complain(f"speaks MCP on stdin and stdout (store: {place}, namespace: {namespace})")
         if place == "embedded":
@@ -122,7 +131,7 @@ async def _serve_http(
     hangup: asyncio.Event,
 ) -> None:
     try:
-        from redismem.mcp.http import PATH, serve_http
+        from redismem.mcp.http import PATH, create_app, serve_http
         from redismem.web.server import listen
         from redismem.web.service import Limits, Service, opened
     except ImportError:
@@ -141,7 +150,8 @@ async def _serve_http(
                 complain("no keys: every user of this machine has full access; see --keys-file")
             await serve.warn_of_missing_workers(memories)
             async with serve.following(options.keys_file, service, memories, hangup):
-                await serve_http(service, hidden, host, listening, stopping, options.stop_s)
+                made = create_app(service, hidden, host, resumable=options.resumable)
+                await serve_http(service, made, listening, stopping, options.stop_s)
             print("redismem has stopped", flush=True)
 
 

@@ -8,12 +8,15 @@ from collections.abc import MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 
 from redismem import Memory, RedismemError
 from redismem.mcp.access import Scope
+from redismem.mcp.events import EventStore
 from redismem.mcp.server import server_over
 from redismem.web.access import Caller
 from redismem.web.edge import App, Receive, Send, check_repeated
@@ -25,10 +28,13 @@ PATH = "/mcp"
 _caller: ContextVar[Caller] = ContextVar("redismem.mcp.caller")
 
 
-def create_app(service: Service, hidden: frozenset[str], host: str) -> tuple[MCPServer[Any], App]:
+def create_app(
+    service: Service, hidden: frozenset[str], host: str, *, resumable: bool = False
+) -> tuple[MCPServer[Any], App]:
     """Return the MCP server of a service that listens on `host`, and its ASGI application.
 
-    Every request stands alone, so any server that shares the Redis can answer it.
+    Every request stands alone, so any server that shares the Redis can answer it. If it is resumable, clients of older
+    protocols have sessions in this process, and answers come as streams, which any server can continue.
     """
 
     def memory_of(scope: Scope) -> Memory:
@@ -41,14 +47,16 @@ def create_app(service: Service, hidden: frozenset[str], host: str) -> tuple[MCP
             raise ToolError("the memory of this key is not open yet: try again later") from None
 
     server = server_over(memory_of, hidden)
+    events = EventStore(lambda: service.memory(_caller.get())) if resumable else None
     routes = server.streamable_http_app(
         streamable_http_path=PATH,
-        stateless_http=True,
-        json_response=True,
+        stateless_http=events is None,
+        json_response=events is None,
+        event_store=events,
         max_request_body_size=service.limits.body_bytes,
         transport_security=_security(service, host),
     )
-    return server, Gate(service, routes)
+    return server, Gate(service, routes if events is None else events.wrap(routes), resumable=resumable)
 
 
 def _security(service: Service, host: str) -> TransportSecuritySettings:
@@ -65,9 +73,10 @@ def _security(service: Service, host: str) -> TransportSecuritySettings:
 class Gate:
     """The ASGI application in front of the SDK's: it checks path, method, key and rate of every request."""
 
-    def __init__(self, service: Service, routes: Any) -> None:
+    def __init__(self, service: Service, routes: Any, *, resumable: bool) -> None:
         self._service = service
         self._routes = routes
+        self._resumable = resumable
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         try:
@@ -76,6 +85,8 @@ class Gate:
             await _refuse(to_problem(error), send)
             return
         _caller.set(caller)
+        # The SDK lets only the key that has begun a session use it.
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.name, scopes=[]))
         await self._routes(scope, receive, send)
 
     async def _admit(self, scope: MutableMapping[str, Any]) -> Caller:
@@ -85,8 +96,9 @@ class Gate:
             check_repeated(scope["headers"])
         if scope["path"] != PATH:
             raise Problem("not_found", f"the server answers at {PATH}")
-        if scope["method"] != "POST":
-            # Neither streams of the server's own nor sessions: each request gets its answer.
+        # The server sends nothing of its own accord, so a stream without a request would only hold a connection.
+        is_resumed = scope["method"] == "DELETE" or (scope["method"] == "GET" and b"last-event-id" in headers)
+        if scope["method"] != "POST" and not (self._resumable and is_resumed):
             raise Problem("method_not_allowed", allow="POST")
         caller = self._service.access.caller(headers.get(b"authorization"))
         if self._service.stopping.is_set():
@@ -103,9 +115,12 @@ async def _refuse(problem: Problem, send: Send) -> None:
 
 
 async def serve_http(
-    service: Service, hidden: frozenset[str], host: str, listening: socket.socket, stop: asyncio.Event, stop_s: float
+    service: Service, made: tuple[MCPServer[Any], App], listening: socket.socket, stop: asyncio.Event, stop_s: float
 ) -> None:
-    """Answer requests until `stop` is set; then refuse new ones and finish the running ones within `stop_s`."""
-    server, app = create_app(service, hidden, host)
+    """Answer requests until `stop` is set; then refuse new ones and finish the running ones within `stop_s`.
+
+    `made` is from `create_app`.
+    """
+    server, app = made
     async with server.session_manager.run():
         await serve(service, listening, stop, stop_s, app)

@@ -30,6 +30,15 @@ from redismem.web.access import new_key
 
 HELLO = {"role": "user", "content": "hello"}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+BEGIN: list[dict[str, Any]] = [
+    {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+]
 PATIENT = {"REDISMEM_DEADLINE_S": "2", "REDISMEM_REPLY_TIMEOUT_S": "1"}
 
 
@@ -132,23 +141,25 @@ async def test_a_key_reaches_its_namespace_alone(redis_server: RedisServer, name
     bank, bank_line = new_key("bank", f"{namespace}-b", ("read", "write"))
     keys = tmp_path / "keys"
     keys.write_text(f"{shop_line}\n{read_line}\n{bank_line}\n")
-    words = ("mcp", "--http", "--host", "0.0.0.0", "--port", "0", "--url", redis_server.url, "--keys-file", keys)
+    words = (
+        "mcp",
+        "--http",
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "0",
+        "--url",
+        redis_server.url,
+        "--keys-file",
+        keys,
+        "--resumable",
+    )
     with start_command(*words) as running:
         url = http_address(running).replace("0.0.0.0", "127.0.0.1")
         for mode in ("auto", "legacy"):
-            name = f"s-{mode}"
-            async with (
-                client_of(url, shop, mode) as a,
-                client_of(url, bank, mode) as b,
-                client_of(url, read, mode) as c,
-            ):
-                await call(a, "append_messages", session_id=name, messages=[HELLO])
-                assert (await call(b, "read_context", session_id=name))["total_messages"] == 0
-                assert (await call(b, "clear_session", session_id=name))["existed"] is False
-                assert (await call(c, "read_context", session_id=name))["total_messages"] == 1
-                refused = await call(c, "clear_session", session_id=name)
-                assert refused == "this key does not have the scope write"
+            await check_keys(url, f"s-{mode}", mode, shop, bank, read)
         await check_refusals(url, shop, bank)
+        await check_resumption(url, shop, bank, read)
         # A key that leaves the file is refused.
         keys.write_text(f"{read_line}\n{bank_line}\n")
         running.send_signal(signal.SIGHUP)
@@ -160,6 +171,20 @@ async def test_a_key_reaches_its_namespace_alone(redis_server: RedisServer, name
     assert (ran.code, "has stopped" in ran.out) == (0, True)
     async with Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert {each.session_id for each in (await memory.sessions()).sessions} == {"s-auto", "s-legacy"}
+
+
+async def check_keys(url: str, name: str, mode: Any, shop: str, bank: str, read: str) -> None:
+    async with (
+        client_of(url, shop, mode) as a,
+        client_of(url, bank, mode) as b,
+        client_of(url, read, mode) as c,
+    ):
+        await call(a, "append_messages", session_id=name, messages=[HELLO])
+        assert (await call(b, "read_context", session_id=name))["total_messages"] == 0
+        assert (await call(b, "clear_session", session_id=name))["existed"] is False
+        assert (await call(c, "read_context", session_id=name))["total_messages"] == 1
+        refused = await call(c, "clear_session", session_id=name)
+        assert refused == "this key does not have the scope write"
 
 
 async def check_refusals(url: str, key: str, other_key: str) -> None:
@@ -174,20 +199,28 @@ async def check_refusals(url: str, key: str, other_key: str) -> None:
         assert (await http.post(url, content=b"x" * 5_000_000, headers=known)).status_code == 413
 
 
+async def check_resumption(url: str, key: str, *other_keys: str) -> None:
+    """An answer whose stream broke comes later, to the key that has begun the session."""
+    bodies: list[dict[str, Any]] = [*BEGIN, LIST | {"id": 7}]
+    headers = {"Authorization": f"Bearer {key}", "Accept": "application/json, text/event-stream"}
+    headers["MCP-Protocol-Version"] = "2025-11-25"
+    async with httpx.AsyncClient(trust_env=False, timeout=60, headers=headers) as http:
+        session = {"Mcp-Session-Id": (await http.post(url, json=bodies[0])).headers["mcp-session-id"]}
+        await http.post(url, json=bodies[1], headers=session)
+        async with http.stream("POST", url, json=bodies[2], headers=session) as broken:
+            begun = await anext(line async for line in broken.aiter_lines() if line.startswith("id: "))
+        again = session | {"Last-Event-ID": begun.removeprefix("id: ")}
+        assert "append_messages" in (await http.get(url, headers=again)).text
+        for other_key in other_keys:
+            theirs = {"Authorization": f"Bearer {other_key}"}
+            assert (await http.get(url, headers=again | theirs)).status_code == 404
+            assert (await http.post(url, json=LIST, headers=session | theirs)).status_code == 404
+
+
 def test_on_stdio_nothing_but_the_protocol_is_printed(redis_server: RedisServer, namespace: str) -> None:
     """And a signal ends the server while it waits for input."""
     asked = [
-        {
-            "jsonrpc": "2.0",
-            "id": 0,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {},
-                "clientInfo": {"name": "c", "version": "1"},
-            },
-        },
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        *BEGIN,
         {
             "jsonrpc": "2.0",
             "id": 1,

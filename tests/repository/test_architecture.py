@@ -70,6 +70,7 @@ DOORS = {
     "opentelemetry": "web",
     "mcp": "mcp",
     "anyio": "mcp",
+    "sse_starlette": "mcp",
     "agents": "adapters",
     "agent_framework": "adapters",
     "llama_index": "adapters",
