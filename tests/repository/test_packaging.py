@@ -120,6 +120,7 @@ def test_an_installed_wheel_loads_every_script(installed: Any, folder: Any) -> N
     assert_loads_every_script(installed, folder / "wheel-env", cwd=folder)
 
 
+@pytest.mark.nightly  # `make release-check` does it too, in each run of CI
 def test_an_installed_wheel_runs_the_demo(installed: Any, folder: Any) -> None:
     assert run(installed.with_name("redismem"), "demo", cwd=folder)
     assert run(installed, "-m", "redismem", "demo", cwd=folder)

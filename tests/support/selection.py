@@ -17,7 +17,6 @@ LONGEST_FIRST = (
     "workers/test_outages.py",
     "nodes/test_outages.py",
     "nodes/test_parted.py",
-    "repository/test_typed.py",
     "repository/test_benchmarks.py",
     "project_model/test_models.py",
     "workers/test_outage_processes.py",
