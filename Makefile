@@ -11,8 +11,9 @@ APART_LOCK := requirements-apart.lock
 APART_TESTS := tests/adapters/test_google_adk.py tests/adapters/test_strands.py
 UV := $(shell sed -n 's/.*"\(uv==[0-9.]*\)".*/\1/p' pyproject.toml)
 ARGS ?=
-# Most tests wait for something: four processes keep two cores busy.
-TEST_PROCESSES ?= 4
+# Most tests wait for something: four processes keep two cores busy. Each collects all tests, so more than eight do not pay.
+CORES = $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+TEST_PROCESSES ?= $(shell echo $$(( $(CORES) < 4 ? 2 * $(CORES) : 8 )))
 # What the outages are of.
 OUTAGE_ON ?= node
 OUTAGES_node := tests/store/test_outages.py

@@ -26,6 +26,9 @@ LONGEST_FIRST = (
     "project_model/test_mutants.py",
     "web/page/test_page_faults.py",
     "web/page/test_page_chat.py",
+    "web/page/test_page_support.py",
+    "web/page/test_page_project.py",
+    "workers/test_eviction_properties.py",
     "session/test_model.py",
 )
 """Files that start first: started last, one of them would run alone at the end."""

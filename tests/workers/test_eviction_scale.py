@@ -1,4 +1,4 @@
-"""Thirty thousand sessions over a limit of twenty thousand: the right ten thousand go, and no script does much."""
+"""Thousands of sessions over the limit: the right ones go, and no script does much. `make nightly` takes 30,000."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import redis
 from support.clock import T0, Clock
 from support.redis_server import RedisServer
+from support.selection import EVERYTHING
 from support.writers import chat_message
 
 from redismem import Memory, Settings
@@ -24,7 +25,7 @@ from redismem.transport.lane.lane import Lane
 from redismem.transport.url import Address
 from redismem.workers.eviction import Eviction
 
-COUNT, LIMIT = 30_000, 20_000
+COUNT, LIMIT = (30_000, 20_000) if EVERYTHING else (6_000, 4_000)
 SLOW_US = 5_000  # how many took longer is told; what a busy machine makes of it, no test decides
 MOST_SESSIONS = 100  # in one script
 pytestmark = pytest.mark.timeout(600)
@@ -62,7 +63,7 @@ def begin_all(client: Any, memory: Memory, clock: Clock, active_ms: list[int]) -
         pipeline.execute()
 
 
-async def test_the_least_recently_active_of_thirty_thousand_go(
+async def test_the_least_recently_active_of_thousands_go(
     server: RedisServer, namespace: str, capsys: pytest.CaptureFixture[str], clock: Clock
 ) -> None:
     shuffled = random.Random(7).sample(range(COUNT), COUNT)
