@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import shutil
-import signal
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Route
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from support.commands import start_command, wait_for_exit, wait_for_line
+from support import forked_service
 
 PATIENCE_MS = 60_000
 PICTURES = Path(__file__).parents[2] / ".screenshots"
@@ -180,11 +178,5 @@ QUICK = {"REDISMEM_TICK_S": "0.1", "REDISMEM_DEADLINE_S": "60", "REDISMEM_REPLY_
 @contextlib.contextmanager
 def run_service(*words: object, **environment: str) -> Iterator[str]:
     """Run `redismem serve` and yield its address; stop it at the end."""
-    port = () if "--port" in words else ("--port", 0)
-    with start_command("serve", *port, *words, **QUICK | environment) as running:
-        found = re.search(r"http://\S+", wait_for_line(running.stdout, "listens on"))
-        assert found
-        yield found[0]
-        running.send_signal(signal.SIGTERM)
-        ran = wait_for_exit(running)
-        assert ran.code == 0, ran.err
+    with forked_service.run_service(*words, **QUICK | environment) as address:
+        yield address
