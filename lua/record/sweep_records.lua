@@ -16,9 +16,11 @@ for place, id in ipairs(ARGV) do
     redis.call('ZREM', owned, id) -- [owner expired]
     redis.call('UNLINK', order) -- [order expired]
     removed = removed + 1
-  elseif kind == 'hash' then
-    local described = redis.call('HGET', record, '') or ''
-    local score = string.match(string.sub(described, 43), '^%d+:(%d+) ')
+  end
+  local described = kind == 'hash' and redis.call('HGET', record, '') or ''
+  if string.sub(described, 1, 2) == 'v1' then -- [format]
+    local ring_end = 11 + 8 * (string.byte(described, 11) or 0)
+    local score = string.match(string.sub(described, ring_end + 1), '^%d+:(%d+) ')
     local is_listed = redis.call('ZADD', records, 0, id) == 1 -- [listed]
     local is_owned = score and redis.call('ZADD', owned, score, id) == 1 -- [owner listed]
     if not score then is_owned = redis.call('ZREM', owned, id) == 1 end -- [no owner]

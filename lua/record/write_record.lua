@@ -33,11 +33,13 @@ for place = 3, #KEYS, 2 do
     if not holds then refused = refused or number end -- [check]
   end
   change.described, change.is_checked = described, tonumber(checks) > 0
-  local ring = described and string.sub(described, 11, 42) or string.rep('\0', 32)
+  local ring_end = described and 11 + 8 * string.byte(described, 11) or 11
+  local ring = string.sub(described or '', 12, ring_end)
   if change.is_checked and string.find(ring, nonce, 1, true) then is_known = true end -- [made before]
   local life = described and string.sub(described, 3, 10) or nonce
-  if change.is_checked then ring = nonce .. string.sub(ring, 1, 24) end -- [noted]
-  change.described_anew = 'v1' .. life .. ring .. (described and string.sub(described, 43) or birth)
+  if change.is_checked then ring = nonce .. string.sub(ring, 1, 120) end -- [noted]
+  change.described_anew = 'v1' .. life .. string.char(#ring / 8) .. ring
+    .. (described and string.sub(described, ring_end + 1) or birth)
   change.keep = change.set + 2 * sets
   change.drop = change.keep + 2 * keeps
   change.add = change.drop + drops

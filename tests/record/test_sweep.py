@@ -30,6 +30,8 @@ async def test_the_sweep_removes_what_expired_and_lists_what_is_not_listed(memor
     assert await raw.exists(torn.order) == 0
     assert await violations(memory) == []
     assert await Eviction(memory.store).sweep() == (0, 0)
+    await raw.hset(sound.record, b"", b"v2, of another release")
+    assert await Eviction(memory.store).sweep() == (0, 0), "it is left alone"
 
 
 async def test_check_reports_each_kind_of_damage(memory: Memory, raw: Any) -> None:

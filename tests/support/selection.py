@@ -41,6 +41,7 @@ ON_BOTH_STORES = (
     "project/test_context.py",
     "project/test_scenes.py",
     "recall/test_recall.py",
+    "record/test_scenes.py",
     "session/test_edits.py",
     "session/test_pins.py",
     "session/test_state.py",

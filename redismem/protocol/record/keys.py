@@ -15,7 +15,9 @@ DESCRIPTION = b""
 """The field of the description. Callers cannot use it, because their fields have at least one byte."""
 _VERSION = b"v1"
 _LIFE = slice(2, 10)
-_FIXED_BYTES = 42
+_RING = 10
+"""The place of the number of nonces, which follow it."""
+_NONCE_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,10 @@ def decode_id(member: bytes) -> str | None:
 
 def decode_description(field: bytes | None) -> Description | None:
     """Decode the description of a record; None means that there is no record, or that another release wrote it."""
-    if field is None or not field.startswith(_VERSION) or len(field) < _FIXED_BYTES:
+    if field is None or not field.startswith(_VERSION) or len(field) <= _RING:
         return None
     try:
-        owner, rest = _read_netstring(field[_FIXED_BYTES:])
+        owner, rest = _read_netstring(field[_RING + 1 + _NONCE_BYTES * field[_RING] :])
         tag, _ = _read_netstring(rest)
     except ValueError:
         return None

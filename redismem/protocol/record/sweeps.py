@@ -82,7 +82,8 @@ def look(shard: bytes, members: Sequence[bytes], hashes: Sequence[bool]) -> Call
         for member, at in zip(members, range(0, len(answers), 7), strict=True):
             kind, described, order_kind, record_ms, order_ms, listed, score = answers[at : at + 7]
             times_ms = (record_ms, order_ms)
-            found.append(Seen(member, kind, described, order_kind, times_ms, listed is not None, score))
+            scored = None if score is None else float(score)
+            found.append(Seen(member, kind, described, order_kind, times_ms, listed is not None, scored))
         return found
 
     return Call(None, tuple(commands), decode)

@@ -1,0 +1,152 @@
+"""Records with many writers, lost replies, outages, and every transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from support.proxy import How, Proxy
+from support.redis_server import RedisServer
+
+from redismem import Memory, RecordConflict, Settings, StoreUnavailable
+from redismem.blocking import memory as blocking
+from redismem.protocol.record import calls
+from redismem.protocol.record.calls import WriteOutcome
+from redismem.record import Change, Record
+
+PATIENT = Settings(deadline_s=60, reply_timeout_s=0.5)
+LOST: tuple[How, ...] = ("reset", "close", "truncate", "freeze")
+
+
+@contextlib.asynccontextmanager
+async def open_memory(kind: str, url: str, namespace: str) -> AsyncIterator[Memory]:
+    """Open a memory over the lane, or over a redis-py client."""
+    if kind == "lane":
+        async with Memory.connect(url, namespace=namespace, settings=PATIENT) as memory:
+            yield memory
+        return
+    client = redis.asyncio.Redis.from_url(url, socket_timeout=0.5)
+    async with client, Memory.connect(client=client, namespace=namespace, settings=PATIENT) as memory:
+        yield memory
+
+
+@pytest.mark.parametrize("kind", ["lane", "redis-py"])
+async def test_a_compare_and_set_is_made_once_though_its_reply_is_lost(proxy: Proxy, namespace: str, kind: str) -> None:
+    async with open_memory(kind, proxy.url, namespace) as memory:
+        record = memory.record("r")
+        await record.write(Change(sets={b"n": b"0"}))
+        for number, how in enumerate(LOST):
+            change = Change(equals={b"n": b"%d" % number}, sets={b"n": b"%d" % (number + 1)}, adds=[b"%d" % number])
+            proxy.break_next(how, to=b"EVALSHA")
+            assert await record.write(change) is False
+            assert proxy.broken_count == number + 1
+        assert await record.get(b"n") == [b"%d" % len(LOST)]
+        assert len((await record.page()).found) == len(LOST)
+
+
+async def test_the_blocking_memory_makes_a_compare_and_set_once_too(proxy: Proxy, namespace: str) -> None:
+    def write() -> tuple[bool, list[bytes | None]]:
+        with blocking.Memory.connect(proxy.url, namespace=namespace, settings=PATIENT) as memory:
+            record = memory.record("r")
+            record.write(Change(sets={b"n": b"0"}))
+            proxy.break_next("reset", to=b"EVALSHA")
+            return record.write(Change(equals={b"n": b"0"}, sets={b"n": b"1"})), record.get(b"n")
+
+    assert await asyncio.to_thread(write) == (False, [b"1"])
+
+
+async def test_a_write_sent_again_overwrites_nobody_and_renews_the_expiry(memory: Memory, raw: Any) -> None:
+    record, other = memory.record("r", ttl_s=60, tag="t"), memory.record("other", tag="t")
+    first = calls.write([(record.keys, Change(absent=[b"n"], sets={b"n": b"1"}, adds=[b"n"]))], None)
+    assert await memory.store.run(first) is WriteOutcome.OK
+    for number in range(1, 16):
+        change = Change(equals={b"n": b"%d" % number}, sets={b"n": b"%d" % (number + 1)}, removes=[b"n"])
+        assert await record.write(change, (other, Change(sets={b"o": b"1"}))) is True
+    await raw.pexpire(record.keys.record, 1_000)
+    assert await memory.store.run(first) is WriteOutcome.DUPLICATE
+    assert (await record.get(b"n"), (await record.page()).found) == ([b"16"], [])
+    assert await raw.pttl(record.keys.record) > 50_000
+    await record.write(Change(equals={b"n": b"16"}, sets={b"n": b"17"}))
+    with pytest.raises(RecordConflict):  # the seventeenth: no longer known
+        await memory.store.run(first)
+    twin = calls.write([(record.keys, Change(present=[b"n"], sets={b"n": b"1"})), (other.keys, Change())], None)
+    assert [await memory.store.run(twin) for _ in range(2)] == [WriteOutcome.OK, WriteOutcome.DUPLICATE]
+
+
+async def test_a_clear_sent_again_spares_the_record_that_was_begun_since(memory: Memory) -> None:
+    record = memory.record("r", owner="ann")
+    await record.write(Change(sets={b"n": b"1"}))
+    life = await memory.store.run(calls.read_life(record.keys))
+    clear = calls.clear(record.keys, life, {})
+    assert await memory.store.run(clear) is True
+    await record.write(Change(sets={b"n": b"2"}))
+    await memory.store.run(clear)
+    assert await record.get(b"n") == [b"2"]
+    assert [entry.owner for entry in (await memory.records()).records] == ["ann"]
+
+
+async def test_of_fifty_racers_for_one_value_one_wins(redis_server: RedisServer, namespace: str) -> None:
+    async def race(record: Record) -> bool:
+        try:
+            return await record.write(Change(absent=[b"lock"], sets={b"lock": b"same"}))
+        except RecordConflict:
+            return False
+
+    async with contextlib.AsyncExitStack() as stack:
+        places = [open_memory(kind, redis_server.url, namespace) for kind in ("lane", "redis-py") * 5]
+        memories = [await stack.enter_async_context(place) for place in places]
+        for number in range(5):
+            won = await asyncio.gather(*(race(memory.record(f"r{number}")) for memory in memories * 5))
+            assert (len(won), sum(won)) == (50, 1)
+
+
+async def test_each_acknowledged_increment_counts_once_over_a_lossy_line(
+    proxy: Proxy, redis_server: RedisServer, namespace: str
+) -> None:
+    async def count_up(record: Record) -> int:
+        """Increment until this writer has been acknowledged ten times; return the number of its conflicts."""
+        made = conflicts = 0
+        while made < 10:
+            (value,) = await record.get(b"n")
+            assert value is not None
+            try:
+                await record.write(Change(equals={b"n": value}, sets={b"n": b"%d" % (int(value) + 1)}))
+                made += 1
+            except RecordConflict:
+                conflicts += 1
+        return conflicts
+
+    async with (
+        open_memory("lane", proxy.url, namespace) as lossy,
+        open_memory("redis-py", proxy.url, namespace) as other,
+        open_memory("lane", redis_server.url, namespace) as sound,
+    ):
+        await sound.record("r").write(Change(sets={b"n": b"0"}))
+        proxy.break_next("reset", 15, to=b"EVALSHA")
+        conflicts = await asyncio.gather(*(count_up(memory.record("r")) for memory in (lossy, other, sound) * 2))
+        assert await sound.record("r").get(b"n") == [b"60"]
+        assert sum(conflicts) > 0
+        assert proxy.broken_count == 15
+
+
+async def test_records_are_refused_while_redis_is_away_even_with_the_fallback(proxy: Proxy, namespace: str) -> None:
+    settings = Settings(deadline_s=1, reply_timeout_s=0.2, fallback_after_s=0.2)
+    async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+        record = memory.record("r")
+        await record.write(Change(sets={b"n": b"1"}, adds=[b"n"]))
+        await memory.session("s").append({"role": "user", "content": "a"})
+        await proxy.refuse()
+        for call in (
+            record.write(Change(sets={b"n": b"2"})),
+            *(record.get(b"n"), record.newest(), record.page(), record.walk(b"n"), record.drop(b"n")),
+            *(record.clear(), record.exists(), record.touch(), memory.records()),
+        ):
+            with pytest.raises(StoreUnavailable):
+                await call
+        assert (await memory.session("s").append({"role": "user", "content": "b"})).degraded
+        await proxy.accept_again()
