@@ -1,0 +1,48 @@
+"""Records on a cluster: one tag on one node, lists and sweeps over all of them, and slots that move."""
+
+from __future__ import annotations
+
+import pytest
+from support.cluster_servers import ClusterServers
+
+from redismem import InvalidRecord, Memory, RecordConflict, Settings
+from redismem.inspection.records import check_records
+from redismem.protocol.slots import slot_of
+from redismem.record import Change, Head
+from redismem.record.sweeping import RecordSweep
+
+SETTINGS = Settings(deadline_s=60, reply_timeout_s=20)
+pytestmark = pytest.mark.timeout(300)
+
+
+async def test_records_of_a_cluster_are_written_listed_moved_and_forgotten(
+    cluster_servers: ClusterServers, namespace: str
+) -> None:
+    async with Memory.connect(cluster_servers.url, namespace=namespace, settings=SETTINGS) as memory:
+        users = [memory.record(f"user-{number:02}", owner="ann") for number in range(20)]
+        for user in users:
+            talk = memory.record(f"talk of {user.id}", tag=user.id)
+            await user.write(Change(sets={b"u": b"1"}), (talk, Change(sets={b"m": Head().encode()}, adds=[b"m"])))
+        with pytest.raises(InvalidRecord, match="one tag"):
+            await users[0].write(Change(), *((user, Change()) for user in users[1:]))
+        assert [entry.id for entry in (await memory.records("user-", limit=30)).records] == [user.id for user in users]
+        assert len((await memory.records(limit=100)).records) == 40
+        assert [found async for found in check_records(memory.store)] == []
+        assert await RecordSweep(memory.store).sweep() == (0, 0)
+
+        tag = users[0].keys.record.partition(b"{")[2].partition(b"}")[0]
+        source = cluster_servers.owner(slot_of(tag))
+        target = next(node for node in cluster_servers.primaries() if node is not source)
+        cluster_servers.move(slot_of(tag), target)
+        try:
+            await users[0].write(Change(equals={b"u": b"1"}, sets={b"u": b"2"}, adds=[b"u"]))
+            with pytest.raises(RecordConflict):
+                await users[0].write(Change(equals={b"u": b"1"}, sets={b"u": b"3"}))
+            newest = await users[0].newest()
+            assert newest is not None
+            assert (newest.value, len((await memory.records(limit=100)).records)) == (b"2", 40)
+        finally:
+            cluster_servers.move(slot_of(tag), source)
+        forgotten = await memory.forget(owner="ann")
+        assert (forgotten.record_count, forgotten.proven_ms is not None) == (20, True)
+        assert (await memory.forget(prefix="talk of ")).record_count == 20
