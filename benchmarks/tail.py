@@ -62,7 +62,7 @@ class Sides:
         return [pack(("LRANGE", key, -n, -1)) for key in self._lists]
 
     def windows(self) -> list[bytes]:
-        return [pack(*edits.window(calls).commands) for calls in self._calls]
+        return [pack(("MULTI",), *edits.window(calls).commands, ("EXEC",)) for calls in self._calls]
 
     def rewrites(self, views: list[edits.View]) -> list[bytes]:
         packed = []
@@ -95,7 +95,7 @@ async def measure(server: Server, name: str, rounds: int, count: int) -> dict[st
             views = await sides.views()
             made = [(f"bare LRANGE {n}", sides.bare_tail(n), 1) for n in COUNTS]
             made += [(f"tail {n}", sides.tail(n), 2 + 2) for n in COUNTS]
-            made += [("bare LTRIM + RPUSH", sides.bare_rewrites(), 2), ("read of the window", sides.windows(), 1)]
+            made += [("bare LTRIM + RPUSH", sides.bare_rewrites(), 2), ("read of the window", sides.windows(), 2 + 2)]
             made += [("script of the rewrite", sides.rewrites(views), 1)]
             for label, calls, replies_count in random.sample(made, len(made)):
                 used_us = _cost(server, sockets, calls, replies_count)

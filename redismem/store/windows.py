@@ -7,10 +7,11 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, TypeVar
 
+from redismem.errors import StoreUnavailable
 from redismem.protocol.call import Call
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.edits import View, window
+from redismem.protocol.session.edits import View, window, window_by_script
 from redismem.protocol.session.windows import Part, read_part, window_keys
 
 T = TypeVar("T")
@@ -83,5 +84,10 @@ async def read_parts(
 async def read_window(run: Callable[[Call[Any]], Coroutine[Any, Any, Any]], calls: SessionCalls) -> View | None:
     """Return the whole window and state of a session, or None if there is none. Raises the errors of `run`."""
     view: View | None
-    view, _ = await read_parts(run, lambda before: window(calls, before))
+    try:
+        view = await run(window(calls))
+    except StoreUnavailable as refused:
+        if refused.reason != "OOM":
+            raise
+        view, _ = await read_parts(run, lambda before: window_by_script(calls, before))
     return view

@@ -116,7 +116,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     ),
     "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),
     "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16}),
-    "read_window": (lambda: edits.window(CALLS), {"first": 0, "budget_bytes": 8_388_608}),
+    "read_window": (lambda: edits.window_by_script(CALLS), {"first": 0, "budget_bytes": 8_388_608}),
     "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
     "prune": (
         lambda: edits.prune(CALLS, VIEW, 0),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from redismem.context import Context
@@ -22,7 +23,7 @@ from redismem.originals.blocks import decode_block, dictionary_of
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import encode_fields
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.call import Call, evalsha
+from redismem.protocol.call import Call, context_reads, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
@@ -89,19 +90,29 @@ class View:
         return dict(zip(seqs, split_elements(self.fields[field], len(seqs)), strict=True))
 
 
-def window(calls: SessionCalls, before: Part | None = None) -> Call[View | Part | None]:
-    """Build a call that reads the whole window and state through a script, or a part that goes on behind `before`.
-
-    A script works even when Redis is out of memory. The call returns None if the session does not exist, and a part if
-    there are more messages.
-    """
+def window(calls: SessionCalls) -> Call[View | None]:
+    """Build a call that reads the whole window and state. It returns None if the session does not exist."""
     keys = calls.keys
 
-    def whole(fields: Mapping[bytes, bytes], elements: Sequence[bytes]) -> View | None:
-        context = replies.context(keys.session_id, calls.settings.recent_limit, fields, elements)
-        return View(context, fields, elements) if context.epoch else None
+    def decode(stored: Any, elements: Sequence[bytes]) -> View | None:
+        return _view(calls, replies.fields(stored), elements)
 
-    return read_part(keys.session_id, keys.messages, keys.state, whole, before)
+    return Call(keys.session_id, context_reads(keys), decode, op=Op.READ_WINDOW)
+
+
+def window_by_script(calls: SessionCalls, before: Part | None = None) -> Call[View | Part | None]:
+    """Build a call that reads window and state through a script, or a part of them that goes on behind `before`.
+
+    A script takes five times as long in Redis as the commands, but works when Redis is out of memory. The call returns
+    None if the session does not exist, and a part if there are more messages.
+    """
+    keys = calls.keys
+    return read_part(keys.session_id, keys.messages, keys.state, partial(_view, calls), before)
+
+
+def _view(calls: SessionCalls, fields: Mapping[bytes, bytes], elements: Sequence[bytes]) -> View | None:
+    context = replies.context(calls.keys.session_id, calls.settings.recent_limit, fields, elements)
+    return View(context, fields, elements) if context.epoch else None
 
 
 class Leaving(NamedTuple):

@@ -9,7 +9,7 @@ from support.conversations import user_message
 from support.stores import Store
 
 from redismem import Memory
-from redismem.errors import CorruptSession
+from redismem.errors import CorruptSession, StoreUnavailable
 from redismem.protocol.call import Call
 from redismem.protocol.session import windows
 from redismem.store.windows import read_window
@@ -28,6 +28,8 @@ async def read_while(memory: Memory, writes: list[Any]) -> tuple[list[str], int]
 
     async def run(call: Call[Any]) -> Any:
         nonlocal count
+        if call.script is None:
+            raise StoreUnavailable("its memory is full", call.session_id, "OOM")
         count += 1
         found = await memory.store.run(call)
         if writes:
