@@ -7,6 +7,9 @@ REDISMEM_MODEL and REDISMEM_MODEL_API_KEY).
 The friends' chats are generated from a seed, in six languages. The customer's year consists of the transcripts in
 --file or BENCH_TRANSCRIPTS; without them it is left out. A token is four bytes of the texts that a model would
 receive.
+
+--evidence measures recall alone: the share of the messages with the answer that a model is given, and the share of the
+answer's words, for budgets of 350, 700 and 1,400 tokens, beside plain BM25 over the same messages.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import chosen_server, surroundings, table
+from benchmarks.remembered import evidence
 from benchmarks.remembered.conversation import Conversation, Turn, share, updates
 from benchmarks.remembered.customer import customer
 from benchmarks.remembered.friends import LANGUAGES, friends
@@ -205,8 +209,15 @@ def _verdicts(results: Sequence[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     parser = options("benchmarks.remembering", __doc__ or "", rounds=1)
     parser.add_argument("--file", type=Path, help='JSON lines of {"session_id", "messages"}: one customer\'s year')
+    parser.add_argument(
+        "--evidence", nargs="?", const=evidence.MADE_UP, type=Path, metavar="FILE", help=evidence.FILE_HELP
+    )
+    parser.add_argument("--embed", help="with --evidence: an embedder, such as openai:text-embedding-3-small")
     parser.add_argument("--provider", choices=("openai", "gemini", "anthropic"), help="a model writes the summaries")
     asked = parser.parse_args()
+    if asked.evidence is not None:
+        evidence.show(asked.evidence, embed=asked.embed, quick=asked.quick, file=asked.json)
+        return
     file = asked.file or Path(os.environ.get("BENCH_TRANSCRIPTS", TRANSCRIPTS))
     if not file.exists():
         print(f"{file} is not there: without a customer's year\n")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from redismem.formats.opaque import pair_around_opaque, reveal_opaque
 from redismem.formats.quoting import quote_as_data
-from redismem.formats.recalled import Recalled, recalled_payload
 from redismem.formats.sendable import repair_messages, replace_unsendable
 from redismem.formats.tool_pairing import provider_view
 from redismem.info import Policy
@@ -19,6 +18,7 @@ from redismem.messages.values import decode_value, encode_value
 if TYPE_CHECKING:
     from redismem.formats.anthropic import AnthropicContext
     from redismem.formats.gemini import GeminiContext
+    from redismem.formats.recalled import Recalled
 
 
 @dataclass(slots=True, repr=False)
@@ -153,6 +153,16 @@ class Context:
     background: str = ""
     """Text about the project of this turn, quoted before the summaries; "" if none was requested."""
     _recalled: Sequence[Message] | Recalled = ()
+    with_days: bool = field(default=True, compare=False)
+    """True if recalled messages are quoted below their days, see `REDISMEM_RECALL_DAYS`."""
+
+    @property
+    def newest_ms(self) -> int:
+        """The time of the window's newest message in milliseconds since 1970; 0 without messages."""
+        messages = self._messages
+        if isinstance(messages, StoredMessages):
+            return messages.last_time_ms
+        return messages[-1].time_ms if messages else 0
 
     @property
     def messages(self) -> list[Message]:
@@ -294,7 +304,12 @@ class Context:
         if self.background:
             project = quote_as_data("project", "What is known of the project", self.background)
             quoted.insert(0, replace_unsendable(project))
-        return [*quoted, replace_unsendable(recalled_payload(self._recalled))] if self._recalled else quoted
+        if self._recalled:
+            from redismem.formats.recalled import recalled_payload
+
+            recalled = recalled_payload(self._recalled, self.newest_ms, with_days=self.with_days)
+            quoted.append(replace_unsendable(recalled))
+        return quoted
 
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool, bool]:
         """Return the dicts of pinned and of other messages, and if any dict may contain a call, or a surrogate."""

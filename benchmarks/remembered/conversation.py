@@ -26,6 +26,11 @@ class Question:
     text: str
     answer: str
     older: str | None = None
+    gold: tuple[int, ...] = ()
+    """The seqs of the messages that contain the answer; () means unknown."""
+    kind: str = "fact"
+    asked_ms: int = 0
+    """The time of the question; 0 means after the last message."""
 
 
 @dataclass(frozen=True)

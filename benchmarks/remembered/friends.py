@@ -9,6 +9,7 @@ import random
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,10 @@ class Friends:
         self.questions += [question for _, _, _, question in self._changes]
         return Conversation(f"friends, {self.language}", self.language, self.turns, self.questions)
 
+    @property
+    def _next_seq(self) -> int:
+        return len(self.turns) + 1
+
     def _session(self, count: int) -> None:
         who = self._random.randrange(2)
         self._say(who, [self._line("open", who), *self._idle(who, 1)])
@@ -79,7 +84,7 @@ class Friends:
         due = next((change for change in self._changes if change[0] <= len(self.turns) and change[2] == who), None)
         if due is not None:
             self._changes.remove(due)
-            self.questions.append(due[3])
+            self.questions.append(replace(due[3], gold=(self._next_seq,), kind="changed fact"))
             return [due[1]]
         if self._random.random() > _FACTS_SHARE:
             return []
@@ -103,7 +108,7 @@ class Friends:
             if later < self._count - 30:
                 self._changes.append((later, fact["change"].format_map(values), who, question))
                 return [said.format_map(values)]
-        self.questions.append(Question(asked, answer))
+        self.questions.append(Question(asked, answer, gold=(self._next_seq,)))
         return [said.format_map(values)]
 
     def _values(self, who: int, wanted: list[str]) -> dict[str, str] | None:

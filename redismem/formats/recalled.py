@@ -1,20 +1,27 @@
-"""Quote recalled messages with seq and time, as data that a model does not take for instructions. No I/O."""
+"""Quote recalled messages by day, as data that a model does not take for instructions. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Protocol
 
+from redismem.formats.days import name_day, resolve_days
 from redismem.formats.forms import Payload
 from redismem.formats.quoting import quote_as_data
 from redismem.formats.reading import read_message
 from redismem.formats.sections import may_hold_calls
 from redismem.formats.tool_calls import element_text
-from redismem.messages.message import Message, moment
+from redismem.messages.encoding import default_tokens
+from redismem.messages.message import Message, day_of
+from redismem.messages.values import encode_plain
 
-LINE_TOKENS = 8
-"""The tokens of a line's prefix: seq, time and role."""
+FRAME_TOKENS = 48
+"""The tokens of the quotation around the lines: its heading and tags."""
+DAY_TOKENS = 8
+"""The tokens of the heading of a day."""
+_NAME_CHARS = 64
+_DAY = itemgetter(0)
 
 
 class Recalled(Protocol):
@@ -26,32 +33,66 @@ class Recalled(Protocol):
     def messages(self) -> list[Message]:
         """Return new Message objects."""
 
-    def lines(self) -> list[str]:
-        """Return the messages formatted by `format_line`."""
+    def lines(self) -> list[tuple[int, str]]:
+        """Return the day of each message, and the message formatted by `format_line`."""
 
 
-def recalled_payload(recalled: Sequence[Message] | Recalled) -> Payload:
-    """Return a user message that quotes the recalled messages."""
-    heading = "Earlier messages of this conversation that may bear on what follows, with their numbers and times"
-    lines = map(format_line, recalled) if isinstance(recalled, Sequence) else recalled.lines()
-    return quote_as_data("recalled", heading, "\n".join(lines))
+def recalled_payload(recalled: Sequence[Message] | Recalled, now_ms: int = 0, *, with_days: bool = True) -> Payload:
+    """Return a user message that quotes the recalled messages, below a heading per day.
+
+    Args:
+        now_ms: The time to which the quotation refers; 0 leaves it out.
+        with_days: False leaves out all days.
+    """
+    heading = "Earlier messages of this conversation that may bear on what follows"
+    if isinstance(recalled, Sequence):
+        lines = [(day_of(message.time_ms), format_line(message, with_days=with_days)) for message in recalled]
+    else:
+        lines = recalled.lines()
+    if not with_days:
+        return quote_as_data("recalled", heading, "\n".join(line for _, line in lines))
+    if now_ms:
+        heading = f"{heading}, by day (today is {name_day(day_of(now_ms))})"
+    return quote_as_data("recalled", heading, "\n".join(_under_days(lines)))
 
 
-def format_line(message: Message) -> str:
-    """Format a message with seq, time, role and text; continuation lines are indented."""
+def _under_days(lines: Sequence[tuple[int, str]]) -> Iterator[str]:
+    """Yield the lines, with a heading before the lines of each day."""
+    before: int | None = None
+    for day, line in sorted(lines, key=_DAY):  # a caller's timestamps need not be in the order of the messages
+        if day != before:
+            yield f"{name_day(day)}:"
+            before = day
+        yield line
+
+
+def format_line(message: Message, *, with_days: bool = True) -> str:
+    """Format a message with role, name and text; continuation lines are indented.
+
+    `with_days` adds the date to relative days such as "yesterday".
+    """
     payload = message.visible
     content = payload.get("content")
     if type(content) is str and not may_hold_calls(payload):
         text = content
     else:
         text = " ".join(filter(None, _texts(payload)))
+    if with_days:
+        text = resolve_days(text, message.time_ms)
     text = "\n  ".join(text.splitlines())  # no continuation line can pass for another message
-    return f"[{message.seq}, {_minute(message.time_ms // 60_000)}] {message.role}: {text}"
+    name = payload.get("name")
+    name = f" {' '.join(name[:_NAME_CHARS].split())}" if type(name) is str and message.role != "tool" else ""
+    return f"{message.role}{name}: {text}"
 
 
-@lru_cache(maxsize=4_096)
-def _minute(minutes: int) -> str:
-    return moment(minutes * 60_000).isoformat(sep=" ", timespec="minutes")[:16]
+def line_tokens(line: str, message: Message) -> int:
+    """Return the tokens of a message's line, in the unit in which the message's own tokens were counted."""
+    tokens = len(line.encode("utf-8", "surrogatepass")) // 4 + 1
+    try:
+        usual = default_tokens(encode_plain(message.visible))
+    except (TypeError, ValueError, OverflowError):  # lone surrogates, or an opaque message
+        return tokens
+    return tokens if usual == message.tokens else -(-tokens * message.tokens // usual)
 
 
 def _texts(payload: Payload) -> list[str]:

@@ -71,6 +71,15 @@ class StoredMessages:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def last_time_ms(self) -> int:
+        """The time of the last message in milliseconds since 1970; 0 without messages."""
+        if not self._rows:
+            return 0
+        row = self._rows[-1]
+        timestamp_us = None if row.beside is None else row.beside.get("timestamp_us")
+        return row.stored_ms if timestamp_us is None else int(timestamp_us) // 1000
+
     def payloads(self) -> list[dict[str, Any]]:
         """Return the visible dict of every message, gaps included."""
         if self.may_hold_surrogates:  # only then may a message be opaque

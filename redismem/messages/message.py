@@ -31,6 +31,7 @@ STAMP_BYTES = 9
 PINNED_ROLES = ("system", "developer")
 """Messages in these roles are pinned by default."""
 
+DAY_MS = 86_400_000
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
@@ -42,6 +43,11 @@ TokenCounter = Callable[[dict[str, Any]], int]
 def moment(ms: float) -> datetime:
     """Return the UTC datetime of milliseconds since 1970, clamped to the years 1 to 9999."""
     return _EPOCH + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
+
+
+def day_of(time_ms: int) -> int:
+    """Return the number of the UTC day since 1970 that contains a time."""
+    return time_ms // DAY_MS
 
 
 class Unset:

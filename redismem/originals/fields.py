@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from redismem.messages.compression import expand_element
 from redismem.messages.decoding import decode_messages, is_gap
-from redismem.messages.message import Message
+from redismem.messages.message import Message, day_of
 from redismem.originals.blocks import encode_block, first_seq_of, split_into_blocks
 from redismem.originals.dictionaries import Dictionary
 
@@ -31,8 +31,11 @@ def encode_fields(
 
     fields: dict[bytes, bytes] = {}
     for number, seq, part in split_into_blocks(first_seq, elements):
-        texts = [searchable_texts(message) for message in decode_messages(part, seq, epoch)]
+        messages = decode_messages(part, seq, epoch)
+        texts = [searchable_texts(message) for message in messages]
+        days = [day_of(message.time_ms) for message in messages]
         plain = [expand_element(element) for element in part]
         fields[b"%d" % number] = encode_block(seq, plain, dictionary)
-        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, sum(map(len, plain)))
+        size_bytes = sum(map(len, plain))
+        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, size_bytes, days)
     return fields

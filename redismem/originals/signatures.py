@@ -4,6 +4,7 @@ A signature maps each stem of the block, hashed to 16 bits, to a mask of the blo
 false positives, never misses. Question words are stop words. Its layout, sizes in bytes:
 
     crc (2), count of stems (2), size of the marks (2), size of the block (4), lengths of the messages (8),
+    count of days (1), for each: its first place (1) and its ordinal (3),
     low bytes of the deltas between sorted hashes, marks (their high bytes in unary),
     a bit per stem: in one message only; a bit per other stem: in two messages only,
     the places of both (4 bits each), the masks of all other stems (2 each)
@@ -15,6 +16,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from itertools import accumulate
 from zlib import crc32
@@ -36,6 +38,8 @@ _WEIGHTS = (0.0, *((_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT))
 _LENGTHS_BYTES = BLOCK_COUNT // 2
 _CRC_BYTES = 2
 _HEAD_BYTES = 18
+_DAY_BYTES = 4
+_EPOCH, _LAST_DAY = date(1970, 1, 1).toordinal(), date.max.toordinal()
 _DIGITS = "0123456789abcdef"
 _PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
 # Stop words: the stems of question words, and others. Question words carry no topic, but would weigh most, because they
@@ -68,6 +72,8 @@ class Signature:
     """The hashes of the block's stems, ascending."""
     masks: array[int]
     """For each hash, a bit mask of the positions whose messages contain the stem."""
+    days: tuple[tuple[int, int], ...] = ()
+    """The days since 1970 of the messages, each with a bit mask of its positions. A day may occur twice."""
 
     def places(self) -> dict[int, int]:
         """Return the masks by stem hash."""
@@ -97,8 +103,15 @@ def distinct_stems(texts: Iterable[str]) -> tuple[set[str], int]:
     return distinct, count
 
 
-def encode_signature(place: int, messages: Sequence[Iterable[str]], block_bytes: int) -> bytes:
-    """Encode the signature of a block. `messages` has the texts of each message from position `place` on."""
+def encode_signature(
+    place: int, messages: Sequence[Iterable[str]], block_bytes: int, days: Sequence[int] = ()
+) -> bytes:
+    """Encode the signature of a block.
+
+    Args:
+        messages: The texts of each message from position `place` on.
+        days: The day of each of these messages, counted from 1970. Empty: the signature has no days.
+    """
     masks: dict[int, int] = {}
     lengths = [0] * BLOCK_COUNT
     for at, texts in enumerate(messages, place):
@@ -114,8 +127,28 @@ def encode_signature(place: int, messages: Sequence[Iterable[str]], block_bytes:
     marks = _pack_bits("".join("0" * (step >> 8) + "1" for step in steps))
     head = len(hashes).to_bytes(2, "big") + len(marks).to_bytes(2, "big") + block_bytes.to_bytes(4, "big")
     lows = bytes(step & 0xFF for step in steps)
-    content = head + _pack_digits(lengths) + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
+    begin = head + _pack_digits(lengths) + _encode_days(place, days)
+    content = begin + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
     return _crc(content) + content
+
+
+def _encode_days(place: int, days: Sequence[int]) -> bytes:
+    """Encode each day that differs from that of the message before. Consecutive messages mostly share a day."""
+    changes = [
+        (at, day) for at, (before, day) in enumerate(zip((None, *days), days, strict=False), place) if day != before
+    ]
+    encoded = [bytes((at,)) + min(max(day + _EPOCH, 1), _LAST_DAY).to_bytes(3, "big") for at, day in changes]
+    return bytes((len(changes),)) + b"".join(encoded)
+
+
+def _decode_days(encoded: bytes) -> tuple[tuple[int, int], ...]:
+    places = [min(place, BLOCK_COUNT) for place in encoded[::_DAY_BYTES]]
+    days = [
+        int.from_bytes(encoded[at + 1 : at + _DAY_BYTES], "big") - _EPOCH for at in range(0, len(encoded), _DAY_BYTES)
+    ]
+    stops = [*places[1:], BLOCK_COUNT]
+    masks = [(1 << stop) - (1 << place) for place, stop in zip(places, stops, strict=False)]
+    return tuple([(day, mask) for day, mask in zip(days, masks, strict=False) if mask > 0])
 
 
 def _encode_masks(masks: Sequence[int]) -> bytes:
@@ -142,13 +175,14 @@ def _crc(content: bytes) -> bytes:
 
 def decode_signature(encoded: bytes) -> Signature:
     """Decode a signature. Raises Undecodable."""
-    if len(encoded) < _HEAD_BYTES or _crc(encoded[_CRC_BYTES:]) != encoded[:_CRC_BYTES]:
+    if len(encoded) <= _HEAD_BYTES or _crc(encoded[_CRC_BYTES:]) != encoded[:_CRC_BYTES]:
         raise Undecodable("a signature is none")
     count, marks_bytes, block_bytes = (int.from_bytes(encoded[at:to], "big") for at, to in ((2, 4), (4, 6), (6, 10)))
     lengths = [int(digit, 16) for digit in encoded[_HEAD_BYTES - _LENGTHS_BYTES : _HEAD_BYTES].hex()]
-    lows = encoded[_HEAD_BYTES : _HEAD_BYTES + count]
-    end = _HEAD_BYTES + count + marks_bytes
-    steps = "{:b}".format(int.from_bytes(encoded[_HEAD_BYTES + count : end], "big"))[1:].split("1")
+    start = _HEAD_BYTES + 1 + _DAY_BYTES * encoded[_HEAD_BYTES]
+    lows = encoded[start : start + count]
+    end = start + count + marks_bytes
+    steps = "{:b}".format(int.from_bytes(encoded[start + count : end], "big"))[1:].split("1")
     try:
         hashes = array("H", accumulate([len(step) << 8 | low for step, low in zip(steps, lows, strict=False)]))
         masks = array("H", _decode_masks(encoded[end:], count))
@@ -157,7 +191,8 @@ def decode_signature(encoded: bytes) -> Signature:
     if len(hashes) != count or len(masks) != count:
         raise Undecodable("a signature is none")
     weights = tuple([_WEIGHTS[length] for length in lengths])
-    return Signature(weights, BLOCK_COUNT - lengths.count(0), block_bytes, hashes, masks)
+    days = _decode_days(encoded[_HEAD_BYTES + 1 : start])
+    return Signature(weights, BLOCK_COUNT - lengths.count(0), block_bytes, hashes, masks, days)
 
 
 def _decode_masks(encoded: bytes, count: int) -> list[int]:

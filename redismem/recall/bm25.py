@@ -1,24 +1,25 @@
 """Rank summarised messages by the words of a query, with BM25 over the signatures of their blocks.
 
-A search looks up the query's stems in the postings of the newest blocks, then reads only the few best blocks. The
-limits below bound its cost, whatever the messages contain.
+A search ranks all messages of the newest blocks by their postings, then reads only the few best blocks. The limits
+below bound its cost, whatever the messages contain.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from redismem.originals.blocks import BLOCK_COUNT, first_seq_of
+from redismem.formats.days import read_period
+from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import QUESTION_STEMS, stem_hash
 from redismem.recall.postings import PLACES, Postings
 from redismem.text.stems import stems
 
 HITS_MOST = 64
 """The maximum number of hits."""
-BLOCKS_LIMIT = 6
+BLOCKS_LIMIT = 12
 """The maximum number of blocks to read per query."""
 BLOCKS_BYTES = 2 * 1024 * 1024
 """The maximum unpacked size of the blocks read per query, in bytes."""
@@ -27,13 +28,18 @@ SIGNATURES_LIMIT = 1_024
 QUERY_CHARS = 16_384
 """The number of characters of a query that are used; the rest is ignored."""
 _QUERY_STEMS = 64
-_POSTINGS_LIMIT = 48
-_BLOCKS_COUNT = 6
+_POSTINGS_LIMIT = 16_384
+# The number of best messages whose neighbours become candidates.
+_LIFTED_COUNT = 40
+# A stem is common if more than one in this number of messages contains it. It adds to what rarer stems have found, if
+# that is enough.
+_COMMON_SHARE, _ENOUGH_COUNT = 6, 8
 # Weights of stems are integers, so their sum does not depend on the order.
 _SCALE = 1 << 16
 # Neighbours count, because an answer need not repeat the words of its question.
-_NEIGHBOUR = 0.3
-_RANK_CONSTANT = 60
+_NEIGHBOUR = 0.5
+# The share of an embedder in the score of a message.
+_VECTORS_SHARE = 0.3
 
 
 def query_hashes(query: str) -> list[int]:
@@ -46,66 +52,91 @@ def query_hashes(query: str) -> list[int]:
 class Ranking:
     """A BM25 ranking of messages for one query. A stem's rarity is counted over the searched blocks."""
 
-    def __init__(self, query: str) -> None:
+    def __init__(self, query: str, now_ms: int = 0) -> None:
+        """Prepare a ranking. `now_ms` is the time to which "last week" in the query refers."""
         self.hashes = query_hashes(query)
+        self.period = read_period(query, now_ms)
 
-    def best(self, postings: Postings, before_seq: int, limit: int = HITS_MOST) -> list[int]:
-        """Return the seqs of matching messages before `before_seq`, best first; equal scores order newest first."""
-        scores = self._scores(postings)
-        score = scores.get
-        ranked = [
-            (
-                own
-                + _NEIGHBOUR * (before if (before := score(seq - 1, 0.0)) > (after := score(seq + 1, 0.0)) else after),
-                seq,
-            )
-            for seq, own in scores.items()
-        ]
-        ranked.sort(reverse=True)
-        hits = [seq for _, seq in ranked[: min(limit, HITS_MOST)]]
-        return hits if not hits or max(hits) < before_seq else [seq for _, seq in ranked if seq < before_seq][:limit]
+    def entries(self, postings: Postings) -> list[list[int]]:
+        """Return the entries of the query's stems, rarest first. Stops before the common stems of a huge session."""
+        entries, left = list[list[int]](), _POSTINGS_LIMIT
+        for found in sorted(filter(None, map(postings.of, self.hashes)), key=len):
+            left -= len(found)
+            if left < 0 and entries:
+                break
+            entries.append(found)
+        return entries
 
-    def _scores(self, postings: Postings) -> dict[int, float]:
-        """Return the score of each matching message by seq, for the blocks that match best."""
-        weighted: list[tuple[int, list[int]]] = []
-        block_scores: dict[int, int] = {}
-        score, all_count = block_scores.get, postings.count
-        left = _POSTINGS_LIMIT
-        for entries in sorted(filter(None, map(postings.of, self.hashes)), key=len):
-            left -= len(entries)
-            if left < 0 and block_scores:
-                break  # the rare stems came first
-            counts = [(entry & PLACES).bit_count() for entry in entries]
-            count = sum(counts)
-            rarity = int(_SCALE * math.log(1 + (all_count - count + 0.5) / (count + 0.5)))
-            weighted.append((rarity, entries))
-            for entry, own_count in zip(entries, counts, strict=True):
-                number = entry >> BLOCK_COUNT
-                block_scores[number] = score(number, 0) + rarity * (BLOCK_COUNT + own_count)
-        best_blocks = sorted(block_scores, key=block_scores.__getitem__, reverse=True)[:_BLOCKS_COUNT]
-        return _score_messages(weighted, postings, best_blocks)
+    def scores(self, entries: Sequence[list[int]], postings: Postings, before_seq: int) -> dict[int, float]:
+        """Return the scores of the messages before `before_seq` that match the query, by seq.
 
-
-def _score_messages(
-    weighted: Sequence[tuple[int, list[int]]], postings: Postings, numbers: Sequence[int]
-) -> dict[int, float]:
-    """Return the scores of the messages in these blocks, by seq. Rare stems and short messages score higher."""
-    sums: dict[int, dict[int, int]] = {number: {} for number in numbers}
-    for rarity, entries in weighted:
-        for entry in entries:
-            if (block_sums := sums.get(entry >> BLOCK_COUNT)) is not None:
-                before = block_sums.get
+        A stem that many messages contain scores only those that rarer stems have found, if these are enough. A block
+        that another search has dropped meanwhile is skipped.
+        """
+        sums: dict[int, int] = {}
+        get_sum = sums.get
+        for found in entries:
+            count = sum([(entry & PLACES).bit_count() for entry in found])
+            rarity = int(_SCALE * _rarity(count, postings))
+            if len(sums) >= _ENOUGH_COUNT and _COMMON_SHARE * count > postings.count:
+                masks = {entry >> BLOCK_COUNT: entry for entry in found}
+                for seq in sums:
+                    at = seq - 1
+                    if masks.get(at // BLOCK_COUNT, 0) >> at % BLOCK_COUNT & 1:
+                        sums[seq] += rarity
+                continue
+            for entry in found:
+                first_seq = (entry >> BLOCK_COUNT) * BLOCK_COUNT + 1
                 for place in places_of(entry & PLACES):
-                    block_sums[place] = before(place, 0) + rarity
-    scores: dict[int, float] = {}
-    for number, block_sums in sums.items():
-        if (block := postings.blocks.get(number)) is None:
-            continue  # another search has dropped it meanwhile
-        first_seq, weights = first_seq_of(number), block.weights
-        for place, sum_ in block_sums.items():
-            if weights[place]:
-                scores[first_seq + place] = sum_ * weights[place]
-    return scores
+                    seq = first_seq + place
+                    sums[seq] = get_sum(seq, 0) + rarity
+        scores, get_block = dict[int, float](), postings.blocks.get
+        for seq, sum_ in sums.items():
+            at = seq - 1
+            if seq < before_seq and (block := get_block(at // BLOCK_COUNT)) is not None:
+                scores[seq] = sum_ * block.weights[at % BLOCK_COUNT]
+        if self.period is not None:
+            self._add_period(scores, postings, before_seq)
+        return scores
+
+    def _add_period(self, scores: dict[int, float], postings: Postings, before_seq: int) -> None:
+        """Add the score of the period to each message in it, whatever the message's length."""
+        assert self.period is not None
+        entries = postings.on_days(self.period.matches)
+        count = sum([(entry & PLACES).bit_count() for entry in entries])
+        rarity = _SCALE * _rarity(count, postings)
+        for entry in entries:
+            first_seq = (entry >> BLOCK_COUNT) * BLOCK_COUNT + 1
+            block = postings.blocks.get(entry >> BLOCK_COUNT)
+            for place in places_of(entry & PLACES):
+                if block is not None and block.weights[place] and first_seq + place < before_seq:
+                    scores[first_seq + place] = scores.get(first_seq + place, 0.0) + rarity
+
+
+def _rarity(count: int, postings: Postings) -> float:
+    """Return the weight of a stem that this number of messages contain: higher if they are few."""
+    return math.log(1 + max(0, postings.count - count + 0.5) / (count + 0.5))
+
+
+def lift_neighbours(scores: Mapping[int, float]) -> dict[int, float]:
+    """Return the scores of the best messages and of the messages beside them, by seq.
+
+    A message gets half the score of its better neighbour in addition.
+    """
+    score = scores.get
+    lifted: dict[int, float] = {}
+    for hit in sorted(scores, key=scores.__getitem__, reverse=True)[:_LIFTED_COUNT]:
+        for seq in (hit - 1, hit, hit + 1):
+            if seq not in lifted:
+                before, after = score(seq - 1, 0.0), score(seq + 1, 0.0)
+                lifted[seq] = score(seq, 0.0) + _NEIGHBOUR * (before if before > after else after)
+    return lifted
+
+
+def rank(scores: Mapping[int, float]) -> list[int]:
+    """Return the seqs with the HITS_MOST highest scores, best first; equal scores order newest first."""
+    ranked = sorted([(score, seq) for seq, score in scores.items()], reverse=True)
+    return [seq for _, seq in ranked[:HITS_MOST]]
 
 
 @lru_cache(maxsize=8_192)
@@ -119,29 +150,31 @@ def select_blocks(postings: Postings, hits: Sequence[int]) -> list[int]:
 
     Stops at BLOCKS_LIMIT blocks, and skips a block that would exceed BLOCKS_BYTES.
     """
-    selected: list[int] = []
-    left, get_block = BLOCKS_BYTES, postings.blocks.get
+    selected: dict[int, None] = {}
+    left, get_block, last_place = BLOCKS_BYTES, postings.blocks.get, BLOCK_COUNT - 1
     for seq in hits:
         number, place = divmod(seq - 1, BLOCK_COUNT)
-        neighbour = number - 1 if place == 0 else number + 1 if place == BLOCK_COUNT - 1 else number
-        for candidate in (number, neighbour):
+        if number in selected and 0 < place < last_place:
+            continue
+        for candidate in (number, number - 1 if place == 0 else number + 1 if place == last_place else number):
             if candidate in selected or (block := get_block(candidate)) is None or block.block_bytes > left:
                 continue
             if len(selected) == BLOCKS_LIMIT:
-                return selected
-            selected.append(candidate)
+                return list(selected)
+            selected[candidate] = None
             left -= block.block_bytes
-    return selected
+    return list(selected)
 
 
-def fuse(*rankings: Sequence[int]) -> list[int]:
-    """Merge rankings by reciprocal rank fusion. Equal scores order newest first.
+def fuse(words: Mapping[int, float], cosines: Mapping[int, float]) -> dict[int, float]:
+    """Return scores that combine the lifted scores of words with the highest cosine similarities, by seq.
 
-    The constant 60 is from Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual
-    rank learning methods", SIGIR 2009.
+    Of HITS_MOST similarities the least counts as none, so an embedder to which all messages are alike changes nothing.
     """
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for rank, seq in enumerate(ranking, 1):
-            scores[seq] = scores.get(seq, 0.0) + 1 / (_RANK_CONSTANT + rank)
-    return sorted(scores, key=lambda seq: (-scores[seq], -seq))
+    if not cosines:
+        return dict(words)
+    least = min(cosines.values()) if len(cosines) >= HITS_MOST else 0.0
+    near = lift_neighbours({seq: cosine - least for seq, cosine in cosines.items() if cosine > least})
+    near_scale = _VECTORS_SHARE / max(near.values(), default=1.0)
+    words_scale = (1 - _VECTORS_SHARE) / max(words.values(), default=1.0)
+    return {seq: words.get(seq, 0.0) * words_scale + near.get(seq, 0.0) * near_scale for seq in {*words, *near}}

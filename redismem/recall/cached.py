@@ -8,45 +8,48 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from redismem.formats.recalled import format_line
+from redismem.formats.recalled import format_line, line_tokens
 from redismem.messages.decoding import StoredMessages
-from redismem.messages.message import Message
+from redismem.messages.message import Message, day_of
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.signatures import Signature, decode_signature
 from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.recall.postings import Postings
-from redismem.recall.selection import map_calls
+from redismem.recall.selection import Size, map_calls
 
-# The approximate memory of a bytes object with its places in a list and a dict, without the bytes.
-_ELEMENT_BYTES = 160
+# The approximate memory of a message with its places in a list and three dicts, without its bytes and its line.
+_ELEMENT_BYTES = 420
 _SESSION_BYTES = 2_000
 _CALL_BYTES = 600
-_LINE_BYTES = 100
 
 
 class Contents:
     """The stored messages of one block, with the numbers by which a search chooses among them."""
 
-    __slots__ = ("call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "stop_seq", "tokens")
+    __slots__ = ("call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "sizes", "stop_seq")
 
-    def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str) -> None:
+    def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str, *, with_days: bool = True) -> None:
         """Decode the elements: encoded messages. Raise Undecodable or UnsupportedFormat if one cannot be read."""
         stored = StoredMessages(elements, first_seq, epoch)
+        usable_seqs = stored.tokens()
+        usable = [message for message in stored.messages() if message.seq in usable_seqs]
         self.first_seq = first_seq
         self.stop_seq = first_seq + len(elements)
         self.is_whole = self.stop_seq == first_seq_of(block_number(first_seq) + 1)
         """True if the elements extend to the end of the block."""
         self.elements = elements
-        self.tokens = stored.tokens()
-        """The tokens of each message that is not pinned, by seq."""
-        usable = (message for message in stored.messages() if message.seq in self.tokens)
+        self.lines = {message.seq: format_line(message, with_days=with_days) for message in usable}
+        """The line that quotes each message that is not pinned, by seq."""
+        self.sizes: dict[int, Size] = {
+            message.seq: (line_tokens(self.lines[message.seq], message), day_of(message.time_ms) if with_days else None)
+            for message in usable
+        }
+        """The tokens and the day of each line, by seq."""
         self.call_ids = map_calls(usable) if stored.may_hold_calls else {}
         """The ids of tool calls and results, by seq; only for messages that have calls or results."""
-        self.lines: dict[int, str] = {}
-        """The quoting lines that have been built so far, by the seq of their message."""
-        elements_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
-        self.size_bytes = elements_bytes + _CALL_BYTES * len(self.call_ids)
+        texts_bytes = sum(map(len, elements)) + sum(map(sys.getsizeof, self.lines.values()))
+        self.size_bytes = texts_bytes + _ELEMENT_BYTES * len(elements) + _CALL_BYTES * len(self.call_ids)
         """The approximate memory of the block with its lines, in bytes."""
 
 
@@ -172,15 +175,6 @@ class CachedSession:
             self.contents[number] = block
             self._contents_bytes += block.size_bytes - (0 if before is None else before.size_bytes)
 
-    def add_line(self, block: Contents, seq: int, text: str) -> None:
-        """Cache the line that quotes this message of the block."""
-        with self._lock:
-            size_bytes = sys.getsizeof(text) + _LINE_BYTES if seq not in block.lines else 0
-            block.lines[seq] = text
-            block.size_bytes += size_bytes
-            if self.contents.get(block_number(block.first_seq)) is block:
-                self._contents_bytes += size_bytes
-
     def select(self, seqs: Sequence[int], blocks: Sequence[Contents]) -> SelectedMessages:
         """Select the messages with these seqs, which these blocks contain."""
         return SelectedMessages(self, self._epoch, seqs, blocks)
@@ -204,13 +198,10 @@ class SelectedMessages:
         """Return the messages, oldest first. Each call returns new objects."""
         return self._decode(self._seqs)
 
-    def lines(self) -> list[str]:
-        """Return the line that quotes each message, oldest first."""
-        cached_lines = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
-        new = [seq for seq, lines in zip(self._seqs, cached_lines, strict=True) if seq not in lines]
-        for message in self._decode(new) if new else ():
-            self._cached.add_line(self._blocks[block_number(message.seq)], message.seq, format_line(message))
-        return [lines[seq] for seq, lines in zip(self._seqs, cached_lines, strict=True)]
+    def lines(self) -> list[tuple[int, str]]:
+        """Return the day of each message and the line that quotes it, oldest first."""
+        blocks = [(self._blocks[(seq - 1) // BLOCK_COUNT], seq) for seq in self._seqs]
+        return [(block.sizes[seq][1] or 0, block.lines[seq]) for block, seq in blocks]
 
     def _decode(self, seqs: Sequence[int]) -> list[Message]:
         blocks = [(self._blocks[block_number(seq)], seq) for seq in seqs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sized
+from heapq import nlargest
 from types import MappingProxyType
 
 import numpy as np
@@ -56,8 +57,8 @@ def floats(row: bytes) -> bytes:
 
 def find_nearest(
     row: bytes, blocks: Mapping[int, Vectors], before_seq: int, limit: int, others: Mapping[int, float] = NOTHING
-) -> list[int]:
-    """Return the seqs before `before_seq` with a positive cosine similarity to the row, most similar first.
+) -> dict[int, float]:
+    """Return the highest positive cosine similarities to the row, at most `limit`, by seq before `before_seq`.
 
     `others` are similarities that the server has already computed, by seq.
     """
@@ -71,10 +72,10 @@ def find_nearest(
         scores = (rows @ query) * np.frombuffer(vectors.scales, _FLOAT)
         first_seq = first_seq_of(number) + vectors.place
         cosines.update(enumerate(scores.tolist(), first_seq))
-    best = sorted(
-        ((score, seq) for seq, score in cosines.items() if seq < before_seq and 0 < score < math.inf), reverse=True
+    best = nlargest(
+        limit, ((score, seq) for seq, score in cosines.items() if seq < before_seq and 0 < score < math.inf)
     )
-    return [seq for _, seq in best[:limit]]
+    return {seq: score for score, seq in best}
 
 
 def estimate_products(row: bytes, blocks: Sized) -> int:

@@ -6,7 +6,7 @@ A query looks up only its own stems, so its cost grows with the number of matche
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from redismem.originals.blocks import BLOCK_COUNT
@@ -31,6 +31,8 @@ class BlockStats(NamedTuple):
     """The number of messages that contain words."""
     block_bytes: int
     """The unpacked size of the block in bytes."""
+    days: Sequence[tuple[int, int]]
+    """The days of the messages, each with one bit per position."""
 
 
 class Postings:
@@ -84,7 +86,7 @@ class Postings:
 
     def _set_stats(self, number: int, signature: Signature) -> None:
         self._remove_stats(number)
-        self.blocks[number] = BlockStats(signature.weights, signature.count, signature.block_bytes)
+        self.blocks[number] = BlockStats(signature.weights, signature.count, signature.block_bytes, signature.days)
         self.count += signature.count
 
     def _remove_stats(self, number: int) -> None:
@@ -105,6 +107,20 @@ class Postings:
                     entries += memoryview(packed).cast(_ENTRY)
         if growing is not None and (mask := growing[1].get(stem_hash)):
             entries.append(growing[0] << BLOCK_COUNT | mask)
+        return entries
+
+    def on_days(self, matches: Callable[[int], bool]) -> list[int]:
+        """Return the entries of the messages on days that match, one integer per block, as `of` does."""
+        are_meant: dict[int, bool] = {}
+        entries: list[int] = []
+        for number, block in list(self.blocks.items()):
+            mask = 0
+            for day, places in block.days:
+                if (is_meant := are_meant.get(day)) is None:
+                    is_meant = are_meant[day] = matches(day)
+                mask |= places if is_meant else 0
+            if mask:
+                entries.append(number << BLOCK_COUNT | mask)
         return entries
 
 

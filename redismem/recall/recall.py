@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import partial
 from operator import attrgetter
+from time import time
 from typing import Any
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context
 from redismem.errors import StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
+from redismem.formats.recalled import FRAME_TOKENS, format_line, line_tokens
 from redismem.messages.coercion import Shape
 from redismem.messages.decoding import is_gap
-from redismem.messages.message import Message
+from redismem.messages.message import Message, day_of
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_block
 from redismem.originals.dictionaries import Dictionaries
@@ -25,17 +27,27 @@ from redismem.originals.fields import searchable_texts
 from redismem.originals.signatures import TEXT_CHARS, decode_signature, encode_signature
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call
+from redismem.protocol.clock import clock_ms
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
 from redismem.protocol.session.pages import Block, Signatures
 from redismem.recall import HITS_LIMIT
-from redismem.recall.bm25 import HITS_MOST, QUERY_CHARS, SIGNATURES_LIMIT, Ranking, fuse, select_blocks
+from redismem.recall.bm25 import (
+    HITS_MOST,
+    QUERY_CHARS,
+    SIGNATURES_LIMIT,
+    Ranking,
+    fuse,
+    lift_neighbours,
+    rank,
+    select_blocks,
+)
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.cached import CachedSession, Contents, SelectedMessages
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
-from redismem.recall.selection import choose, group_calls, map_calls
+from redismem.recall.selection import Size, choose, group_calls, map_calls
 from redismem.recall.semantic import BLOCKS_LIMIT as VECTORS_LIMIT
 from redismem.recall.semantic import Meaning
 from redismem.store.dictionaries import load_dictionaries
@@ -49,11 +61,11 @@ _FIRST_COUNT = 64
 """The number of signatures to read first if the session is not cached; they cover about a thousand messages."""
 _MORE_COUNT = 3
 """The number of new signatures to read first if the session is cached already."""
+_MANY_ENTRIES = 2_000
+"""The number of entries of postings from which a ranking takes over a millisecond, and so runs in a thread."""
 _NO_MESSAGES = CachedSession("", "", 0).select((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
-# A turn searches for 8 hits and one more per 100 tokens of its budget, since more messages rarely fit.
-_FEWEST_HITS, _HIT_TOKENS = 8, 100
 
 
 class Recall:
@@ -70,12 +82,19 @@ class Recall:
         self._cached = cached = cache.get(keys.session_id)
         self._numbers = range(_FIRST_COUNT) if cached is None else cached.signatures_to_read(_MORE_COUNT)
         self._signed = Signatures("", 1, False, ())
+        self._now_ms = 0
         embedder = store.embedder if by_meaning else None
         self._meaning = meaning = None if embedder is None else Meaning(store, keys, query, embedder)
         self._vector_numbers = [] if meaning is None else meaning.blocks_to_read(cached, self._numbers)
 
-    async def search(self, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
-        """Return the best messages, oldest first. Raise StoreUnavailable, CorruptSession, UnsupportedFormat."""
+    async def search(self, limit: int | None = None, max_tokens: int | None = None) -> list[Message]:
+        """Return the best messages, oldest first. Without limit and budget there are HITS_LIMIT hits.
+
+        Raise StoreUnavailable, CorruptSession, UnsupportedFormat."""
+        if limit is None and max_tokens is None:
+            limit = HITS_LIMIT
+        clock = self._store.clock
+        self._now_ms = int(time() * 1_000) if clock is None else clock_ms(clock)
         if self._meaning is not None:
             self._meaning.begin(self._cached)
         try:
@@ -108,6 +127,8 @@ class Recall:
         try:
             context = await self._store.run(call, quarantine=True)
             if not context.degraded:
+                self._now_ms = context.newest_ms
+                context.with_days = self._store.settings.recall_days
                 context.recalled = await self._select_or_log(max_tokens)
             return context
         finally:
@@ -116,39 +137,48 @@ class Recall:
 
     async def _select_or_log(self, max_tokens: int) -> SelectedMessages:
         try:
-            return await self._select(None, max_tokens)
+            return await self._select(None, max_tokens, FRAME_TOKENS)
         except (StoreUnavailable, UnsupportedFormat) as error:
             session = session_hash(self._keys.session_id)
             extra = facts(op="recall", session=session, error=type(error).__name__)
             log.warning("session %s: recall failed, the turn goes on without it: %s", session, error.text, extra=extra)
             return _NO_MESSAGES
 
-    async def _select(self, limit: int | None, max_tokens: int | None) -> SelectedMessages:
+    async def _select(self, limit: int | None, max_tokens: int | None, frame_tokens: int = 0) -> SelectedMessages:
         signed = self._signed
         if not signed.has_originals or signed.first_seq <= 1:
             self._cache.forget(self._keys.session_id)
             return _NO_MESSAGES
-        ranking = Ranking(self._query)
-        if not ranking.hashes and self._meaning is None:
+        ranking = Ranking(self._query, self._now_ms)
+        if not ranking.hashes and ranking.period is None and self._meaning is None:
             return _NO_MESSAGES
         cached = await self._refresh()
-        hits_limit = limit if limit is not None else _FEWEST_HITS + (max_tokens or 0) // _HIT_TOKENS
-        hits = ranking.best(cached.postings, signed.first_seq, hits_limit)
-        if self._meaning is not None:
-            hits = fuse(hits, await self._meaning.best(cached, signed.first_seq, min(hits_limit, HITS_MOST)))
+        hits, matching = await self._rank(ranking, cached)
         numbers = select_blocks(cached.postings, hits)
         await self._load_blocks(cached, numbers)
         self._cache.put(self._keys.session_id, cached)
         blocks = [block for number in numbers if (block := cached.contents.get(number)) is not None]
-        tokens: dict[int, int] = {}
+        sizes: dict[int, Size] = {}
         for block in blocks:
-            tokens.update(block.tokens)
+            sizes.update(block.sizes)
         if any(block.stop_seq > signed.first_seq for block in blocks):  # a concurrent turn has read a later window
-            tokens = {seq: size for seq, size in tokens.items() if seq < signed.first_seq}
+            sizes = {seq: size for seq, size in sizes.items() if seq < signed.first_seq}
         with_calls = sorted([block for block in blocks if block.call_ids], key=_FIRST_SEQ)
         calls = {seq: ids for block in with_calls for seq, ids in block.call_ids.items()}
-        seqs = choose(hits, tokens, group_calls(calls) if calls else {}, limit, max_tokens)
-        return cached.select(seqs, blocks)
+        together = group_calls(calls) if calls else {}
+        return cached.select(choose(hits, matching, sizes, together, limit, max_tokens, frame_tokens), blocks)
+
+    async def _rank(self, ranking: Ranking, cached: CachedSession) -> tuple[list[int], Set[int]]:
+        """Return the seqs of the best messages, best first, and of all matching ones: by words, and by meaning."""
+        entries, before_seq = ranking.entries(cached.postings), self._signed.first_seq
+        is_much = sum(map(len, entries)) > _MANY_ENTRIES
+        find = partial(ranking.scores, entries, cached.postings, before_seq)
+        own = await run_apart(self._store.transport, find, is_much=is_much)
+        scores = lift_neighbours(own)
+        if self._meaning is None:
+            return rank(scores), own.keys()
+        cosines = await self._meaning.scores(cached, before_seq, HITS_MOST)
+        return rank(fuse(scores, cosines)), own.keys() | cosines.keys()
 
     async def _refresh(self) -> CachedSession:
         """Return the session's cache entry, updated with all blocks before the window. Replaces an outdated entry."""
@@ -185,24 +215,25 @@ class Recall:
         if not missing:
             return
         unreadable: list[Block] = []
+        get_stats, with_days = cached.postings.blocks.get, self._store.settings.recall_days
+        sizes = [LARGE_BYTES if (stats := get_stats(number)) is None else stats.block_bytes for number in missing]
+        is_much = sum(sizes) > LARGE_BYTES
         blocks = await self._store.run(pages.blocks(self._keys, missing), quarantine=True)
         dictionaries = await load_dictionaries(self._store, (block.stored for block in blocks))
         for block in blocks:
             try:
-                stats = cached.postings.blocks.get(block.number)
-                is_large = stats is None or stats.block_bytes > LARGE_BYTES
-                work = partial(decode_contents, block, dictionaries, window_seq, epoch)
-                cached.add_block(block.number, await run_apart(self._store.transport, work, is_much=is_large))
+                work = partial(decode_contents, block, dictionaries, window_seq, epoch, with_days)
+                cached.add_block(block.number, await run_apart(self._store.transport, work, is_much=is_much))
             except Undecodable:
                 unreadable.append(block)
         if unreadable:
             await Originals(self._store, self._keys).quarantine(unreadable)
 
 
-def decode_contents(block: Block, dictionaries: Dictionaries, window_seq: int, epoch: str) -> Contents:
+def decode_contents(block: Block, dictionaries: Dictionaries, window_seq: int, epoch: str, with_days: bool) -> Contents:
     """Return the messages of a block that precede the window. Raise Undecodable, UnsupportedFormat."""
     first_seq, elements = decode_block(*block, dictionaries)
-    return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch)
+    return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch, with_days=with_days)
 
 
 async def search_by_words(store: Store, session_id: str, query: str, limit: int) -> list[Message]:
@@ -222,13 +253,21 @@ def search_context(context: Context, query: str, limit: int, max_tokens: int | N
     postings = Postings()
     for number, part in blocks.items():
         texts: list[list[str]] = [[] for _ in range(BLOCK_COUNT)]
+        days = [day_of(part[0].time_ms)] * BLOCK_COUNT
         for message in part:
-            texts[(message.seq - 1) % BLOCK_COUNT] = searchable_texts(message)
-        postings.add([(number, decode_signature(encode_signature(0, texts, 0)))])
-    hits = Ranking(query).best(postings, context.last_seq + 1, limit)
+            place = (message.seq - 1) % BLOCK_COUNT
+            texts[place], days[place] = searchable_texts(message), day_of(message.time_ms)
+        postings.add([(number, decode_signature(encode_signature(0, texts, 0, days)))])
+    ranking = Ranking(query, context.newest_ms)
+    scores = ranking.scores(ranking.entries(postings), postings, context.last_seq + 1)
+    hits = rank(lift_neighbours(scores))
     usable = [message for message in context.messages if not (message.pinned or is_gap(message))]
-    tokens = {message.seq: message.tokens for message in usable}
-    return [messages[seq] for seq in choose(hits, tokens, group_calls(map_calls(usable)), limit, max_tokens)]
+    sizes: dict[int, Size] = {
+        message.seq: (line_tokens(format_line(message), message), day_of(message.time_ms)) for message in usable
+    }
+    return [
+        messages[seq] for seq in choose(hits, scores.keys(), sizes, group_calls(map_calls(usable)), limit, max_tokens)
+    ]
 
 
 def extract_query(messages: Iterable[Message | Shape]) -> str:

@@ -5,50 +5,99 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from redismem.formats.recalled import LINE_TOKENS
+from redismem.formats.recalled import DAY_TOKENS
 from redismem.formats.tool_groups import CallIds, answers, call_ids
 from redismem.messages.message import Message
+
+_HITS_SHARE = 0.7
+"""The share of a budget that is spent on hits before their neighbours are added."""
+_HIT_TOKENS = 25
+"""A budget considers one hit per this number of tokens, so that short messages do not displace better hits."""
+_SMALLEST_TOKENS = 4
+
+Size = tuple[int, int | None]
+"""The tokens of a message's line, and the day under whose heading it stands; `None` means no heading."""
+
+
+class _Choice:
+    """The messages chosen so far, and the tokens that their lines and headings take."""
+
+    def __init__(self, sizes: Mapping[int, Size], together: Mapping[int, Set[int]]) -> None:
+        self.seqs = set[int]()
+        self._used_tokens = 0
+        self._sizes, self._together = sizes, together
+        self._days: set[int | None] = {None}
+
+    def take(self, seqs: Iterable[int], max_tokens: float) -> None:
+        """Add each message with the tool calls and results that belong to it, unless that exceeds the budget."""
+        chosen, size_of, groups, days = self.seqs, self._sizes.get, self._together, self._days
+        for seq in seqs:
+            if seq in chosen or (size := size_of(seq)) is None:
+                continue
+            if seq in groups:
+                self._take_group(groups[seq], max_tokens)
+                continue
+            tokens, day = size
+            used = self._used_tokens + (tokens if day in days else tokens + DAY_TOKENS)
+            if used <= max_tokens:
+                chosen.add(seq)
+                days.add(day)
+                self._used_tokens = used
+
+    def _take_group(self, group: Set[int], max_tokens: float) -> None:
+        new = {seq: self._sizes[seq] for seq in group if seq in self._sizes and seq not in self.seqs}
+        new_days = {day for _, day in new.values()} - self._days
+        used = self._used_tokens + sum(tokens for tokens, _ in new.values()) + DAY_TOKENS * len(new_days)
+        if used <= max_tokens:
+            self.seqs.update(new)
+            self._days |= new_days
+            self._used_tokens = used
 
 
 def choose(
     hits: Sequence[int],
-    tokens: Mapping[int, int],
+    matching: Set[int],
+    sizes: Mapping[int, Size],
     together: Mapping[int, Set[int]],
     limit: int | None,
     max_tokens: int | None,
+    frame_tokens: int = 0,
 ) -> list[int]:
-    """Return the seqs of the best hits, the messages beside each hit, and all tool calls and results of these, sorted.
+    """Return the seqs of the best hits, the messages beside them, and all tool calls and results of these, sorted.
+
+    A budget is spent on hits up to 70 %, then on their neighbours, then on more hits. It first spends what half of it
+    would, so a budget always finds all that its half finds.
 
     Args:
-        hits: Seqs, best first.
-        tokens: The tokens of each available message by seq.
+        hits: Seqs, best first: messages that match the query, and messages beside these.
+        matching: The seqs of the messages that match the query.
+        sizes: The size of each available message, by seq.
         together: The seqs of the tool calls and results that belong with a message, by the message's seq.
-        limit: The maximum number of hits, not counting neighbours and tool calls.
-        max_tokens: The token budget. A hit whose neighbours exceed it is taken alone, or skipped if it does not fit.
+        limit: The maximum number of matching messages, not counting neighbours and tool calls.
+        max_tokens: The token budget of the lines, headings and frame. A message that exceeds it is skipped.
+        frame_tokens: The tokens that the quotation takes without any line.
     """
-    chosen: set[int] = set()
-    left = math.inf if max_tokens is None else max_tokens
-    count, size_of = 0, tokens.get
-    for hit in hits:
-        if count == limit or left < LINE_TOKENS:
-            break
-        if hit not in tokens:
-            continue
-        count += 1
-        for group in ((hit - 1, hit, hit + 1), (hit,)):
-            whole: Iterable[int] = group
-            if together:
-                whole = set().union(*(together.get(seq, {seq}) for seq in group if seq in tokens))
-            new, size = [], 0
-            for seq in whole:
-                if seq not in chosen and (own := size_of(seq)) is not None:
-                    new.append(seq)
-                    size += own + LINE_TOKENS
-            if size <= left:
-                chosen.update(new)
-                left -= size
-                break
-    return sorted(chosen)
+    best = [hit for hit in hits if hit in sizes and hit in matching]
+    if limit is None and len(best) < len(hits):
+        usable = {*best}  # a message beside one that is pinned or popped is no candidate
+        best = [hit for hit in hits if hit in sizes and not usable.isdisjoint((hit - 1, hit, hit + 1))]
+    best = best[:limit]
+    choice = _Choice(sizes, together)
+    for budget in (math.inf,) if max_tokens is None else reversed(_halvings(max_tokens, frame_tokens)):
+        some = best if budget == math.inf else best[: int(budget) // _HIT_TOKENS + 1]
+        left = budget - frame_tokens
+        choice.take(some, _HITS_SHARE * left)
+        choice.take([seq for hit in some if hit in choice.seqs for seq in (hit - 1, hit + 1)], left)
+        choice.take(some, left)
+    return sorted(choice.seqs)
+
+
+def _halvings(max_tokens: int, frame_tokens: int) -> list[int]:
+    """Return the budget, its half, the half of that, and so on, as long as a line may fit."""
+    budgets = [max_tokens]
+    while budgets[-1] > frame_tokens + _SMALLEST_TOKENS:
+        budgets.append(budgets[-1] // 2)
+    return budgets
 
 
 def map_calls(messages: Iterable[Message]) -> dict[int, CallIds]:

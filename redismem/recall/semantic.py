@@ -57,15 +57,15 @@ class Meaning:
         if self._embedding is not None:
             self._embedding.cancel()
 
-    async def best(self, cached: CachedSession, before_seq: int, limit: int) -> list[int]:
-        """Return the seqs of similar messages before `before_seq`, best first; empty if the embedding failed."""
+    async def scores(self, cached: CachedSession, before_seq: int, limit: int) -> dict[int, float]:
+        """Return the similarities of the most similar messages, by seq; empty if the embedding failed."""
         from redismem.recall.nearest import estimate_products, find_nearest
 
         if not (cached.vectors or cached.set_model):
-            return []
+            return {}
         row = await (self._embed_query() if self._embedding is None else self._embedding)
         if row is None:
-            return []
+            return {}
         set_scores = await self._search_set(cached, row, limit)
         blocks = cached.vectors
         search = partial(find_nearest, row, blocks, before_seq, limit, set_scores)

@@ -16,7 +16,6 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
-from redismem.recall import HITS_LIMIT
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
 from redismem.session.editing import EditableSession
@@ -107,7 +106,8 @@ class Session(EditableSession):
 
         Args:
             messages: See `append()`.
-            recall: A token budget. `Context.recalled` then contains the earlier messages that match these ones best.
+            recall: A token budget of the quotation in the result of `Context.to_openai()`. `Context.recalled` then
+                contains the earlier messages that match these ones best. A budget finds all that its half finds.
                 Takes a second round trip if the session keeps originals.
             project: A project from `Memory.project()`. `Context.background` then contains text about the items that
                 these messages mention. It is read concurrently, in at most two round trips. If that fails, a warning
@@ -148,7 +148,7 @@ class Session(EditableSession):
             self._notify(context.receipt)
         return context
 
-    async def recall(self, query: str, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
+    async def recall(self, query: str, limit: int | None = None, max_tokens: int | None = None) -> list[Message]:
         """Search the session's originals and return the messages that match the query, oldest first.
 
         Searches by words, and by meaning if the memory has an embedder. Returns an empty list if the session does not
@@ -156,8 +156,10 @@ class Session(EditableSession):
 
         Args:
             query: Text to search for, such as the user's question.
-            limit: The number of best matches. Their neighbours and complete tool calls come in addition.
-            max_tokens: The token budget of all returned messages. `None` means no budget.
+            limit: The number of best matches. Their neighbours and complete tool calls come in addition. `None` means
+                8, or with a budget as many as fit.
+            max_tokens: The token budget of the messages, each as long as the line in which a turn quotes it, and of
+                the headings of their days. `None` means no budget. A budget finds all that its half finds.
 
         Raises:
             TypeError: The query is not a string.

@@ -108,6 +108,11 @@ class Settings(BaseModel):
     embed_timeout_s: Annotated[float, Field(ge=0.01, le=30)] = Field(
         0.5, description="seconds recall may wait for the question's vector before it searches by words alone"
     )
+    recall_days: bool = Field(
+        True,
+        description="quote recalled messages below their days, with dates behind words such as yesterday; off for a "
+        "chat that writes times into its messages",
+    )
     summary_tokens: Annotated[int, Field(ge=16, le=100_000)] = Field(
         500, description="length in tokens to request from the model"
     )

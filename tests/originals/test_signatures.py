@@ -22,10 +22,23 @@ from redismem.originals.signatures import (
 from redismem.text.stems import stems
 
 FORM = (
-    "fc3b00090020000001410053520000000000789868a7e3d16ff8480880000000000200000000000000400000001000200009"
-    "00000000000000200103fd034244442254"
+    "4a820009002000000141005352000000000002020b4373050b4391789868a7e3d16ff8480880000000000200000000000000"
+    "40000000100020000900000000000000200103fd034244442254"
 )
 TEXTS = st.lists(st.lists(st.text(max_size=40), max_size=3), min_size=1, max_size=16)
+
+
+@given(st.lists(st.integers(-800_000, 3_000_000), min_size=1, max_size=16), st.data())
+def test_every_day_is_found_where_it_stands(days: list[int], data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, BLOCK_COUNT - len(days)))
+    signature = decode_signature(encode_signature(place, [["word"]] * len(days), 1_234, days))
+    known = [min(max(day, -719_162), 2_932_896) for day in days]
+    found = {at: day for day, mask in signature.days for at in range(16) if mask >> at & 1}
+    assert [found[at] for at in range(place, place + len(days))] == known
+    assert place == 0 or 0 not in found
+    assert (
+        len(encode_signature(0, [["word"]] * 16, 0, [19_000] * 16)) - len(encode_signature(0, [["word"]] * 16, 0)) == 4
+    )
 
 
 @given(TEXTS, st.data())
@@ -102,7 +115,7 @@ def test_words_that_only_ask_have_no_place_in_it() -> None:
 def test_the_form_is_what_it_was() -> None:
     """Stored signatures must stay readable in later releases."""
     texts = [["My order is O-17.", "Thank you"], ["I have noted that."], ["注文番号は O-18 です。"], ["noted orders"]]
-    stored = encode_signature(2, texts, 321)
+    stored = encode_signature(2, texts, 321, [19_000, 19_000, 19_000, 19_030])
     assert stored.hex() == FORM
     signature = decode_signature(bytes.fromhex(FORM))
     assert signature.places()[stem_hash(*stems("order"))] == 0b100100

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from redismem.errors import ModelFailed
 from redismem.messages.values import Undecodable
 from redismem.originals.vectors import Vectors, decode_vectors, encode_vectors, field_bytes, mark_of
-from redismem.recall.bm25 import fuse
+from redismem.recall.bm25 import HITS_MOST, fuse, rank
 from redismem.recall.nearest import find_nearest, quantize
 
 MARK = mark_of("a model")
@@ -108,18 +107,32 @@ def test_the_nearest_come_first_and_those_that_point_away_not_at_all() -> None:
     block = decode(encode_vectors(MARK, 3, dict(enumerate(rows, 2)), 2, 8))
     other = decode(encode_vectors(MARK, 1, {0: quantize([[1]], 1)[1][0]}, 0, 1))
     blocks = {2: block, 7: other}
-    assert find_nearest(rows[0], blocks, 10**9, 64) == [35, 36, 37]
-    assert find_nearest(rows[0], blocks, 36, 64) == [35]
-    assert find_nearest(rows[0], blocks, 10**9, 1) == [35]
-    assert find_nearest(quantize([[0, 0, 0]], 1)[1][0], blocks, 10**9, 64) == []
+    nearest = find_nearest(rows[0], blocks, 10**9, 64)
+    assert list(nearest) == [35, 36, 37]
+    assert list(nearest.values()) == pytest.approx([1, 0.994, 0.707], abs=0.01)
+    assert list(find_nearest(rows[0], blocks, 36, 64)) == [35]
+    assert list(find_nearest(rows[0], blocks, 10**9, 1)) == [35]
+    assert find_nearest(quantize([[0, 0, 0]], 1)[1][0], blocks, 10**9, 64) == {}
 
 
-@given(st.lists(st.lists(st.integers(1, 30), unique=True), min_size=1, max_size=3))
-def test_rankings_are_fused_by_the_reciprocals_of_ranks(rankings: list[list[int]]) -> None:
-    found = fuse(*rankings)
-    assert sorted(found) == sorted(set().union(*rankings))
-    worth = {seq: sum(1 / (60 + each.index(seq) + 1) for each in rankings if seq in each) for seq in found}
-    for one, other in pairwise(found):
-        assert worth[one] > worth[other] - 1e-12
-        assert one > other or worth[one] != worth[other]
-    assert fuse(rankings[0]) == rankings[0]
+@given(st.dictionaries(st.integers(1, 200), st.floats(0.1, 50), min_size=1), st.floats(0.01, 1))
+def test_an_embedder_to_which_all_is_alike_changes_no_ranking(words: dict[int, float], cosine: float) -> None:
+    everything = dict.fromkeys(range(1, 201), cosine)
+    nearest = dict(list(everything.items())[:HITS_MOST])
+    assert rank(fuse(words, nearest)) == rank(words)[:HITS_MOST]
+    assert fuse(words, {}) == words
+
+
+@given(
+    st.dictionaries(st.integers(1, 200), st.floats(0.1, 50), min_size=1),
+    st.dictionaries(st.integers(1, 200), st.floats(0.01, 1), min_size=1),
+)
+def test_what_words_and_meaning_rank_first_is_first(words: dict[int, float], cosines: dict[int, float]) -> None:
+    best = rank(words)[0]
+    others = {seq: cosine for seq, cosine in cosines.items() if abs(seq - best) > 2}
+    near = max(others.values(), default=0.0) + 1
+    assert rank(fuse(words, others | {best: near}))[0] == best
+    fused = fuse(words, cosines)
+    assert words.keys() <= fused.keys()
+    assert cosines.keys() <= fused.keys()
+    assert max(fused.values()) <= 1 + 1e-9

@@ -100,7 +100,7 @@ async def test_the_set_finds_what_numpy_finds(server: RedisServer, namespace: st
             questions = [Meaning(memory.store, keys, str(number), embedder) for number in range(10)]
             for meaning in questions:
                 meaning.add_vectors(hot, {}, 8, hot.set_model)
-            rankings.append([await meaning.best(hot, 115, 12) for meaning in questions])
+            rankings.append([list(await meaning.scores(hot, 115, 12)) for meaning in questions])
             await raw.delete(keys.vectors)
             memory.recall_cache.forget("a")
         assert rankings[0] == rankings[1]

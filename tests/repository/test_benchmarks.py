@@ -99,6 +99,14 @@ def test_originals_gives_the_bytes_of_a_conversation_by_its_text() -> None:
 
 
 @pytest.mark.nightly
+def test_evidence_is_given_by_budget_and_kind_of_question() -> None:
+    printed = run("benchmarks.remembering", "--evidence", "--quick")
+    for method in ("recall 350", "recall 700", "recall 1400", "plain BM25 700"):
+        for kind in ("fact", "in a month", "when", "all"):
+            assert re.search(rf"^{kind} +{method} +\d+ +[01]\.\d{{3}} +[01]\.\d{{3}} +[\d,]+ +[\d,]+$", printed, re.M)
+
+
+@pytest.mark.nightly
 def test_recalling_gives_the_ratio_to_turns_without_and_the_longest_step() -> None:
     printed = run("benchmarks.recalling", "--quick")
     for what in ("turns", "append_and_read"):

@@ -1,0 +1,102 @@
+"""The token budget of recall: it is kept, and a larger one never finds less."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.stores import Store
+from support.worked import open_with
+
+from redismem import Memory, Message, Settings
+from redismem.formats.recalled import DAY_TOKENS
+from redismem.recall.bm25 import HITS_MOST
+from redismem.recall.selection import choose
+from redismem.workers.strategies import Trim
+from redismem.workers.summaries import Worker
+
+DAY = st.one_of(st.none(), st.integers(0, 3))
+SIZES = st.dictionaries(st.integers(1, 60), st.tuples(st.integers(1, 400), DAY), min_size=1)
+BEGIN = datetime(2023, 1, 8, tzinfo=UTC)
+WORDS = "lake storm piano garden ticket recipe tunnel lantern market bridge winter copper saddle violin".split()  # noqa: SIM905
+
+
+@given(st.data(), SIZES, st.integers(0, 1_500), st.integers(0, 60))
+def test_a_budget_finds_all_that_its_half_finds(
+    data: st.DataObject, sizes: dict[int, tuple[int, int | None]], max_tokens: int, frame_tokens: int
+) -> None:
+    hits = data.draw(st.lists(st.integers(1, 64), unique=True, max_size=HITS_MOST))
+    matching = {hit for hit in hits if data.draw(st.booleans())}
+    group = data.draw(st.sets(st.integers(1, 64), max_size=4))
+    together = dict.fromkeys(group, group)
+    limit = data.draw(st.one_of(st.none(), st.integers(0, 20)))
+
+    def chosen(budget: int) -> set[int]:
+        return set(choose(hits, matching, sizes, together, limit, budget, frame_tokens))
+
+    found = chosen(max_tokens)
+    assert found <= chosen(2 * max_tokens) & chosen(2 * max_tokens + 1) & chosen(4 * max_tokens)
+    assert found <= sizes.keys()
+    days = {day for seq in found if (day := sizes[seq][1]) is not None}
+    used = sum(sizes[seq][0] for seq in found) + DAY_TOKENS * len(days)
+    assert not found or used + frame_tokens <= max_tokens
+    assert not (found & group) or group & sizes.keys() <= found, "calls and results stay together"
+
+
+def message(seq: int, chosen: random.Random) -> Message:
+    text = " ".join(chosen.choices(WORDS, k=chosen.choice((3, 12, 60, 300)))) + f" no. {seq}, yesterday"
+    return Message("user" if seq % 2 else "assistant", text, timestamp=BEGIN + timedelta(hours=7 * seq))
+
+
+async def fill(memory: Memory, count: int) -> Any:
+    session, worker, chosen = memory.session("a"), Worker(memory.store, Trim()), random.Random(7)
+    for first_seq in range(1, count + 1, 40):
+        await session.append(*(message(seq, chosen) for seq in range(first_seq, first_seq + 40)))
+        await worker.drain()
+    return session
+
+
+async def test_more_tokens_find_more_and_take_no_more_than_given(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await fill(memory, 320)
+        for number in range(12):
+            asked = " ".join(random.Random(number).sample(WORDS, 3)) + (" in January" if number % 3 == 0 else "")
+            before: set[int] = set()
+            for budget in (60, 120, 350, 700, 1_400, 2_800):
+                context = await session.append_and_read({"role": "user", "content": asked}, recall=budget)
+                (quoted,) = [each for each in context.to_openai() if "<recalled>" in str(each["content"])] or [None]
+                found = {each.seq for each in context.recalled}
+                assert before <= found or budget == 350, "350 is no double of 120"
+                assert bool(found) == (quoted is not None)
+                assert quoted is None or len(quoted["content"].encode()) / 4 <= budget
+                before = found
+            assert len(before) > 20
+
+
+async def test_days_are_left_out_where_they_are_off(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, Settings(shards=2, recall_days=False)) as memory:
+        session = await fill(memory, 80)
+        context = await session.append_and_read({"role": "user", "content": "lake storm piano"}, recall=700)
+        (quoted,) = [each["content"] for each in context.to_openai() if "<recalled>" in str(each["content"])]
+        assert "yesterday" in quoted
+        assert "2023" not in quoted
+        assert all(line[:1] in ("u", "a", " ") for line in quoted.splitlines()[2:-1])
+
+
+async def test_a_question_that_names_a_day_finds_what_was_said_on_it(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await fill(memory, 320)
+        said = {each.seq: each.timestamp for each in await session.messages(include_originals=True)}
+        for asked, month in (("What was it in February 2023?", 2), ("Was war im März?", 3), ("¿Y en abril?", 4)):
+            found = [said[each.seq] for each in await session.recall(asked, limit=8)]
+            assert sum(each.month == month for each in found) >= len(found) - 2 > 5
+        day = BEGIN + timedelta(days=40)
+        question = Message("user", "What was it last week?", timestamp=day)
+        context = await session.append_and_read(question, recall=350)
+        monday = day.date() - timedelta(days=day.weekday() + 7)
+        found = [each.timestamp.date() for each in context.recalled]
+        assert sum(0 <= (each - monday).days < 7 for each in found) >= len(found) - 2 > 1
+        assert await session.recall("What was it in 1999?") == []
