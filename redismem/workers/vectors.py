@@ -1,7 +1,7 @@
 """Embed kept messages after the commit of a summary, which neither waits for the embedder nor fails with it.
 
-If a message could not be embedded, a later commit of its session retries it, as long as the message is in the newest
-blocks. The vectors of a long session move into its vector set, if the server supports vector sets.
+A session with many new blocks takes turns with other sessions. If a message could not be embedded, a later commit of
+its session retries it, as long as the message is in the newest blocks. The vectors of a long session move into its vector set, if the server supports vector sets.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ log = logging.getLogger("redismem.worker")
 _SESSIONS_LIMIT = 10_000
 """The number of sessions that may wait. Further sessions are embedded after their next commit."""
 _CONCURRENCY = 8
-_SCANNED_LIMIT = 64
-"""The number of newest blocks that are scanned for messages without vectors."""
+_SCANNED_LIMIT = 256
+"""The number of newest blocks that are scanned for messages without vectors: those that recall searches."""
 _BLOCKS_LIMIT = 8
-"""The maximum number of blocks to embed after one commit."""
+"""The number of blocks to embed of one session before the other waiting sessions get their turn."""
 SET_COUNT = 64
 """The number of blocks up to which a session has no vector set: the first round trip of a query reads all vectors."""
 _MOVABLE, _MOVED_LIMIT = 128, 16
@@ -93,7 +93,9 @@ class VectorWriter:
     async def _embed_logged(self, embedder: Embeds, session_id: str) -> None:
         self._waiting.pop(session_id, None)
         try:
-            await self._store.observe(Op.EMBEDDING, self._embed_session(embedder, session_id), session_id)
+            count = await self._store.observe(Op.EMBEDDING, self._embed_session(embedder, session_id), session_id)
+            if count == _BLOCKS_LIMIT:
+                self._waiting.setdefault(session_id)
         except ProviderUnavailable:  # the embedder is paused, and has logged it
             self._waiting.setdefault(session_id)
         except Exception as error:  # of one session: recall by words still works
@@ -145,13 +147,14 @@ class VectorWriter:
         lengths = await store.run(vector_calls.lengths(keys, numbers))
         is_long = last >= SET_COUNT
         in_set = await store.run(vector_calls.lengths(keys, numbers, vector_calls.SET_FIELD)) if is_long else {}
-        count = scanned_count = 0
+        count = 0
         for number in reversed(numbers):
             size, stored_bytes = embedder.dimensions, lengths[number] or in_set.get(number, 0)
             is_whole = stored_bytes == field_bytes(size) if size else stored_bytes > 0
-            if self._is_refused or scanned_count == _BLOCKS_LIMIT or (is_whole and number != last):
+            if self._is_refused or count == _BLOCKS_LIMIT:
+                break
+            if is_whole and number != last:
                 continue  # the last block grows, so the length of its vectors proves nothing
-            scanned_count += 1
             beside = await store.run(vector_calls.read_block(keys, number))
             if beside is not None:
                 count += await self._complete_block(embedder, keys, beside, signed.epoch)

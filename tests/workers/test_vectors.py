@@ -17,7 +17,7 @@ from redismem import Memory, Settings
 from redismem.errors import ModelFailed
 from redismem.inspection import quarantine
 from redismem.inspection.check import check_session
-from redismem.originals.blocks import decode_block
+from redismem.originals.blocks import BLOCK_COUNT, decode_block
 from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.protocol.keys import SessionKeys
 from redismem.recall.embedder import TEXT_CHARS, TEXTS_LIMIT
@@ -63,6 +63,23 @@ async def test_each_message_is_given_once_and_has_a_vector(store: Store, namespa
         assert found[0].scales[4:8] == bytes(4)
         assert found[0].scales[:4] != bytes(4)
         assert await check_session(memory.store, "a") == []
+
+
+async def test_after_a_burst_every_block_has_vectors(store: Store, namespace: str, raw: Any) -> None:
+    words = Words()
+    async with open_with(store, namespace, words, train_dictionaries=False) as memory:
+        sessions, worker = [memory.session(name) for name in ("a", "b")], Worker(memory.store, Trim())
+        for session in sessions:
+            await session.append(*(chat_message(seq) for seq in range(600)))
+        await worker.drain()
+        for session in sessions:
+            first_seq = (await session.read()).first_seq
+            found = await vectors_of(raw, memory.store.keys.session(session.id))
+            assert sum(len(each.all_rows()) for each in found.values()) == first_seq - 1 > 560
+        asked_count = len(words.asked)
+        await fill(sessions[0], 11)
+        await worker.drain()
+        assert len(words.asked) - asked_count <= 3, "nothing is embedded twice"
 
 
 async def test_no_summary_waits_for_an_embedder(store: Store, namespace: str, raw: Any) -> None:
@@ -119,12 +136,11 @@ async def test_what_another_worker_missed_is_made_with_a_later_commit(store: Sto
     words = Words()
     async with open_with(store, namespace, words) as memory:
         session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
-        for wanted in (8, 15, 18):
+        for _ in range(2):
             await fill(session, 11)
             await worker.drain()
-            assert len(await vectors_of(raw, keys)) == wanted, (
-                "eight blocks at a time, one of them the last, which grows"
-            )
+            kept_count = (await session.read()).first_seq - 1
+            assert len(await vectors_of(raw, keys)) == -(-kept_count // BLOCK_COUNT)
 
 
 async def test_a_text_that_the_embedder_refuses_costs_its_session_alone(
