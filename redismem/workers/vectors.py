@@ -1,7 +1,8 @@
 """Embed kept messages after the commit of a summary, which neither waits for the embedder nor fails with it.
 
 A session with many new blocks takes turns with other sessions. If a message could not be embedded, a later commit of
-its session retries it, as long as the message is in the newest blocks. The vectors of a long session move into its vector set, if the server supports vector sets.
+its session retries it, as long as the message is in the newest blocks. The vectors of a long session move into its
+vector set, if the server supports vector sets.
 """
 
 from __future__ import annotations
