@@ -33,6 +33,8 @@ _INFOS_COUNT = 64
 _ARCHIVED = MessageStatus.ARCHIVED.value
 _STATUS = "status"
 """The mark of a message that was added as archived, in its metadata. It may have active messages before it."""
+_KEYS = {"role", "additional_kwargs", "blocks"}
+_SPEAKERS = (MessageRole.USER.value, MessageRole.ASSISTANT.value)
 _CHAT_MESSAGES = TypeAdapter(list[ChatMessage])
 
 
@@ -212,16 +214,17 @@ class ChatStore(AsyncDBChatStore):
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archive the oldest `n` active messages, in one step, and return those that this call archived.
 
-        Among messages that were added as archived it may take several steps. A summary counts as a message, but stays,
-        and so do pinned messages.
+        Among messages that were added as archived it may take several steps. With `summarise`, summaries and system
+        messages count, but stay active.
 
         Raises:
             ValueError: `n` is negative.
         """
         _check_counts(n=n)
         session = self._sessions.open(key)
-        if self.summarise and n:
-            n -= bool((await session.read(0)).summaries)
+        if self.summarise:
+            context, active = await self._read_active(session)
+            n = sum(not each.pinned for each in active[: max(0, n - bool(context.summaries))])
         archived: list[Message] = []
         with contextlib.suppress(SessionNotFound):
             while len(archived) < n and (moved := await session.archive(n - len(archived))):
@@ -277,14 +280,24 @@ class ChatStore(AsyncDBChatStore):
                 break
         return [message for message in messages if message.seq in forgotten]
 
-    def _encode(self, message: ChatMessage, status: MessageStatus) -> Message:
-        marks = {_STATUS: _ARCHIVED} if status is MessageStatus.ARCHIVED else None
+    def _encode(self, message: ChatMessage, status: MessageStatus) -> Message | dict[str, Any]:
         try:
             payload = message.model_dump(mode="json")
         except ValueError:  # its text may quote the message
             raise InvalidMessage("a message has a value that JSON cannot hold") from None
-        # A worker must read what it summarises. What is kept whole needs no reader, and each message is removed alone.
-        return Message(**payload, metadata=marks) if self.summarise else Message.opaque(payload, metadata=marks)
+        # A worker must read what it summarises. Otherwise redismem reads only texts: it would pin system messages, and
+        # remove a tool call together with its results.
+        marks = {_STATUS: _ARCHIVED} if status is MessageStatus.ARCHIVED else None
+        if self.summarise or _is_text(payload):
+            return payload if marks is None else Message(**payload, metadata=marks)
+        return Message.opaque(payload, metadata=marks)
+
+
+def _is_text(payload: dict[str, Any]) -> bool:
+    """True if a message of a user or an assistant has texts alone."""
+    if payload.keys() != _KEYS or payload["additional_kwargs"] or payload["role"] not in _SPEAKERS:
+        return False
+    return all(block["block_type"] == "text" for block in payload["blocks"])
 
 
 def _is_marked(message: Message) -> bool:

@@ -217,6 +217,8 @@ async def test_archived_messages_neither_cost_a_turn_nor_fill_the_key(proxy: Pro
             await store.archive_oldest_messages("k", 1)
         assert max(read_bytes) < 1_000, "a message, the state and its ids of appends"
         assert await store.count_messages("k", ARCHIVED) == await store.count_messages("k", None) == 255
+        (recalled,) = await memory.session("llama_index:k").recall("123", limit=1, max_tokens=50)
+        assert recalled.to_openai()["blocks"][0]["text"] == "123"
 
 
 async def test_keys_are_those_with_messages_however_long_idle(store: Store, namespace: str, clock: Clock) -> None:
@@ -261,8 +263,9 @@ async def test_older_messages_become_one_with_originals_behind_it(store: Store, 
         assert contents(await chat_store.get_messages("k")) == [active[0], *active[2:]]
         assert await chat_store.count_messages("k", ARCHIVED) == 7
         assert contents(await chat_store.delete_oldest_messages("k", 2)) == ["text 7"]
-        await chat_store.set_messages("k", [user_message("new")])
-        assert contents(await chat_store.get_messages("k", None)) == ["new"]
+        await chat_store.set_messages("k", [ChatMessage(role="system", content="s"), *map(user_message, "abc")])
+        assert contents(await chat_store.archive_oldest_messages("k", 2)) == ["a"]
+        assert contents(await chat_store.get_messages("k")) == ["s", "b", "c"]
 
 
 async def test_what_is_not_from_the_framework_is_an_error_and_no_empty_message(memory: Memory) -> None:
