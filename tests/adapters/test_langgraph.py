@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -171,6 +173,14 @@ async def test_mistakes_are_refused_before_anything_is_written(namespace: str, r
         with pytest.raises(ValueError, match="strategy"):
             await saver.aprune(["a"], strategy="keep")
         assert (await memory.records()).records == []
+
+
+def test_without_the_framework_the_import_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("redismem.adapters.langgraph")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.base", None)
+    with pytest.raises(ImportError, match=r"needs the extra langgraph: pip install 'redismem\[langgraph\]'$"):
+        importlib.import_module("redismem.adapters.langgraph")
 
 
 async def test_versions_grow_and_continue_those_of_other_savers() -> None:

@@ -16,7 +16,7 @@ from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
 from redismem import Memory, RecordConflict, Settings, StoreUnavailable
-from redismem.adapters.langgraph import RedismemSaver
+from redismem.adapters.langgraph import RedismemSaver, RedismemStore
 from redismem.workers.eviction import Eviction
 
 
@@ -75,14 +75,17 @@ async def test_a_delta_channel_is_read_in_one_call_and_no_prune_severs_it(
         graph, other = build(saver), build(model)
         for turn in range(9):
             for each in (graph, other):
-                await each.ainvoke({"words": [f"turn {turn}"], "last": ""}, at("a"))
+                durability: Any = ("async", "exit", "sync")[turn % 3]
+                await each.ainvoke({"words": [f"turn {turn}"], "last": ""}, at("a"), durability=durability)
+                if turn == 5:
+                    await each.aupdate_state(at("a"), {"words": ["an edit"]})
             if turn in (3, 8):
                 state = await graph.aget_state(at("a"))
                 await saver.aprune(["a"])
                 assert (await graph.aget_state(at("a"))) == state
         expected = (await other.aget_state(at("a"))).values
         assert (await graph.aget_state(at("a"))).values == expected
-        assert len(expected["words"]) == 27
+        assert len(expected["words"]) == 28
         left = [each async for each in saver.alist(at("a"))]
         assert 1 < len(left) <= 14, "the newest, and its ancestors down to a snapshot"
         proxy.forget()
@@ -162,8 +165,17 @@ async def test_a_thread_expires_after_its_last_use_and_its_owner_can_be_forgotte
     assert min(left_ms()) > 599_000
     checkpoint: Any = {"id": "1", "channel_values": {"m": "a canary"}, "channel_versions": {"m": 1}}
     await saver.aput(at("b", checkpoint_ns="", user_id="ann"), checkpoint, {}, {"m": 1})
-    entries = {entry.id: entry.owner for entry in (await memory.records()).records}
-    assert entries == {"langgraph:a": None, "langgraph:b": "ann"}
+    store = RedismemStore(memory)
+    for name in ("ann", "anna"):
+        await store.aput(("people", name), "tea", {"likes": "a canary"})
+    await saver.acopy_thread("b", "copy")
+    assert (await memory.forget(owner="ann")).record_count == 2
+    assert (await memory.forget(prefix="langgraph-store.people.ann.")).record_count == 1
+    assert [entry.id for entry in (await memory.records()).records] == [
+        "langgraph-store.people.anna..tea",
+        "langgraph:a",
+    ]
+    assert [item.namespace[1] for item in await store.asearch(("people",))] == ["anna"]
 
 
 @pytest.mark.parametrize("count", [600, pytest.param(10_000, marks=pytest.mark.nightly)])

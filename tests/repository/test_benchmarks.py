@@ -137,6 +137,14 @@ def test_nodes_gives_the_ratios_of_a_cluster_and_of_replicas_that_confirm() -> N
 
 
 @pytest.mark.nightly
+def test_savers_gives_the_ratios_to_sqlite_and_the_bytes_of_a_step() -> None:
+    printed = run("benchmarks.savers", "--quick")
+    ratios = re.findall(r"at once, redismem / SQLite in a file: put x ([0-9.]+), .*bytes x ([0-9.]+)", printed)
+    assert len(ratios) == 2
+    assert all(float(number) > 0 for pair in ratios for number in pair)
+
+
+@pytest.mark.nightly
 def test_project_gives_the_growth_of_each_question_and_the_ratio_to_a_file() -> None:
     printed = run("benchmarks.project", "--quick")
     assert len(re.findall(r" x \d+\.\d\d$", printed, re.MULTILINE)) >= 12

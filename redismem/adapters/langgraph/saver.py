@@ -238,6 +238,8 @@ class RedismemSaver(BaseCheckpointSaver[str]):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread. Its checkpoints appear last and at once, if there are fewer than 5,000 and 32 MiB of them.
 
+        The copy belongs to the owner of the source.
+
         Raises:
             ValueError: Both are one thread.
             RecordConflict: The target has checkpoints of its own.

@@ -115,13 +115,15 @@ async def _chain(
 
 
 async def copy(threads: Threads, source_id: object, target_id: object) -> None:
-    """Copy a thread. Its checkpoints appear last, all at once; a copy that was interrupted can be repeated.
+    """Copy a thread, with its owner. Checkpoints appear last and at once; an interrupted copy can be repeated.
 
     Raises:
         ValueError: both are one thread.
         RecordConflict: the target has checkpoints of its own.
     """
-    source, target = threads.record(source_id), threads.record(target_id)
+    source = threads.record(source_id)
+    first = (await threads.memory.records(source.id, limit=1)).records[:1]  # the shortest id is the source's own
+    target = threads.record(target_id, first[0].owner if first else None)
     if source.id == target.id:
         raise ValueError("a thread cannot be copied onto itself")
     checkpoints = await _checkpoints(source, bodies=True)
