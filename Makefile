@@ -8,7 +8,10 @@ LOCK := requirements.lock
 # strands-agents mcp < 2.2. Their adapters' tests run in an environment of their own.
 APART := .venv-apart
 APART_LOCK := requirements-apart.lock
-APART_TESTS := tests/adapters/test_google_adk.py tests/adapters/test_strands.py
+APART_TESTS := tests/adapters/test_google_adk.py tests/adapters/test_strands.py \
+  tests/examples/test_google_adk_agent.py tests/examples/test_strands_agent.py \
+  tests/repository/test_docs.py::test_every_example_runs[docs/adapters/strands.md] \
+  tests/repository/test_docs.py::test_every_example_runs[docs/adapters/google-adk.md]
 UV := $(shell sed -n 's/.*"\(uv==[0-9.]*\)".*/\1/p' pyproject.toml)
 ARGS ?=
 # Most tests wait for something: four processes keep two cores busy. Each collects all tests, so more than eight do not pay.
@@ -50,7 +53,7 @@ setup: $(READY) ## install everything into .venv, pinned with hashes
 demo: $(READY) ## see it at work: a filled page, until Ctrl-C; without a terminal, a conversation played through
 	@if [ -t 0 ]; then exec $(BIN)/redismem serve --demo $(ARGS); else exec $(BIN)/redismem demo $(ARGS); fi
 
-test: $(READY) have-redis have-chromium lint types unit ## all that a change must pass; installs redis-server and chromium if they are missing
+test: $(READY) have-redis have-chromium lint types unit apart ## all that a change must pass; installs redis-server and chromium if they are missing
 
 lint: $(READY) ## ruff: rules and format
 	@echo '==> ruff'

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.abc
+import importlib.machinery
 import inspect
 import re
 import sys
@@ -44,9 +46,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.adapters.agent_framework": ("HistoryProvider", "SessionStore"),
     "redismem.adapters.llama_index": ("ChatStore",),
     "redismem.adapters.pydantic_ai": ("ConversationStore", "EntryId"),
+    "redismem.adapters.strands": ("Storage",),
+    "redismem.adapters.google_adk": ("SessionService",),
     "redismem.adapters.langchain": ("ChatMessageHistory",),
     "redismem.adapters.langgraph": (),
 }
+# Frameworks with an environment of their own: here stand-ins take their place.
+APART = ("strands", "google.adk")
 # Names without an underscore that only other modules of the package use.
 INTERNAL = {
     "Change": {"checks", "encode"},
@@ -80,7 +86,7 @@ def render() -> str:
 
 
 def _module(name: str, given: tuple[str, ...], shown: dict[int, str]) -> str:
-    module = importlib.import_module(name)
+    module = load(name)
     names = sorted(given or module.__all__, key=lambda each: _order(each, getattr(module, each)))
     new = {each: value for each in names if id(value := getattr(module, each)) not in shown}
     lines = [f"## `{name}`", "", f"{_summary(module.__doc__ or '')}.", "", "| name | what it is |", "|---|---|"]
@@ -94,6 +100,43 @@ def _module(name: str, given: tuple[str, ...], shown: dict[int, str]) -> str:
         elif inspect.isfunction(value):
             lines += ["", f"### `{each}`", "", *_function(each, value)]
     return "\n".join(lines) + "\n"
+
+
+class _StandIn(types.ModuleType):
+    """A module of a framework that is not installed. Every name in it is a class."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+        is_apart = any(f"{fullname}.".startswith(f"{name}.") for name in APART)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True) if is_apart else None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
+@cache
+def load(name: str) -> types.ModuleType:
+    """Import a public module, with stand-ins for a framework that has an environment of its own."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        finder = _StandIns()
+        sys.meta_path.append(finder)
+        try:
+            return importlib.import_module(name)
+        finally:
+            sys.meta_path.remove(finder)
+            for each in [each for each in sys.modules if f"{each}.".startswith(tuple(f"{apart}." for apart in APART))]:
+                del sys.modules[each]
 
 
 def _order(name: str, value: object) -> tuple[bool, int, str]:

@@ -154,10 +154,13 @@ class ConversationStore(theirs.ConversationStore):
             present=earlier,
             sets={**fields, _RECORD: _RECORDS.dump_json(record), _REVISION: record.revision.encode()},
         )
+        stored = self._open(record.conversation_id, record.scope)
         try:
-            await self._open(record.conversation_id, record.scope).write(change)
+            await stored.write(change)
         except RecordConflict:
-            raise ConversationConflict(record.conversation_id) from None
+            if not new_entries or await stored.get(_field(new_entries[-1].id)) == [None]:
+                raise ConversationConflict(record.conversation_id) from None
+            # Its reply was lost, and others saved before the next attempt: no other save has entries with these ids.
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Delete a conversation with all its entries. Its forks have copies of their own, and stay.

@@ -65,9 +65,10 @@ def public_names(page: str) -> dict[str, list[str]]:
 
 
 def not_importable(page: str) -> Iterator[str]:
+    load = reference().load
     for module, names in public_names(page).items():
         try:
-            there = importlib.import_module(module)
+            there = load(module)
         except ImportError:
             yield module
             continue

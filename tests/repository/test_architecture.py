@@ -77,6 +77,8 @@ DOORS = {
     "langchain_core": "adapters",
     "langgraph": "adapters",
     "pydantic_ai": "adapters",
+    "strands": "adapters",
+    "google": "adapters",
 }
 Check = Callable[[Path], list[str]]
 

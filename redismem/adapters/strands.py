@@ -1,0 +1,146 @@
+"""Strands: `Storage` keeps the snapshots of agents, and anything else that Strands stores, in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Self
+
+from redismem import InvalidSessionId, InvalidSettings, RedismemError
+from redismem.adapters.sessions import check_memory, missing_framework
+from redismem.blocking import Memory, Record
+from redismem.record import Change
+
+try:
+    from strands.storage import Storage as _Storage
+    from strands.types.exceptions import StorageError
+except ModuleNotFoundError:
+    raise missing_framework(__name__, "strands") from None
+
+_DATA = b"data"
+_PAGE_COUNT = 1_000
+_SLASHES = re.compile("/+")
+
+
+class Storage(_Storage):
+    """A storage for Strands, in place of `LocalFileStorage`.
+
+    >>> storage = Storage("redis://127.0.0.1:6379/0")
+    >>> agent = Agent(session_manager=SnapshotSessionManager("user-42", storage=storage))
+
+    Each key is a record of its own, written whole or not at all. Keys follow the rules of Strands' own storages: runs
+    of "/" count as one, and empty keys, backslashes and ".." are refused. `search` compares words, as Strands' own
+    storages do by default: it reads every value.
+
+    Strands runs many calls in threads with an event loop of their own. So the storage uses a blocking memory, whose
+    connections all threads share, and never blocks the loop that calls it.
+
+    Every method raises StorageError if Redis does not answer, or if the key is invalid.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        memory: Memory | None = None,
+        key_prefix: str = "strands",
+        ttl: float | None = None,
+    ) -> None:
+        """Make a storage. It connects on first use.
+
+        Args:
+            url: The URL of Redis. `None` means `REDISMEM_URL`.
+            memory: A `redismem.blocking.Memory` to use instead of a URL. The caller closes it.
+            key_prefix: The key `a/b` is the record `<key_prefix>:a/b` of redismem.
+            ttl: The seconds after its last write after which Redis removes a key. `None` keeps it.
+
+        Raises:
+            InvalidRecord: `ttl` is out of range.
+            InvalidSessionId: `key_prefix` is not a string.
+            InvalidSettings: URL or memory is invalid, or both are given.
+        """
+        if not isinstance(key_prefix, str):
+            raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        if memory is not None:
+            check_memory(memory, Memory)
+            if url is not None:
+                raise InvalidSettings("give one of url and memory: only one of them would be used")
+        self._prefix, self._ttl_s = f"{key_prefix}:" if key_prefix else "", ttl
+        self._is_own = memory is None
+        self._memory = memory or Memory.connect(url)
+        try:
+            self._open("x")  # refuses prefix and ttl at the start of the program, not in its first turn
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. A memory of the caller stays open."""
+        if self._is_own:
+            self._memory.close()
+
+    async def write(self, key: str, data: bytes) -> None:
+        """Store data under a key, in place of earlier data.
+
+        Raises:
+            StorageError: The key is invalid, the data is larger than 64 MiB, or Redis does not answer.
+        """
+        with _failing("write", key):
+            await asyncio.to_thread(self._open(_normalize(key)).write, Change(sets={_DATA: bytes(data)}))
+
+    async def read(self, key: str) -> bytes | None:
+        """Return the data of a key, `None` if there is no such key."""
+        with _failing("read", key):
+            [data] = await asyncio.to_thread(self._open(_normalize(key)).get, _DATA)
+        return data
+
+    async def delete(self, key: str) -> None:
+        """Remove a key, if it exists."""
+        with _failing("delete", key):
+            await asyncio.to_thread(self._open(_normalize(key)).clear)
+
+    async def list(self, query: str = "") -> builtins.list[str]:
+        """Return the keys that begin with `query`, in order."""
+        beginning = self._prefix + _SLASHES.sub("/", _check(query)).lstrip("/")
+        keys: builtins.list[str] = []
+        cursor: str | None = None
+        with _failing("list", query):
+            while True:
+                page = await asyncio.to_thread(self._memory.records, beginning, _PAGE_COUNT, cursor)
+                keys += [entry.id.removeprefix(self._prefix) for entry in page.records]
+                cursor = page.cursor
+                if cursor is None:
+                    return keys
+
+    def _open(self, key: str) -> Record:
+        return self._memory.record(self._prefix + key, ttl_s=self._ttl_s)
+
+
+@contextmanager
+def _failing(what: str, key: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except RedismemError as error:
+        raise StorageError(f"failed to {what} {key!r}: {error}") from error
+
+
+def _check(key: str) -> str:
+    if "\\" in key or ".." in key.split("/"):
+        raise StorageError(f"invalid key {key!r}: backslashes and '..' are not allowed")
+    return key
+
+
+def _normalize(key: str) -> str:
+    normalized = _SLASHES.sub("/", _check(key)).strip("/")
+    if not normalized:
+        raise StorageError("a key is not empty")
+    return normalized

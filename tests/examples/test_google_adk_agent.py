@@ -1,0 +1,38 @@
+"""The agent of Google ADK: each answer by another process, one of which is killed. Runs in `make apart`."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("google.adk", reason="google-adk has an environment of its own: make apart")
+
+from support.checks import until
+from support.example_processes import Places, start_example
+from support.proxy import Proxy
+
+from redismem import Memory
+from redismem.adapters.google_adk import SessionService
+
+NAME = "google_adk_agent.py"
+QUESTION = "How is the weather in Oslo and Rome?"
+
+
+async def test_a_killed_process_loses_no_event_and_a_user_is_known_in_every_session(
+    places: Places, proxy: Proxy
+) -> None:
+    proxy.break_next("freeze", 1, to=b"4 degrees in Oslo")
+    with start_example(NAME, places, "anna", "monday", QUESTION, REDISMEM_URL=proxy.url) as running:
+        await until(lambda: proxy.broken_count)  # the tools were called, and nothing more is stored
+        running.kill()
+    for session, question, answer in (
+        ("monday", QUESTION, "Question 2: 4 degrees in Oslo, 19 degrees in Rome. Cities so far: 2."),
+        ("tuesday", "And in Lima?", "Question 1: 22 degrees in Lima. Cities so far: 3."),
+    ):
+        with start_example(NAME, places, "anna", session, question) as running:
+            await until(lambda: running.poll() is not None)
+            assert answer in running.communicate()[0]
+    async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
+        service = SessionService(memory=memory)
+        stored = await service.get_session(app_name="weather", user_id="anna", session_id="monday")
+    assert stored is not None
+    assert [event.author for event in stored.events] == ["user", "weather", "weather", "user", *["weather"] * 3]

@@ -1,0 +1,32 @@
+"""The agent of Strands: each answer by another process, one of which is killed. Runs in `make apart`."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("strands", reason="strands-agents has an environment of its own: make apart")
+
+from support.checks import until
+from support.example_processes import Places, start_example
+from support.proxy import Proxy
+
+NAME = "strands_agent.py"
+QUESTION = "How is the weather in Oslo and Rome?"
+
+
+async def test_a_killed_process_leaves_the_last_snapshot_and_any_process_goes_on_or_back(
+    places: Places, proxy: Proxy
+) -> None:
+    proxy.break_next("swallow", 1, to=b"4 degrees in Oslo")
+    with start_example(NAME, places, "anna", QUESTION, REDISMEM_URL=proxy.url) as running:
+        await until(lambda: proxy.broken_count)  # nothing of the turn is stored
+        running.kill()
+    for question, answer in (
+        (QUESTION, "Question 1: 4 degrees in Oslo, 19 degrees in Rome."),
+        ("Lima?", "Question 2: 22 degrees in Lima."),
+        ("back", "went back to 4 messages"),
+        ("Rome?", "Question 2: 19 degrees in Rome."),
+    ):
+        with start_example(NAME, places, "anna", question) as running:
+            await until(lambda: running.poll() is not None)
+            assert answer in running.communicate()[0]
