@@ -146,7 +146,10 @@ class Proxy:
     async def _answer(self, link: _Link, reply: bytes) -> None:
         if link.how == "freeze":
             return
-        how, link.how = link.how, None
+        how = link.how
+        # A reply that was on its way to an earlier request must not close the hole: the client would take the next
+        # reply for that to the swallowed request.
+        link.how = "hole" if how == "hole" else None
         match how:
             case "reset":
                 link.reset()
