@@ -111,9 +111,9 @@ class Keys:
         """Return the beginning of all keys in the shard of a record's tag."""
         return self._tags[binascii.crc_hqx(tag, 0) % self.shard_count].encode()
 
-    def prefixes(self) -> list[bytes]:
+    def prefixes(self) -> tuple[bytes, ...]:
         """Return the beginning of all keys of each shard, by shard number."""
-        return [tag.encode() for tag in self._tags]
+        return tuple(tag.encode() for tag in self._tags)
 
     def rate(self, name: str) -> bytes:
         """Return the key of a rate limiter."""

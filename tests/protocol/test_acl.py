@@ -15,6 +15,7 @@ from redismem import NotAllowed, Policy, Settings
 from redismem.blocking import memory as blocking
 from redismem.cli import main
 from redismem.protocol import permissions, scripts
+from redismem.record import Change, Head, Related
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 LINE, *_ = re.findall(r"^ACL SETUSER shop-app .*", PAGE.read_text(), re.MULTILINE)
@@ -166,6 +167,22 @@ def test_projects_pass(url: str, tmp_path: Path) -> None:
     assert code("project", "consolidate", "apollo", "--days", "0", "--do") == 0
     assert code("project", "import", "other", folder) == 0
     assert code("check") == 0
+
+
+def test_records_pass(url: str) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        record, other = memory.record("r", owner="ann", ttl_s=60), memory.record("other", tag="r")
+        change = Change(absent=[b"x"], sets={b"m": Head().encode()}, sets_once={b"o": b"1"}, adds=[b"m", b"n"])
+        assert record.write(change, (other, change)) is True
+        assert other.write(Change(drops=[b"o"], removes=[b"n"])) is True
+        assert (record.get(b"o", renew=True), record.exists(), record.touch()) == ([b"1"], True, True)
+        newest = record.newest(b"m", named=True, related=Related(b"n", b":"), renew=True)
+        assert newest is not None
+        assert (newest.member, len(record.walk(b"m").heads), record.drop(b"n")) == (b"m", 1, 1)
+        assert [entry.id for entry in memory.records().records] == ["other", "r"]
+        assert [entry.id for entry in memory.records(owner="ann").records] == ["r"]
+        assert code("worker", "--once") == code("check") == 0
+        assert (record.clear(), other.clear()) == (True, True)
 
 
 def test_a_broken_session_is_put_into_quarantine(url: str, admin: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from redismem.events import Op
@@ -45,12 +45,13 @@ def indexed_records(wanted: Wanted, shard: bytes, after: bytes, limit: int) -> C
 
 def records_of(keys: Keys, scanned: Sequence[bytes], wanted: Wanted) -> list[RecordKeys]:
     """Return the records of this namespace that scanned keys belong to, and that may be wanted."""
-    return list({record.record: record for key in scanned for record in _record_of(keys, key, wanted)}.values())
+    shards = frozenset(keys.prefixes())
+    return list({record.record: record for key in scanned for record in _record_of(shards, key, wanted)}.values())
 
 
-def _record_of(keys: Keys, key: bytes, wanted: Wanted) -> Iterator[RecordKeys]:
+def _record_of(shards: Collection[bytes], key: bytes, wanted: Wanted) -> Iterator[RecordKeys]:
     match = _KEY.fullmatch(key)
-    if match is None or match[1] not in keys.prefixes():
+    if match is None or match[1] not in shards:
         return
     name = decode_id(match[2])
     if name is not None and (wanted.prefix is None or name.startswith(wanted.prefix)):
