@@ -27,8 +27,8 @@ LINK_MBITS = 200
 SMALL = {"role": "user", "content": TEXT}
 LARGE = {"role": "user", "content": "x" * (1024 * 1024 - 64)}
 LONG_WINDOW_COUNT = 9_000
-EVERY_S = 0.005
-POOL = 400
+EVERY_S = 0.01
+POOL = 128
 MOST_RATIO = 1.5
 LARGE_CALLS = ("nothing", "appends of 1 MiB", "reads of 10,000 messages")
 
@@ -120,7 +120,7 @@ def report(results: dict[str, Any]) -> str:
 def main() -> None:
     asked = options("benchmarks.beside", __doc__ or "", rounds=5).parse_args()
     name = f"bench-{os.getpid()}"
-    rounds, count = (1, 60) if asked.quick else (asked.rounds, 400)
+    rounds, count = (1, 60) if asked.quick else (asked.rounds, 200)
     with chosen_server(name) as server:
         around = surroundings(server, "benchmarks.beside") | {"load": load()}
         with link_to(_port(server), LINK_MBITS) as port:

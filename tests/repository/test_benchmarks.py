@@ -83,6 +83,13 @@ def test_beside_gives_the_ratio_to_a_pool_on_a_link_and_on_loopback() -> None:
 
 
 @pytest.mark.nightly
+def test_tails_gives_the_percentiles_at_each_share_of_the_capacity() -> None:
+    printed = run("benchmarks.tails", "--quick")
+    row = r"^[24] processes, (?:50|80)% of [\d,]+ turns/s(?: +\d+\.\d){3}$"
+    assert len(re.findall(row, printed, re.MULTILINE)) == 4
+
+
+@pytest.mark.nightly
 def test_meaning_gives_the_bytes_and_the_time_by_dimensions() -> None:
     printed = run("benchmarks.meaning", "--quick")
     for dimensions in (0, 256, 1536):
