@@ -2,8 +2,9 @@
 
 A step of a thread puts a checkpoint with one new value of 2 KB, puts the writes of two tasks, and reads the newest
 checkpoint. One thread takes its steps alone, then 64 at once. Redis writes its log once a second; SQLite writes to a
-file as its saver sets it up. The sides alternate in rounds, in a new order in each round; a ratio is the median of the
-ratios per round. `pip install -e '.[peers]'` installs the others; SAVERS_POSTGRES_URL names a Postgres to measure too.
+file as its saver sets it up. CPU is the time of this process, its threads and Redis together. The sides alternate in
+rounds, in a new order in each round; a ratio is the median of the ratios per round.
+`pip install -e '.[peers]'` installs the others; SAVERS_POSTGRES_URL names a Postgres to measure too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from redismem.adapters.langgraph import RedismemSaver
 OPERATIONS = ("put", "put_writes", "get_tuple")
 OURS, SQLITE = "redismem", "SQLite in a file"
 TEXT = "An answer of an agent, which is about as long as this one. " * 34
+PER_STEP = ("steps", "CPU", "bytes")
 AT_ONCE = (1, 64)
 
 
@@ -111,14 +113,19 @@ async def _take_steps(saver: Any, thread_id: str, steps: int, spent: dict[str, f
         assert found.checkpoint["channel_values"]["channel-0"].startswith(f"{step} ")
 
 
-async def _measure_side(side: Side, at_once: int, steps: int, prefix: str) -> dict[str, float]:
+async def _measure_side(server: Server, side: Side, at_once: int, steps: int, prefix: str) -> dict[str, float]:
     collect_garbage()
     before = side.used_bytes() if side.used_bytes else 0
     spent = dict.fromkeys(OPERATIONS, 0.0)
-    clock = time.perf_counter()
+    clock, cpu_s = time.perf_counter(), time.process_time() + server.cpu_s()
     await asyncio.gather(*(_take_steps(side.saver, f"{prefix}-{number}", steps, spent) for number in range(at_once)))
     wall_s, count = time.perf_counter() - clock, at_once * steps
-    figures = {"steps": count / wall_s, "bytes": (side.used_bytes() - before) / count if side.used_bytes else 0.0}
+    cpu_s = time.process_time() + server.cpu_s() - cpu_s
+    figures = {
+        "steps": count / wall_s,
+        "CPU": cpu_s / count * 1e6,
+        "bytes": (side.used_bytes() - before) / count if side.used_bytes else 0.0,
+    }
     calls = {"put": count, "put_writes": 2 * count, "get_tuple": count}
     return figures | {name: at_once * calls[name] / spent[name] for name in OPERATIONS}
 
@@ -141,7 +148,7 @@ async def measure(server: Server, asked: argparse.Namespace) -> dict[str, Any]:
                 for label in random.sample(list(sides), len(sides)):
                     # The first round only opens connections and loads scripts.
                     prefix = f"{os.getpid()}-{at_once}-{number}"
-                    figures = await _measure_side(sides[label], at_once, steps if number >= 0 else 1, prefix)
+                    figures = await _measure_side(server, sides[label], at_once, steps if number >= 0 else 1, prefix)
                     if number >= 0:
                         found.setdefault(f"{at_once} at once", {}).setdefault(label, []).append(figures)
     return {"found": found, "missing": missing, "rounds": rounds}
@@ -153,12 +160,13 @@ def report(result: dict[str, Any]) -> str:
         rows = []
         for label, rounds in sides.items():
             medians = {name: sorted(each[name] for each in rounds)[len(rounds) // 2] for name in rounds[0]}
-            rows.append((label, *(medians[name] for name in (*OPERATIONS, "steps", "bytes"))))
-        lines += [table((title, *(f"{name}/s" for name in OPERATIONS), "steps/s", "bytes/step"), rows), ""]
+            rows.append((label, *(medians[name] for name in (*OPERATIONS, *PER_STEP))))
+        head = (title, *(f"{name}/s" for name in OPERATIONS), "steps/s", "CPU µs/step", "bytes/step")
+        lines += [table(head, rows), ""]
         for label in sides.keys() - {OURS}:
             words = [
                 f"{name} x {ratio([each[name] for each in sides[OURS]], [each[name] for each in sides[label]]):.2f}"
-                for name in (*OPERATIONS, "steps", "bytes")
+                for name in (*OPERATIONS, *PER_STEP)
                 if all(each[name] for each in sides[label])
             ]
             lines.append(f"{title}, {OURS} / {label}: {', '.join(words)}")

@@ -173,6 +173,8 @@ async def test_mistakes_are_refused_before_anything_is_written(namespace: str, r
         with pytest.raises(ValueError, match="strategy"):
             await saver.aprune(["a"], strategy="keep")
         assert (await memory.records()).records == []
+    with RedismemSaver.from_conn_string("memory://") as own, pytest.raises(ValueError, match="onto itself"):
+        own.copy_thread("a", "a")
 
 
 def test_without_the_framework_the_import_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

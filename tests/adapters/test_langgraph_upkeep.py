@@ -32,12 +32,13 @@ def extend(state: list[str], writes: list[list[str]]) -> list[str]:
 
 class State(TypedDict):
     words: Annotated[list[str], DeltaChannel(extend, list, snapshot_frequency=7)]
+    rare: Annotated[list[str], DeltaChannel(extend, list, snapshot_frequency=4)]
     last: str
 
 
 def build(saver: Any) -> Any:
     builder = StateGraph(State)
-    builder.add_node("one", lambda state: {"words": [f"one {len(state['words'])}"], "last": "one"})
+    builder.add_node("one", lambda state: {"words": [f"one {len(state['words'])}"], "rare": ["one"], "last": "one"})
     builder.add_node("two", lambda state: {"words": [f"two {len(state['words'])}"], "last": "two"})
     builder.add_edge(START, "one")
     builder.add_edge("one", "two")
@@ -87,7 +88,7 @@ async def test_a_delta_channel_is_read_in_one_call_and_no_prune_severs_it(
         assert (await graph.aget_state(at("a"))).values == expected
         assert len(expected["words"]) == 28
         left = [each async for each in saver.alist(at("a"))]
-        assert 1 < len(left) <= 14, "the newest, and its ancestors down to a snapshot"
+        assert 1 < len(left) < len([*model.list(at("a"))]), "the newest, and its ancestors down to the snapshots"
         proxy.forget()
         history = await saver.aget_delta_channel_history(config=left[0].config, channels=["words", "last"])
         assert len(proxy.sent) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from langchain_core.runnables.config import run_in_executor
@@ -116,8 +116,10 @@ class _Awaited:
     def record(self, *arguments: Any, **options: Any) -> _Awaited:
         return _Awaited(self._target.record(*arguments, **options))
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+    def __getattr__(self, name: str) -> Any:
         method = getattr(self._target, name)
+        if not callable(method):
+            return method  # the id of a record
 
         async def call(*arguments: Any, **options: Any) -> Any:
             return method(*arguments, **options)

@@ -70,20 +70,21 @@ async def prune(threads: Threads, thread_ids: Iterable[object], strategy: str) -
 
 async def _keep_latest(threads: Threads, record: Record) -> None:
     checkpoints = await _checkpoints(record, bodies=False)
-    newest = {checkpoint.parts[0]: checkpoint for checkpoint in checkpoints}
-    heads = {checkpoint.member: checkpoint.head for checkpoint in checkpoints}
-    kept: set[bytes] = set()
-    for checkpoint_ns, checkpoint in newest.items():
-        kept |= await _chain(record, Place("", checkpoint_ns), checkpoint.member, heads, threads.options.serde)
-    gone = heads.keys() - kept
+    by_namespace: dict[str, dict[bytes, Head]] = {}
+    for checkpoint in checkpoints:
+        by_namespace.setdefault(checkpoint.parts[0], {})[checkpoint.member] = checkpoint.head
+    kept = {
+        checkpoint_ns: await _chain(record, Place("", checkpoint_ns), heads, threads.options.serde)
+        for checkpoint_ns, heads in by_namespace.items()
+    }
+    gone = {member for checkpoint_ns, heads in by_namespace.items() for member in heads.keys() - kept[checkpoint_ns]}
     await _remove(record, checkpoints, gone)
-    for checkpoint_ns in newest:
-        place = Place("", checkpoint_ns)
-        oldest = min(member for member in kept if member.startswith(place.prefix))
+    for checkpoint_ns, heads in by_namespace.items():
+        place, oldest = Place("", checkpoint_ns), min(kept[checkpoint_ns])
         # One range also has the writes of checkpoints that an earlier prune removed before it was interrupted.
         writes = place.related.prefix
         await record.drop(writes, before=writes + oldest[len(place.prefix) :])
-        await _drop_writes(record, [each for each in gone if each.startswith(place.prefix) and each > oldest])
+        await _drop_writes(record, [member for member in heads if member > oldest and member in gone])
     runs = [
         found.member
         async for found in pages(record, layout.RUNS)
@@ -92,25 +93,26 @@ async def _keep_latest(threads: Threads, record: Record) -> None:
     await _remove_members(record, runs)
 
 
-async def _chain(
-    record: Record, place: Place, member: bytes, heads: dict[bytes, Head], serde: SerializerProtocol
-) -> set[bytes]:
-    """Return a checkpoint, and the ancestors that its delta channels are rebuilt from.
+async def _chain(record: Record, place: Place, heads: dict[bytes, Head], serde: SerializerProtocol) -> set[bytes]:
+    """Return the newest checkpoint of a namespace, and the ancestors that its delta channels are rebuilt from.
 
     LangGraph counts the steps since the last snapshot of each such channel in the metadata.
     """
-    kept = {member}
-    found = await record.newest(place.prefix, member=member)
+    newest = max(heads)
+    kept = {newest}
+    found = await record.newest(place.prefix, member=newest)
     if found is None or found.value is None:
         return kept
     channels = layout.decode_metadata(serde, found.value).get("counters_since_delta_snapshot") or {}
-    for traced in await walk(record, place, member, list(channels)) if channels else []:
-        ancestor = heads[member].parent
-        while ancestor in heads and ancestor not in kept - {member}:
-            kept.add(ancestor)
+    for traced in await walk(record, place, newest, list(channels)) if channels else []:
+        chain: set[bytes] = set()
+        ancestor = heads[newest].parent
+        while ancestor in heads and ancestor not in chain:
+            chain.add(ancestor)
             if traced.seed is not None and traced.seed[0] in heads[ancestor].names:
                 break
             ancestor = heads[ancestor].parent
+        kept |= chain
     return kept
 
 
