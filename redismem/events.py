@@ -181,11 +181,11 @@ class Event(NamedTuple):
     op: str
     """The operation: an `Op`."""
     outcome: str
-    """The outcome. "ok"; "duplicate": the append's id was known before the call; "degraded": this process served it
-    while Redis was down; "conflict": `expect` did not hold; "nothing": there is no such session, or it is not in the
-    state that the call requires. A claim, commit, release or summary has the outcomes of
-    `redismem/workers/outcomes.py`. A failed call has the name of its error's class, such as StoreUnavailable, TooLarge,
-    CancelledError.
+    """The outcome. "ok"; "duplicate": the append's id was known before the call; "created": a write created a record;
+    "degraded": this process served it while Redis was down; "conflict": `expect` did not hold; "nothing": there is no
+    such session, or it is not in the state that the call requires. A claim, commit, release or summary has the outcomes
+    of `redismem/workers/outcomes.py`. A failed call has the name of its error's class, such as StoreUnavailable,
+    TooLarge, CancelledError.
     """
     duration_ms: float
     """The time from start to end, with all retries and the pauses between them."""

@@ -10,11 +10,11 @@
 --   nonce     8 random bytes, which identify this write; also the life of a record that it creates
 --   now_ms    - for the server's clock
 -- FIELDS
--- REPLY 1 written now, 0 written before; negative: the number of the check that does not hold, over all records
+-- REPLY 1 written now, 2 and a record was created, 0 written before; negative: the number of the check that does not hold, over all records
 -- ERROR FORMAT version · PAST now_ms
 local records, owned = unpack(KEYS, 1, 2)
 local nonce, now_ms = unpack(ARGV, 1, 2)
-local changes, is_known, refused, number, first = {}, false, nil, 0, 3
+local changes, is_known, refused, number, first, written = {}, false, nil, 0, 3, 1
 for place = 3, #KEYS, 2 do
   local record, order = KEYS[place], KEYS[place + 1]
   local id, ttl_ms, owner, birth, counts = unpack(ARGV, first, first + 4)
@@ -33,6 +33,7 @@ for place = 3, #KEYS, 2 do
     if not holds then refused = refused or number end -- [check]
   end
   change.described, change.is_checked = described, tonumber(checks) > 0
+  if not described then written = 2 end -- [created]
   local ring_end = described and 11 + 8 * string.byte(described, 11) or 11
   local ring = string.sub(described or '', 12, ring_end)
   if change.is_checked and string.find(ring, nonce, 1, true) then is_known = true end -- [made before]
@@ -62,4 +63,4 @@ for _, change in ipairs(changes) do
     redis.call('PERSIST', record) -- [record persists]
   end
 end
-return is_known and 0 or 1
+return is_known and 0 or written

@@ -82,10 +82,14 @@ class Record:
             RecordConflict: A condition does not hold. It names the record and the field.
             InvalidRecord: A name or value is invalid, or the records do not have one tag.
             TooLarge: More than 20,000 names, or 64 MiB.
+            WrongShards: Redis was emptied, and another process has begun the namespace with other shards. The record
+                was created, but the other processes do not see it.
         """
         changes = [(self._keys, change), *((record.keys, its_change) for record, its_change in others)]
         outcome = await self._run(calls.write(changes, self._store.clock))
-        return outcome is WriteOutcome.OK
+        if outcome is WriteOutcome.CREATED:
+            await self._store.agree_again()
+        return outcome is not WriteOutcome.DUPLICATE
 
     async def newest(
         self,

@@ -12,8 +12,9 @@ import redis
 import redis.asyncio
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
+from support.stores import Store
 
-from redismem import Memory, RecordConflict, Settings, StoreUnavailable
+from redismem import Memory, RecordConflict, Settings, StoreUnavailable, WrongShards
 from redismem.blocking import memory as blocking
 from redismem.protocol.record import calls
 from redismem.protocol.record.calls import WriteOutcome
@@ -63,7 +64,7 @@ async def test_the_blocking_memory_makes_a_compare_and_set_once_too(proxy: Proxy
 async def test_a_write_sent_again_overwrites_nobody_and_renews_the_expiry(memory: Memory, raw: Any) -> None:
     record, other = memory.record("r", ttl_s=60, tag="t"), memory.record("other", tag="t")
     first = calls.write([(record.keys, Change(absent=[b"n"], sets={b"n": b"1"}, adds=[b"n"]))], None)
-    assert await memory.store.run(first) is WriteOutcome.OK
+    assert await memory.store.run(first) is WriteOutcome.CREATED
     for number in range(1, 16):
         change = Change(equals={b"n": b"%d" % number}, sets={b"n": b"%d" % (number + 1)}, removes=[b"n"])
         assert await record.write(change, (other, Change(sets={b"o": b"1"}))) is True
@@ -131,6 +132,23 @@ async def test_each_acknowledged_increment_counts_once_over_a_lossy_line(
         await asyncio.gather(*(count_up(memory.record("r")) for memory in (lossy, other, sound) * 2))
         assert await sound.record("r").get(b"n") == [b"18"]
         assert proxy.broken_count == 6
+
+
+async def test_a_process_with_other_shards_is_refused_once_it_creates_a_record(
+    store: Store, raw: Any, namespace: str
+) -> None:
+    """Redis was emptied, and a process with another number of shards has begun the namespace."""
+    async with store.memory(namespace, Settings(shards=2)) as stale:
+        await stale.record("a").write(Change())
+        keys = [key async for key in raw.scan_iter(f"rm:{{{namespace}*")]
+        await raw.delete(*keys)
+        async with store.memory(namespace, Settings(shards=4)) as other:
+            await other.record("a").write(Change(sets={b"n": b"1"}))
+            stale.store._look_again_at_s = 0.0
+            for call in (stale.record("b").write(Change()), stale.record("a").get(b"n"), stale.records()):
+                with pytest.raises(WrongShards):
+                    await call
+            assert await other.record("a").get(b"n") == [b"1"]
 
 
 async def test_records_are_refused_while_redis_is_away_even_with_the_fallback(proxy: Proxy, namespace: str) -> None:

@@ -155,7 +155,9 @@ async def conditions(memory: Memory, raw: Any) -> None:
     call = calls.write(
         [(other.keys, Change(adds=[b"o"])), (record.keys, Change(absent=[b"c"], sets={b"c": b"1"}))], None
     )
-    assert [await written(memory, call) for _ in range(2)] == ["ok", "duplicate"]
+    assert [await written(memory, call) for _ in range(2)] == ["created", "duplicate"]
+    again = calls.write([(other.keys, Change()), (record.keys, Change())], None)
+    assert await written(memory, again) == "ok"
     for number in range(15):
         await record.write(Change(present=[b"c"], sets={b"c": b"%d" % number}))
     assert await written(memory, call) == "duplicate"

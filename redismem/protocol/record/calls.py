@@ -24,6 +24,8 @@ class WriteOutcome(StrEnum):
     """The outcome of a write, in the words of `Event.outcome`."""
 
     OK = "ok"
+    CREATED = "created"
+    """It was made, and a record did not exist before."""
     DUPLICATE = "duplicate"
     """An earlier attempt of this write was made, and its reply was lost."""
 
@@ -58,7 +60,7 @@ def write(changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None) -> 
     def decode(reply: int) -> WriteOutcome:
         if reply < 0:
             raise _conflict(*checks[-reply - 1])
-        return WriteOutcome.OK if reply else WriteOutcome.DUPLICATE
+        return (WriteOutcome.DUPLICATE, WriteOutcome.OK, WriteOutcome.CREATED)[reply]
 
     return script_call("write_record", Op.RECORD_WRITE, names, arguments, decode)
 
