@@ -13,8 +13,6 @@ from redismem.protocol.call import Command
 from redismem.transport.lane.connection import LARGE_BYTES, PendingCall
 
 _WINDOWS_LIMIT = 1_000
-
-
 _FIRST_KEY = 3  # index in EVALSHA
 
 
