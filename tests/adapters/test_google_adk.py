@@ -141,8 +141,9 @@ async def test_any_sequence_of_calls_has_the_results_of_the_service_in_memory(
 
 
 async def test_appends_of_many_writers_keep_every_event_and_every_key_though_replies_are_lost(
-    proxy: Proxy, memory: Memory
+    proxy: Proxy, direct_memory: Memory
 ) -> None:
+    memory = direct_memory
     place: dict[str, Any] = {"app_name": "shop", "user_id": "anna"}
     async with Memory.connect(proxy.url, namespace=memory.store.keys.namespace, settings=Settings(**PATIENCE)) as lossy:
         services = [SessionService(memory=memory), SessionService(memory=lossy)]
@@ -212,6 +213,9 @@ async def test_a_deleted_or_forgotten_session_leaves_nothing(memory: Memory) -> 
     left = (await memory.records()).records
     assert [(each.id, each.owner) for each in left] == [("adk:shop/anna", "anna"), ("adk:shop/bo", "bo")]
     assert await service.get_user_state(app_name="shop", user_id="bo") == {"a": 1}
+    await service.create_session(app_name="other", user_id="bo")
+    await memory.forget(owner="bo")
+    assert [each.id for each in (await memory.records()).records] == ["adk:shop/anna"]
 
 
 async def test_an_outage_is_an_error_and_leaves_the_session_of_the_caller_as_it_was(
@@ -274,7 +278,9 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_a_killed_process_leaves_events_and_states_that_agree(memory: Memory, redis_server: Any) -> None:
+@pytest.mark.nightly  # the example's test kills a process in each run
+async def test_a_killed_process_leaves_events_and_states_that_agree(direct_memory: Memory, redis_server: Any) -> None:
+    memory = direct_memory
     service = SessionService(memory=memory)
     await service.create_session(app_name="shop", user_id="anna", session_id="s")
     command = [sys.executable, "-c", WRITER, redis_server.url, memory.store.keys.namespace]

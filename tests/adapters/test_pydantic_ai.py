@@ -149,10 +149,13 @@ async def test_any_sequence_of_calls_has_the_results_of_the_store_in_memory(memo
         await both.step("load", (name, name))
 
 
-async def test_of_fifty_writers_one_wins_and_no_entry_of_another_is_stored(proxy: Proxy, memory: Memory) -> None:
-    namespace = memory.store.keys.namespace
-    async with Memory.connect(proxy.url, namespace=namespace, settings=Settings(**PATIENCE)) as lossy:
-        stores = [ConversationStore(memory=each) for each in (memory, lossy)]
+async def test_of_fifty_writers_one_wins_and_no_entry_of_another_is_stored(proxy: Proxy, namespace: str) -> None:
+    settings = Settings(**PATIENCE)
+    async with (
+        Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
+        Memory.connect(proxy.url, namespace=namespace, settings=settings) as other,
+    ):
+        stores = [ConversationStore(memory=each) for each in (memory, other)]
         await stores[0].save(Conversation(conversation_id="a", messages=turn("first")))
         writers = []
         for number in range(50):
@@ -213,7 +216,7 @@ async def test_a_fork_has_the_bytes_of_the_messages_it_copies_and_outlives_its_o
     assert len((await store.load("b") or fork).messages) == 3
     fork.messages += turn("two")
     await store.save(fork)
-    await store.delete("b")
+    await memory.forget(owner="bo")
     assert (await memory.records()).records == []
 
 

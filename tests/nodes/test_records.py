@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pydantic_ai import Conversation
+from pydantic_ai.messages import ModelRequest, UserPromptPart
 from support.cluster_servers import ClusterServers
 
 from redismem import InvalidRecord, Memory, RecordConflict, Settings
+from redismem.adapters.pydantic_ai import ConversationStore
 from redismem.inspection.records import check_records
 from redismem.protocol.slots import slot_of
 from redismem.record import Change, Head
@@ -46,3 +49,23 @@ async def test_records_of_a_cluster_are_written_listed_moved_and_forgotten(
         forgotten = await memory.forget(owner="ann")
         assert (forgotten.record_count, forgotten.proven_ms is not None) == (20, True)
         assert (await memory.forget(prefix="talk of ")).record_count == 20
+
+
+async def test_conversations_of_a_cluster_are_forked_from_node_to_node_and_listed_by_scope(
+    cluster_servers: ClusterServers, namespace: str
+) -> None:
+    async with Memory.connect(cluster_servers.url, namespace=namespace, settings=SETTINGS) as memory:
+        store = ConversationStore(memory=memory)
+        question = ModelRequest(parts=[UserPromptPart("hello")])
+        [entry] = await store.save(Conversation(conversation_id="a", messages=[question]), scope="ann")
+        names = [f"fork-{number}" for number in range(12)]
+        for name in names:
+            await store.fork("a", new_conversation_id=name, scope="bo")
+        tags = [memory.record(f"pydantic_ai:{name}").keys.record.partition(b"}")[0] for name in ("a", *names)]
+        assert len({cluster_servers.owner(slot_of(tag.partition(b"{")[2])).port for tag in tags}) > 1
+        await store.delete("a")
+        listed = await store.list_conversations(scope="bo")
+        assert [record.conversation_id for record in listed] == names[::-1]
+        assert {record.head_id for record in listed} == {entry.id}
+        assert (await store.read_entry(str(entry.id))).message == question
+        assert (await memory.forget(owner="bo")).record_count == 12
