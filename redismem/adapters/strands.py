@@ -54,7 +54,7 @@ class Storage(_Storage):
         Args:
             url: The URL of Redis. `None` means `REDISMEM_URL`.
             memory: A `redismem.blocking.Memory` to use instead of a URL. The caller closes it.
-            key_prefix: The key `a/b` is the record `<key_prefix>:a/b` of redismem.
+            key_prefix: The key `notes` is the record `<key_prefix>:notes` of redismem.
             ttl: The seconds after its last write after which Redis removes a key. `None` keeps it.
 
         Raises:
