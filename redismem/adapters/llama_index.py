@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from redismem import Conflict, Context, InvalidMessage, InvalidSettings, Memory, Message, Session, SessionNotFound
 from redismem.adapters.sessions import (
@@ -58,6 +59,9 @@ class ChatStore(AsyncDBChatStore):
     summarise: bool = Field(default=False, description="True: older messages become a summary")
 
     _sessions: Sessions = PrivateAttr()
+    _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = PrivateAttr(
+        default_factory=WeakKeyDictionary
+    )
 
     def __init__(
         self,
@@ -226,10 +230,16 @@ class ChatStore(AsyncDBChatStore):
             context, active = await self._read_active(session)
             n = sum(not each.pinned for each in active[: max(0, n - bool(context.summaries))])
         archived: list[Message] = []
-        with contextlib.suppress(SessionNotFound):
-            while len(archived) < n and (moved := await session.archive(n - len(archived))):
-                archived += [each for each in moved if not _is_marked(each)]
+        async with self._turn(key):
+            with contextlib.suppress(SessionNotFound):
+                while len(archived) < n and (moved := await session.archive(n - len(archived))):
+                    archived += [each for each in moved if not _is_marked(each)]
         return await _decode(session, archived)
+
+    def _turn(self, key: str) -> asyncio.Lock:
+        """Return the lock that lets tasks of this loop archive a key in turn: of many at once, one would succeed."""
+        turns = self._turns.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+        return turns.setdefault(key, asyncio.Lock())
 
     async def get_keys(self) -> list[str]:
         """Return the keys that have messages, most recently used first."""

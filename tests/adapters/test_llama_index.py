@@ -221,6 +221,21 @@ async def test_archived_messages_neither_cost_a_turn_nor_fill_the_key(proxy: Pro
         assert recalled.to_openai()["blocks"][0]["text"] == "123"
 
 
+async def test_tasks_that_archive_one_key_take_turns(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, calls = ChatStore(memory=memory), list[str]()
+    await store.add_messages("k", [user_message(number) for number in range(40)])
+    run = type(memory.session("k"))._run
+
+    async def count(self: Any, call: Any) -> Any:
+        calls.append(call.op)
+        return await run(self, call)
+
+    monkeypatch.setattr(type(memory.session("k")), "_run", count)
+    parts = await asyncio.gather(*(store.archive_oldest_messages("k", 2) for _ in range(20)))
+    assert [text for part in parts for text in contents(part)] == [str(number) for number in range(40)]
+    assert calls.count("archive") == 20
+
+
 async def test_keys_are_those_with_messages_however_long_idle(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, ONE_SHARD) as memory:
         chat_store = ChatStore(memory=memory)
