@@ -217,8 +217,8 @@ async def test_archived_messages_neither_cost_a_turn_nor_fill_the_key(proxy: Pro
             await store.archive_oldest_messages("k", 1)
         assert max(read_bytes) < 1_000, "a message, the state and its ids of appends"
         assert await store.count_messages("k", ARCHIVED) == await store.count_messages("k", None) == 255
-        (recalled,) = await memory.session("llama_index:k").recall("123", limit=1, max_tokens=50)
-        assert recalled.to_openai()["blocks"][0]["text"] == "123"
+        recalled = await memory.session("llama_index:k").recall("123", limit=1)
+        assert "123" in [each.to_openai()["blocks"][0]["text"] for each in recalled]
 
 
 async def test_tasks_that_archive_one_key_take_turns(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from support.operations import OPERATIONS
 from redismem import Memory, Session, events
 from redismem.events import Op, Outage
 from redismem.protocol.call import Call
+from redismem.record.record import Record
 
 PACKAGE = Path(events.__file__).parent
 
@@ -169,4 +170,4 @@ def test_an_operation_is_its_word_with_its_traits() -> None:
     }
     assert {op for op in Op if op.is_turn} < {op for op in Op if op.appends}
     methods = {name for op in Op for name in re.findall(r"\w+", op.method)} - {"or"}
-    assert methods <= {name for kind in (Session, Memory) for name in dir(kind)}
+    assert methods <= {name for kind in (Session, Memory, Record) for name in dir(kind)}
