@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Collection, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from redismem import Conflict, IdReused, Memory, RedismemError, SessionNotFound, StoreUnavailable, Unconfirmed
 from redismem.adapters.sessions import missing_framework
-from redismem.events import facts, unquoted
+from redismem.events import facts
 from redismem.mcp.access import Access, Scope
 from redismem.mcp.projects import ProjectTools
 from redismem.mcp.sessions import SessionTools
@@ -155,7 +157,9 @@ def _refusal(tool: str, error: BaseException) -> str:
     if isinstance(error, ToolError | ResourceError):
         log.info("the tool %s was refused", tool, extra=facts(op="mcp", error=kind))
         return _one_line(str(error))
-    log.error("the tool %s has a defect", tool, extra=facts(op="mcp", error=kind), exc_info=unquoted(error))
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = "the tool %s has a defect: %s in %s:%s"
+    log.error(text, tool, kind, Path(place.filename).name, place.lineno, extra=facts(op="mcp", error=kind))
     return f"a defect of the server ({kind}): its log has the place"
 
 

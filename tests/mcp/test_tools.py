@@ -236,7 +236,7 @@ async def test_a_defect_is_logged_by_its_place_alone(
     (record,) = (each for each in caplog.records if each.name == "redismem")
     assert record.levelno == logging.ERROR
     assert text not in caplog.text
-    assert "test_tools.py" in caplog.text
+    assert "the tool get_state has a defect: KeyError in test_tools.py:" in caplog.text
 
 
 async def test_a_cancelled_write_is_settled() -> None:

@@ -20,6 +20,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
+from support.checks import until
 from support.commands import start_command, wait_for_exit, wait_for_line
 from support.proxy import Proxy
 from support.redis_server import RedisServer
@@ -111,6 +112,15 @@ async def test_two_clients_share_a_memory_through_faults(proxy: Proxy, namespace
         again = await call(other, "append_messages", **turn)
         assert sent["last_seq"] == again["last_seq"] == again["total_messages"] == 2
         assert again["duplicate"]
+        # The client gives up while the call is sent again: it is made all the same.
+        proxy.break_next("hole", 1, to=load("append").sha)
+        left = asyncio.create_task(call(one, "append_messages", session_id="left", messages=[HELLO]))
+        await until(lambda: proxy.broken_count == 2)
+        left.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await left
+        while not (await call(other, "read_context", session_id="left"))["total_messages"]:
+            pass  # each poll waits for its answer
         # Redis is away, and comes back.
         await proxy.refuse()
         for client in (one, other):
