@@ -64,9 +64,9 @@ async def look_back(client: Client) -> None:
 
 
 async def main() -> None:
-    for conversation in (decide, look_back):
-        async with Client(stdio_client(SERVER)) as client:  # a process of its own each time
-            await conversation(client)
+    async with Client(stdio_client(SERVER)) as client:
+        await decide(client)
+        await look_back(client)
 
 
 if __name__ == "__main__":

@@ -277,7 +277,7 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             named = dict(message.get("headers", ())).get(b"mcp-session-id")
-            if named:
+            if named and self.status < 400:  # the SDK also names the session that it does not begin
                 await self._begin(named.decode("latin-1"))
             if self.end is not None and self.status == 200:
                 await self.end()  # before the client hears of it

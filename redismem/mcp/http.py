@@ -41,10 +41,7 @@ def create_app(
         caller = _caller.get()
         if scope not in caller.scopes:
             raise ToolError(f"this key does not have the scope {scope}")
-        try:
-            return service.memory(caller)
-        except Problem:
-            raise ToolError("the memory of this key is not open yet: try again later") from None
+        return service.memory(caller)
 
     server = server_over(memory_of, hidden)
     events = EventStore(lambda: service.memory(_caller.get())) if resumable else None
@@ -99,10 +96,11 @@ class Gate:
         # The server sends nothing of its own accord, so a stream without a request would only hold a connection.
         is_resumed = scope["method"] == "DELETE" or (scope["method"] == "GET" and b"last-event-id" in headers)
         if scope["method"] != "POST" and not (self._resumable and is_resumed):
-            raise Problem("method_not_allowed", allow="POST")
+            raise Problem("method_not_allowed", allow="GET, POST, DELETE" if self._resumable else "POST")
         caller = self._service.access.caller(headers.get(b"authorization"))
         if self._service.stopping.is_set():
             raise Problem("stopping")
+        self._service.memory(caller)  # that of a new key may not be open yet
         await self._service.take_rate(caller)
         return caller
 

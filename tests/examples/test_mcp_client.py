@@ -1,4 +1,4 @@
-"""The MCP client: a second server process knows what the first one stored."""
+"""The MCP client: the second conversation knows what the first one stored, and other processes do too."""
 
 from __future__ import annotations
 

@@ -181,6 +181,7 @@ async def test_a_key_reaches_its_namespace_alone(redis_server: RedisServer, name
     assert (ran.code, "has stopped" in ran.out) == (0, True)
     async with Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert {each.session_id for each in (await memory.sessions()).sessions} == {"s-auto", "s-legacy"}
+        assert len((await memory.records("mcp-events:")).records) == 1
 
 
 async def check_keys(url: str, name: str, mode: Any, shop: str, bank: str, read: str) -> None:
@@ -221,6 +222,8 @@ async def check_resumption(url: str, key: str, *other_keys: str) -> None:
             begun = await anext(line async for line in broken.aiter_lines() if line.startswith("id: "))
         again = session | {"Last-Event-ID": begun.removeprefix("id: ")}
         assert "append_messages" in (await http.get(url, headers=again)).text
+        # A request that begins no session leaves nothing in Redis.
+        assert (await http.post(url, json=LIST)).status_code == 400
         for other_key in other_keys:
             theirs = {"Authorization": f"Bearer {other_key}"}
             assert (await http.get(url, headers=again | theirs)).status_code == 404

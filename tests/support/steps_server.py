@@ -37,7 +37,7 @@ def create_server(memory: Memory) -> MCPServer[Any]:
 
 async def main(url: str, namespace: str) -> None:
     async with Memory.connect(url, namespace=namespace) as memory:
-        events = EventStore(memory)
+        events = EventStore(memory, max_events=100)
         app = events.wrap(create_server(memory).streamable_http_app(event_store=events))
         with listen("127.0.0.1", 0) as listening:
             sys.stdout.write(f"port {listening.getsockname()[1]}\n")
