@@ -109,6 +109,7 @@ ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type
 ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists", "zrem", "hdel", "ltrim"}
 ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
 ELSEWHERE |= {"lrem"}  # `forget` needs it only if two gaps become one
+ELSEWHERE |= {"unlink"}  # for records
 
 
 # Each command once; and one of each kind per server and transport, because their errors differ.

@@ -104,7 +104,8 @@ OPERATIONS: dict[str, Operation] = {
         lambda session: session.prune(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),
     "archive": Operation(
-        lambda session: session.archive(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
+        # The third trip reads the block of originals that the messages extend.
+        lambda session: session.archive(1), 3, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),
     "pop": Operation(
         lambda session: session.pop(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
