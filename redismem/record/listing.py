@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redismem.protocol.record.listing import RecordPage, RecordsReader
+from redismem.errors import CorruptSession
+from redismem.protocol.record.listing import RecordEntry, RecordPage, RecordsReader
 from redismem.store.store import Store
 
 
@@ -29,6 +30,14 @@ async def list_records(
     reader = RecordsReader(store.keys, prefix, limit, cursor, owner)
     while (call := reader.next_call()) is not None:
         await store.run(call)
-    describe = reader.describe(fields)
-    records = await store.run(describe) if describe.commands else []
+    try:
+        records = await _describe(store, reader, fields)
+    except CorruptSession:  # one foreign key must not hide all other records
+        await store.run(reader.find_foreign())
+        records = await _describe(store, reader, fields)
     return RecordPage(records, reader.cursor())
+
+
+async def _describe(store: Store, reader: RecordsReader, fields: Sequence[bytes]) -> list[RecordEntry]:
+    call = reader.describe(fields)
+    return await store.run(call) if call.commands else []

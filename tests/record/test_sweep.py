@@ -47,6 +47,8 @@ async def test_check_reports_each_kind_of_damage(memory: Memory, raw: Any) -> No
     await raw.zadd(keys[4].owned, {keys[4].member: 7})
     await raw.zrem(keys[5].owned, keys[5].member)
     await raw.zadd(keys[5].records, {b"\xff": 0})
+    assert [entry.id for entry in (await memory.records(limit=4)).records] == ["r2", "r3"], "a foreign key hides none"
+    assert (await memory.records(limit=1)).cursor is not None
     expected = [("r0", "R1"), ("r1", "R1"), ("r2", "R1"), ("r3", "R3"), ("r4", "R2"), ("r5", "R2"), (r"b'\xff'", "R2")]
     assert sorted(await violations(memory)) == sorted(expected)
     assert "secret" not in repr([found async for found in check_records(memory.store)])

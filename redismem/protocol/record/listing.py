@@ -73,6 +73,8 @@ class RecordsReader:
         self._owner = None if owner is None else check_owner(owner)
         self._prefix = encode_id(prefix)
         self._found: list[tuple[bytes, int]] = []
+        self.foreign: set[bytes] = set()
+        """Keys of a foreign type instead of a record: `redismem check` reports them."""
         after, after_shard = (None, -1) if cursor is None else _decode_cursor(cursor)
         self._after = (after or b"", after_shard)
         share = limit / keys.shard_count
@@ -132,8 +134,8 @@ class RecordsReader:
         """
         check_names(fields)
         prefixes = [shard.prefix for shard in self._shards]
-        named = [(decode_id(member), member, prefixes[number]) for member, number in self._page()]
-        ids = [(name, prefix + b":record:" + member) for name, member, prefix in named if name is not None]
+        named = [(decode_id(member), prefixes[number] + b":record:" + member) for member, number in self._page()]
+        ids = [(name, key) for name, key in named if name is not None and key not in self.foreign]
 
         def decode(*answers: Any) -> list[RecordEntry]:
             entries = []
@@ -146,6 +148,15 @@ class RecordsReader:
 
         commands: tuple[Command, ...] = tuple(("HMGET", key, DESCRIPTION, *fields) for _, key in ids)
         return independent(commands, decode, Op.RECORD_LIST)
+
+    def find_foreign(self) -> Call[None]:
+        """Build a call that notes the keys of a foreign type, for `describe` to leave out."""
+        keys = [self._shards[number].prefix + b":record:" + member for member, number in self._page()]
+
+        def decode(*kinds: bytes) -> None:
+            self.foreign = {key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"hash", b"none")}
+
+        return independent(tuple(("TYPE", key) for key in keys), decode, Op.RECORD_LIST)
 
     def cursor(self) -> str | None:
         """Return the cursor of the next page; `None` at the end."""
