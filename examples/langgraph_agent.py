@@ -46,9 +46,12 @@ async def main(order: str, text: str) -> int:
     async with RedismemSaver(ttl={"default_ttl": 60 * 24}) as saver, RedismemStore() as store:
         graph = builder.compile(checkpointer=saver, store=store)
         config: Any = {"configurable": {"thread_id": order}}
-        waiting = (await graph.aget_state(config)).interrupts
-        answers = {request.id: text for request in waiting}
-        state = await graph.ainvoke(Command(resume=answers) if waiting else {"question": text, "done": []}, config)
+        before = await graph.aget_state(config)
+        given: Any = {"question": text, "done": []}
+        if before.next and text in ("yes", "no"):
+            answers = {request.id: text for request in before.interrupts}
+            given = Command(resume=answers) if answers else None  # None goes on where a killed process stopped
+        state = await graph.ainvoke(given, config)
         if requests := state.get("__interrupt__"):
             print("May I? " + ", ".join(str(request.value) for request in requests))
         else:

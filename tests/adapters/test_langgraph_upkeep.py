@@ -50,7 +50,9 @@ def at(thread_id: str, **configurable: Any) -> Any:
     return {"configurable": {"thread_id": thread_id, **configurable}}
 
 
-async def put(saver: RedismemSaver, thread_id: str, number: int, parent: int | None = None, **metadata: Any) -> Any:
+async def put(
+    saver: RedismemSaver | InMemorySaver, thread_id: str, number: int, parent: int | None = None, **metadata: Any
+) -> Any:
     checkpoint: Any = {
         "id": f"{number:06}",
         "channel_values": {"m": number},
@@ -234,3 +236,36 @@ async def test_twenty_graphs_at_once_beside_workers_and_a_full_memory(
         whole = await saver.aget_tuple(config)
         assert whole is not None
         assert sorted(write[0] for write in whole.pending_writes or ()) == ["t0", "t1", "t2", "t3", "t4", "task"]
+
+
+async def test_what_is_too_much_for_one_call_is_read_copied_and_removed_in_parts(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "adapters.langgraph.threads._RANGE_COUNT",
+        "protocol.record.reads.RANGE_COUNT",
+        "adapters.langgraph.threads._PAGE_LIMIT",
+        "adapters.langgraph.upkeep._BLOBS_COUNT",
+        "adapters.langgraph.upkeep._CHANGE_COUNT",
+        "adapters.langgraph.upkeep._WRITES_LIMIT",
+        "protocol.record.reads.DROP_COUNT",
+    ):
+        monkeypatch.setattr(f"redismem.{name}", 3)
+    saver, model = RedismemSaver(memory), InMemorySaver()
+    for number in range(8):
+        for each in (saver, model):
+            config = await put(each, "a", number, number - 1 if number else None, run_id=f"r{number % 2}")
+            await each.aput_writes(config, [(f"channel {at}", at) for at in range(8)], "many")
+    await saver.acopy_thread("a", "b")
+    everything = [*model.list(at("a"))]
+    assert [each async for each in saver.alist(at("a"))] == everything
+    assert [each[1:3] + each[4:] async for each in saver.alist(at("b"))] == [
+        each[1:3] + each[4:] for each in everything
+    ]
+    await saver.adelete_for_runs(["r0"])
+    left = [each async for each in saver.alist(at("b"))]
+    assert [each.metadata["run_id"] for each in left] == ["r1"] * 4
+    await saver.aprune(["a", "b"])
+    members = [found.member for found in (await memory.record("langgraph:b").page()).found]
+    assert len(members) == 1 + 1 + 9, "a checkpoint, its run, and its writes"
+    assert len([each async for each in saver.alist(None)]) == 2

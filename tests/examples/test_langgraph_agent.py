@@ -14,7 +14,7 @@ NAME = "langgraph_agent.py"
 QUESTION = "Refund 20 and 35 euros"
 
 
-@pytest.mark.parametrize("part", [b"__interrupt__", b"refunded 35"])
+@pytest.mark.parametrize("part", [pytest.param(b"__interrupt__", marks=pytest.mark.nightly), b"refunded 35"])
 async def test_a_killed_process_loses_no_step_and_repeats_no_other_task(
     places: Places, proxy: Proxy, part: bytes
 ) -> None:
