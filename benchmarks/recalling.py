@@ -30,7 +30,7 @@ from redismem.workers.summaries import Worker
 SESSIONS_COUNT, MESSAGES_COUNT = 64, 500
 RECALL_TOKENS = 700
 TURNS_A_ROUND = 4
-LEAST_RATIO, LONGEST_MS = 0.3, 5.0
+LEAST_RATIO, LONGEST_MS = 0.2, 5.0
 REPLY = {"role": "assistant", "content": "I see. " + "a" * 150}
 _SETTINGS = Settings(shards=4)
 _TOLD_TOGETHER = 40

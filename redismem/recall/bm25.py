@@ -33,7 +33,7 @@ _POSTINGS_LIMIT = 16_384
 _LIFTED_COUNT = 40
 # A stem is common if more than one in this number of messages contains it. It adds to what rarer stems have found, if
 # that is enough.
-_COMMON_SHARE, _ENOUGH_COUNT = 6, 8
+_COMMON_SHARE, _ENOUGH_COUNT = 10, 40
 # Weights of stems are integers, so their sum does not depend on the order.
 _SCALE = 1 << 16
 # Neighbours count, because an answer need not repeat the words of its question.
@@ -123,13 +123,13 @@ def lift_neighbours(scores: Mapping[int, float]) -> dict[int, float]:
 
     A message gets half the score of its better neighbour in addition.
     """
-    score = scores.get
-    lifted: dict[int, float] = {}
-    for hit in sorted(scores, key=scores.__getitem__, reverse=True)[:_LIFTED_COUNT]:
-        for seq in (hit - 1, hit, hit + 1):
-            if seq not in lifted:
-                before, after = score(seq - 1, 0.0), score(seq + 1, 0.0)
-                lifted[seq] = score(seq, 0.0) + _NEIGHBOUR * (before if before > after else after)
+    score, lifted = scores.get, dict[int, float]()
+    for seq in sorted(scores, key=scores.__getitem__, reverse=True)[:_LIFTED_COUNT]:
+        own, before, after = scores[seq], score(seq - 1, 0.0), score(seq + 1, 0.0)
+        second_before, second_after = score(seq - 2, 0.0), score(seq + 2, 0.0)
+        lifted[seq] = own + _NEIGHBOUR * (before if before > after else after)
+        lifted[seq - 1] = before + _NEIGHBOUR * (own if own > second_before else second_before)
+        lifted[seq + 1] = after + _NEIGHBOUR * (own if own > second_after else second_after)
     return lifted
 
 

@@ -170,11 +170,16 @@ class Recall:
 
     async def _rank(self, ranking: Ranking, cached: CachedSession) -> tuple[list[int], Set[int]]:
         """Return the seqs of the best messages, best first, and of all matching ones: by words, and by meaning."""
-        entries, before_seq = ranking.entries(cached.postings), self._signed.first_seq
+        postings, before_seq = cached.postings, self._signed.first_seq
+        entries = ranking.entries(postings)
         is_much = sum(map(len, entries)) > _MANY_ENTRIES
-        find = partial(ranking.scores, entries, cached.postings, before_seq)
-        own = await run_apart(self._store.transport, find, is_much=is_much)
-        scores = lift_neighbours(own)
+        is_much = is_much or (ranking.period is not None and postings.count > _MANY_ENTRIES)
+
+        def find() -> tuple[dict[int, float], dict[int, float]]:
+            own = ranking.scores(entries, postings, before_seq)
+            return own, lift_neighbours(own)
+
+        own, scores = await run_apart(self._store.transport, find, is_much=is_much)
         if self._meaning is None:
             return rank(scores), own.keys()
         cosines = await self._meaning.scores(cached, before_seq, HITS_MOST)
@@ -224,6 +229,7 @@ class Recall:
             try:
                 work = partial(decode_contents, block, dictionaries, window_seq, epoch, with_days)
                 cached.add_block(block.number, await run_apart(self._store.transport, work, is_much=is_much))
+                await self._store.transport.sleep(0)
             except Undecodable:
                 unreadable.append(block)
         if unreadable:

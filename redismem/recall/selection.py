@@ -13,7 +13,6 @@ _HITS_SHARE = 0.7
 """The share of a budget that is spent on hits before their neighbours are added."""
 _HIT_TOKENS = 25
 """A budget considers one hit per this number of tokens, so that short messages do not displace better hits."""
-_SMALLEST_TOKENS = 4
 
 Size = tuple[int, int | None]
 """The tokens of a message's line, and the day under whose heading it stands; `None` means no heading."""
@@ -30,6 +29,8 @@ class _Choice:
 
     def take(self, seqs: Iterable[int], max_tokens: float) -> None:
         """Add each message with the tool calls and results that belong to it, unless that exceeds the budget."""
+        if self._used_tokens >= max_tokens:
+            return
         chosen, size_of, groups, days = self.seqs, self._sizes.get, self._together, self._days
         for seq in seqs:
             if seq in chosen or (size := size_of(seq)) is None:
@@ -95,8 +96,8 @@ def choose(
 def _halvings(max_tokens: int, frame_tokens: int) -> list[int]:
     """Return the budget, its half, the half of that, and so on, as long as a line may fit."""
     budgets = [max_tokens]
-    while budgets[-1] > frame_tokens + _SMALLEST_TOKENS:
-        budgets.append(budgets[-1] // 2)
+    while (half := budgets[-1] // 2) > frame_tokens:
+        budgets.append(half)
     return budgets
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem import Message
-from redismem.formats.recalled import format_line, line_tokens, recalled_payload
+from redismem.formats.recalled import DAY_TOKENS, FRAME_TOKENS, format_line, line_tokens, recalled_payload
 from redismem.messages.encoding import encode_message
 
 NOON_MS = 1_767_268_800_000
@@ -88,6 +88,16 @@ def test_each_day_has_one_heading_and_relative_days_a_date() -> None:
     plain = recalled_payload(messages, NOON_MS, with_days=False)["content"]
     assert plain.splitlines()[2:-1] == [f"user: {text}" for text, _ in said]
     assert "today is" not in plain
+
+
+def test_the_frame_and_the_heading_of_the_longest_day_take_no_more_than_is_charged() -> None:
+    wednesday_ms = 1_695_772_800_000
+    said = Message.restored({"role": "user", "content": "Hi."}, None, 1, 3, wednesday_ms, "e")
+    content = recalled_payload([said], wednesday_ms)["content"]
+    heading = "Wednesday 27 September 2023:\n"
+    assert content.count(heading.strip(":\n")) == 2
+    assert len(heading) <= 4 * DAY_TOKENS
+    assert len(content) - len(heading) - len("user: Hi.") <= 4 * FRAME_TOKENS
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300), st.integers(1, 5))
