@@ -33,7 +33,7 @@ _POSTINGS_LIMIT = 16_384
 _LIFTED_COUNT = 40
 # A stem is common if more than one in this number of messages contains it. It adds to what rarer stems have found, if
 # that is enough.
-_COMMON_SHARE, _ENOUGH_COUNT = 10, 40
+_COMMON_SHARE, _ENOUGH_COUNT = 6, 8
 # Weights of stems are integers, so their sum does not depend on the order.
 _SCALE = 1 << 16
 # Neighbours count, because an answer need not repeat the words of its question.
