@@ -148,7 +148,7 @@ class HistoryProvider(framework.HistoryProvider):
         while messages:
             # The rule compares no more than that many of the newest. A summarised session has few.
             context = await session.read(None if self._summarise else len(messages) + 1)
-            new = _select_new(await _decode(session, in_order(context)), messages)
+            new = await _select_new(await _decode(session, in_order(context)), messages)
             if not new:
                 return
             try:
@@ -166,12 +166,17 @@ class HistoryProvider(framework.HistoryProvider):
         return Message.from_openai(payload) if self._summarise else Message.opaque(payload)
 
 
-def _select_new(history: Sequence[ChatMessage], messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+async def _select_new(history: Sequence[ChatMessage], messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Return the messages that do not repeat the end of the history."""
     # A user may repeat a question. Only an id tells that it is the same message.
     one_is_new = bool(history) and history[-1].role == "user" and history[-1].message_id is None
-    repeated = _count_repeated([*map(_identify, history)], [*map(_identify, messages)], one_is_new=one_is_new)
+    before, saved = [await decode_in_slices(each, _identify_slice) for each in (history, messages)]
+    repeated = _count_repeated(before, saved, one_is_new=one_is_new)
     return messages[repeated:]
+
+
+def _identify_slice(messages: Sequence[ChatMessage]) -> list[Hashable]:
+    return [_identify(message) for message in messages]
 
 
 def _identify(message: ChatMessage) -> Hashable:
