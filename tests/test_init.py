@@ -10,7 +10,13 @@ from support.redis_server import RedisServer
 
 import redismem
 
-LATE = ("redismem.project", "redismem.web", "redismem.workers", "redismem.models.http", "redismem.recall.embedder")
+LATE = (
+    "redismem.project",
+    "redismem.web",
+    "redismem.workers.scheduler",
+    "redismem.models.http",
+    "redismem.recall.embedder",
+)
 LATE_PACKAGES = ("numpy", "httpx", "redis", "fastapi", "uvicorn", "apscheduler", "lupa")
 LOADED = f"import sys; print(*[name for name in {(*LATE, *LATE_PACKAGES)} if name in sys.modules])"
 

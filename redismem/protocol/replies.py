@@ -104,7 +104,7 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "FORMAT": lambda version, _: UnsupportedFormat(
         f"the record has format {version}, which this release does not know"
     ),
-    "WIDE": lambda limit, _: TooLarge(f"a member of the record has more than {limit} related members"),
+    "WIDE": lambda limit, _: TooLarge(f"a member of the record is over {limit} related members, a fixed limit"),
 }
 """For each word of a script's refusal, a function that makes the error from the detail and the session id."""
 

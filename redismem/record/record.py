@@ -186,7 +186,9 @@ class Record:
         while (call := walker.next_call()) is not None:
             await self._run(call)
         if limit is None and walker.member:
-            raise TooLarge(f"the chain of a record has more than {LONGEST_WALK_COUNT} members, or is a circle")
+            raise TooLarge(
+                f"the chain of a record is over {LONGEST_WALK_COUNT:,} members, a fixed limit, or is a circle"
+            )
         return walker.walk
 
     async def drop(self, prefix: bytes, *, before: bytes | None = None, limit: int | None = None) -> int:

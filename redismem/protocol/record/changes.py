@@ -66,7 +66,7 @@ class Change:
         steps = (2, 2, 2, 1, 2, 1)
         counts = [len(group) // step for group, step in zip(groups, steps, strict=True)]
         if sum(counts) > CHANGE_COUNT:
-            raise TooLarge(f"a change has {sum(counts)} names, over the limit {CHANGE_COUNT}")
+            raise TooLarge(f"a change has {sum(counts)} names, over {CHANGE_COUNT:,}, a fixed limit")
         return [" ".join(map(str, counts)), *(argument for group in groups for argument in group)]
 
 
@@ -112,4 +112,4 @@ def check_size(arguments: Collection[Argument]) -> None:
     """
     size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
     if size > CHANGE_BYTES:
-        raise TooLarge(f"a write of {size} bytes is over the limit of {CHANGE_BYTES}: split it")
+        raise TooLarge(f"a write of {size:,} bytes is over {CHANGE_BYTES:,}, a fixed limit: split it")
