@@ -133,16 +133,18 @@ class Memory:
                 be used.
             TypeError: `on_event` is not a plain function, or an argument is unknown.
         """
-        from redismem.workers.options import make_workers, worker_options
-
         refuse_others(others)
         settings = Settings.given(settings)
         background = LoopBackground() if (settings.fallback if fallback is None else fallback) else None
         transport = connect(settings.url if url is None else url, client, settings, credentials)
         store = open_store(transport, namespace, settings, on_event, clock, background)
         store.embedder = make_embedder(embed, settings)
-        options = worker_options(workers, on_evict=on_evict, strategy=strategy, concurrency=concurrency)
-        return cls(store, count_tokens, make_workers(store, workers, options))
+        options = {"on_evict": on_evict, "strategy": strategy, "concurrency": concurrency}
+        if workers is False and not any(value is not None for value in options.values()):
+            return cls(store, count_tokens)
+        from redismem.workers.options import make_workers, worker_options  # no turn needs them
+
+        return cls(store, count_tokens, make_workers(store, workers, worker_options(workers, **options)))
 
     def __repr__(self) -> str:
         place = place_of(self.store.transport)
