@@ -82,7 +82,7 @@ _HELP_OF = {
     "mcp": "Serve the memory to models over the Model Context Protocol, as tools for sessions and projects.",
     "queues": "Show the queues: how many sessions wait, and for how long.",
     "watch": "Watch the queues: refreshes in place on a terminal, prints one line per poll when piped.",
-    "namespaces": "List the namespaces of a Redis with their numbers of shards and sessions.",
+    "namespaces": "List the namespaces of a Redis with their numbers of shards, sessions and records.",
     "check": "Check every session, project and record of a namespace against the invariants.",
     "doctor": "Check the Redis server, the namespace and the settings, and advise what to change.",
     "deploy": "Load the scripts, as a user with that right: see the ACL in docs/operations.md.",

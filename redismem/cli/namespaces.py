@@ -13,10 +13,10 @@ from redismem.inspection.quarantine import LOOKED_AT_LIMIT, Namespaces, list_nam
 async def namespaces(
     *, keys: Keys = LOOKED_AT_LIMIT, cursor: Cursor = 0, url: Url = None, as_json: AsJson = False
 ) -> int:
-    """List the namespaces of a Redis with their numbers of shards and sessions.
+    """List the namespaces of a Redis with their numbers of shards, sessions and records.
 
-    Scans all keys of the Redis, a thousand at a time. The number of sessions includes expired ones that are not swept
-    yet.
+    Scans all keys of the Redis, a thousand at a time. The numbers include expired sessions and records that are not
+    swept yet.
     """
     memory, place = connect(url, "default")
     warn_if_embedded(place)
@@ -46,11 +46,11 @@ def _print(found: Namespaces) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("namespace", overflow="fold", min_width=20)
-    for heading in ("shards", "sessions"):
+    for heading in ("shards", "sessions", "records"):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found.entries:
-        shards, sessions = ("" if number is None else f"{number:,}" for number in (each.shards, each.sessions))
-        table.add_row(Text(printable(each.namespace)), shards, sessions)
+        figures = ("" if number is None else f"{number:,}" for number in (each.shards, each.sessions, each.records))
+        table.add_row(Text(printable(each.namespace)), *figures)
         if each.error:
-            table.add_row(Text(f"  {each.error}", "yellow"), "", "")
+            table.add_row(Text(f"  {each.error}", "yellow"))
     console().print(table)

@@ -12,6 +12,7 @@ from redismem.info import SessionInfo
 from redismem.inspection import nodes, rules, servers
 from redismem.inspection.dead import list_dead
 from redismem.inspection.quarantine import list_quarantined
+from redismem.inspection.records import check_records
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, FailureFacts, Finding, Sampled
 from redismem.inspection.sessions import infos_of
 from redismem.messages.values import Undecodable
@@ -33,6 +34,7 @@ PINGS_COUNT = 50
 # The quarantine has no index, so its search is bounded to keep the examination short.
 LOOKED_AT_COUNT = 200_000
 QUARANTINED_COUNT = 1_000
+RECORDS_COUNT = 1_000
 _CONFIG = (
     *("appendfsync", "min-replicas-to-write", "min-replicas-max-lag"),
     *("client-output-buffer-limit", "busy-reply-threshold"),
@@ -239,6 +241,11 @@ async def _expiry(store: Store) -> Finding:
     return rules.expiry([await store.run(_sample(store, entry.session_id)) for entry in page.sessions])
 
 
+async def _records(store: Store) -> Finding:
+    wrong = [(each.session_id, each.text) async for each in check_records(store, RECORDS_COUNT)]
+    return rules.records(wrong, RECORDS_COUNT)
+
+
 async def _quarantine(store: Store) -> Finding:
     try:
         found = await list_quarantined(store, QUARANTINED_COUNT, looked_at_limit=LOOKED_AT_COUNT)
@@ -275,6 +282,7 @@ _SLOW_LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
     "commands": _commands,
     "scripts": _scripts,
     "expiry": _expiry,
+    "records": _records,
     "dictionaries": _dictionaries,
     "quarantine": _quarantine,
 }

@@ -15,6 +15,7 @@ from redismem.protocol import layout
 from redismem.protocol.call import independent
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.keys import Keys
+from redismem.protocol.record.sweeps import LISTED
 from redismem.protocol.session import quarantine
 from redismem.protocol.session.quarantine import Quarantined, QuarantineKey
 from redismem.protocol.session.restore import Restoration, plan_restoration
@@ -208,6 +209,8 @@ class NamespaceEntry:
     layout: int | None
     sessions: int | None
     """The number of sessions listed as active, including expired sessions not yet swept."""
+    records: int | None = None
+    """The number of records listed, including expired ones not yet swept."""
     error: str = ""
 
     def document(self) -> dict[str, Any]:
@@ -264,15 +267,18 @@ async def _namespace(store: Store, name: str) -> NamespaceEntry:
         command = ("HMGET", record, "shards", "layout")
         shards, version = await store.run(independent((command,), lambda answer: [_number(field) for field in answer]))
         if shards is None or not 1 <= shards <= 16_384:
-            return NamespaceEntry(name, None, version, None, "its record cannot be read")
+            return NamespaceEntry(name, None, version, None, error="its record cannot be read")
         if version != layout.LAYOUT_VERSION:
-            return NamespaceEntry(name, shards, version, None, "of another layout")
-        commands = tuple(("ZCARD", shard.active) for shard in Keys(name, shards).shards())
-        return NamespaceEntry(
-            name, shards, version, await store.run(independent(commands, lambda *counts: sum(counts)))
-        )
+            return NamespaceEntry(name, shards, version, None, error="of another layout")
+        keys = Keys(name, shards)
+        listed = ([shard.active for shard in keys.shards()], [prefix + LISTED for prefix in keys.prefixes()])
+        sessions, records = [
+            await store.run(independent(tuple(("ZCARD", index) for index in indexes), lambda *counts: sum(counts)))
+            for indexes in listed
+        ]
+        return NamespaceEntry(name, shards, version, sessions, records)
     except RedismemError as refused:
-        return NamespaceEntry(name, None, None, None, refused.text)
+        return NamespaceEntry(name, None, None, None, error=refused.text)
 
 
 def _number(field: bytes | None) -> int | None:

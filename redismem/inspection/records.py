@@ -8,6 +8,7 @@ An index entry of an expired record is no violation: the sweep removes it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterator
 
 from redismem.inspection.invariants import Violation
@@ -19,10 +20,13 @@ from redismem.store.store import Store
 _PAGE_COUNT = 200
 
 
-async def check_records(store: Store) -> AsyncIterator[Violation]:
-    """Yield every violation among the records that the indexes name. Raises StoreUnavailable."""
+async def check_records(store: Store, most_count: float = math.inf) -> AsyncIterator[Violation]:
+    """Yield every violation among the records that the indexes name. Raises StoreUnavailable.
+
+    Ends after the step in which it has looked at `most_count` records.
+    """
     cursors, looked_at = sweeps.indexes_of(store.keys), set[tuple[bytes, bytes]]()
-    while cursors:
+    while cursors and len(looked_at) < most_count:
         scanned = await store.run(sweeps.scan_step(cursors, _PAGE_COUNT))
         cursors = {index: cursor for index, cursor in scanned.cursors.items() if cursor}
         for shard, members in scanned.members.items():

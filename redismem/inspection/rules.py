@@ -156,6 +156,14 @@ def expiry(sample: Sequence[Sampled]) -> Finding:
     return Finding("expiry", OK, "together" if sample else "no_sessions", seen)
 
 
+def records(wrong: Sequence[tuple[str, str]], most_count: int) -> Finding:
+    """Check whether records are whole: each violation is a record's id and a text."""
+    seen: dict[str, Any] = {"most_count": most_count, "wrong_count": len({record_id for record_id, _ in wrong})}
+    if not wrong:
+        return Finding("records", OK, "whole", seen)
+    return Finding("records", FAIL, "wrong", seen | {"record_id": wrong[0][0], "wrong": wrong[0][1]})
+
+
 def clock(difference_ms: float, trip_ms: float) -> Finding:
     """Check whether the clocks agree. `difference_ms` is the server's clock minus the local clock."""
     seen = {"difference_ms": difference_ms, "trip_ms": trip_ms}

@@ -121,6 +121,16 @@ def _expiry(finding: Finding) -> tuple[str, str]:
     return f"{sessions} checked: state and messages expire together{expired}", ""
 
 
+def _records(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    if finding.case == "wrong":
+        return (
+            f"{plural(seen['wrong_count'], 'record')} damaged; {printable(seen['record_id'])}: {seen['wrong']}",
+            "`redismem check` lists all of them. `Record.clear()` removes one, with all that is in it.",
+        )
+    return f"no damage in the first {seen['most_count']:,} records", ""
+
+
 def _clock(finding: Finding) -> tuple[str, str]:
     difference_ms, trip_ms = finding.seen["difference_ms"], finding.seen["trip_ms"]
     if finding.case == "near":
@@ -187,6 +197,7 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
+    "records": _records,
     "ticks": work_words.ticks,
     "dictionaries": work_words.dictionaries,
     "providers": work_words.providers,

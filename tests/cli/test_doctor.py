@@ -10,6 +10,7 @@ import redismem.blocking
 from redismem.inspection import nodes, rules
 from redismem.inspection.rules import Sampled
 from redismem.inspection.words import words_of
+from redismem.record import Change
 
 OPTIONS = ("--maxmemory", "100mb", "--client-output-buffer-limit", "normal 64mb 16mb 10")
 
@@ -56,7 +57,18 @@ def test_a_good_server(examine: Any, server: Any, raw: Any, namespace: str) -> N
         pass
     found, code = examine()
     assert code == 0
-    good = ("connection", "persistence", "memory", "replication", "clock", "scripts", "shards", "room", "expiry")
+    good = (
+        "connection",
+        "persistence",
+        "memory",
+        "replication",
+        "clock",
+        "scripts",
+        "shards",
+        "room",
+        "expiry",
+        "records",
+    )
     assert {name: found[name]["verdict"] for name in good} == dict.fromkeys(good, "ok")
     assert "appendfsync everysec" in found["persistence"]["seen"]
     assert "100 MiB" in found["memory"]["seen"]
@@ -191,6 +203,20 @@ def test_expiry_of_real_sessions(examine: Any, server: Any, raw: Any, namespace:
         assert (code, found["expiry"]["verdict"]) == (1, "fail")
         assert said in found["expiry"]["seen"]
         raw.execute_command(*mend)
+
+
+def test_damaged_records(examine: Any, server: Any, raw: Any, namespace: str) -> None:
+    with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
+        record = memory.record("thread-1", ttl_s=900)
+        record.write(Change(sets={b"a": b"1"}, adds=[b"a"]))
+        found, code = examine()
+        assert (code, found["records"]["verdict"]) == (0, "ok")
+        raw.persist(next(raw.scan_iter(f"rm:{{{namespace}:*order:thread-1")))
+        found, code = examine()
+        assert (code, found["records"]["verdict"]) == (1, "fail")
+        assert "1 record damaged; thread-1: its keys expire at different times" in found["records"]["seen"]
+        record.clear()
+        assert examine()[0]["records"]["verdict"] == "ok"
 
 
 def test_the_doctor_changes_nothing(examine: Any, server: Any, raw: Any, namespace: str) -> None:

@@ -17,6 +17,7 @@ from redismem.inspection.check import check_session
 from redismem.models import open_extractive
 from redismem.protocol.call import Call
 from redismem.protocol.scripts import load
+from redismem.record import Change
 from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
 
@@ -204,13 +205,15 @@ async def test_a_search_is_bounded_and_continues_from_its_cursor(
 async def test_the_namespaces_of_a_redis(memory: Memory, raw: Any, namespace: str) -> None:
     await memory.session("a").append(user("x"))
     await memory.session("b").append(user("x"))
+    for number in range(3):
+        await memory.record(f"r{number}").write(Change(sets={b"a": b"1"}))
     await raw.hset(f"rm:{{{namespace}.new}}:namespace", mapping={"shards": 4, "layout": 2})
     await raw.set(f"rm:{{{namespace}.odd}}:namespace", "x")
     await raw.hset(f"rm:{{{namespace}.bad}}:namespace", mapping={"shards": "9" * 30, "layout": 1})
     found = await quarantine.list_namespaces(memory.store)
     mine = {each.namespace: each for each in found.entries if each.namespace.startswith(namespace)}
     assert found.cursor is None
-    assert (mine[namespace].shards, mine[namespace].sessions, mine[namespace].error) == (64, 2, "")
+    assert mine[namespace] == quarantine.NamespaceEntry(namespace, 64, 1, 2, 3)
     assert (mine[f"{namespace}.new"].layout, mine[f"{namespace}.new"].error) == (2, "of another layout")
     assert mine[f"{namespace}.bad"].error == "its record cannot be read"
     assert mine[f"{namespace}.odd"].sessions is None

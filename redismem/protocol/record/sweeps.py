@@ -12,7 +12,9 @@ from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.calls import scored_members
 from redismem.protocol.record.keys import DESCRIPTION
 
-_INDEXES = (b":records", b":records_owned")
+LISTED = b":records"
+"""The end of the key of the index that lists all records of a shard."""
+_INDEXES = (LISTED, b":records_owned")
 
 Cursors = Mapping[bytes, int]
 """The cursor of each index whose scan goes on."""
