@@ -72,6 +72,14 @@ def no_settings_from_outside() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_lower_priority() -> Iterator[None]:
+    """Keep the priority of this process: `redismem worker`, run in it, would slow all later tests down."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "nice", lambda increment: increment, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def ctrl_c_is_heard() -> None:
     """Restore SIGINT: a shell makes background processes ignore it, and child processes inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

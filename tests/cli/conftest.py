@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +25,6 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(f"REDISMEM_{name.upper()}", str(seconds))
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-
-    monkeypatch.setattr(os, "nice", lambda increment: increment)  # a worker would slow all later tests down
 
     def run(*words: object) -> Outcome:
         capsys.readouterr()
