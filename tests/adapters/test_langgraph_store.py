@@ -150,6 +150,7 @@ def embed(texts: Any) -> list[list[float]]:
 async def test_a_query_ranks_items_by_their_vectors_and_is_refused_without_an_index(memory: Memory) -> None:
     index: Any = {"dims": 3, "embed": embed, "fields": ["text", "more[*]"]}
     store, model = RedismemStore(memory, index=index), InMemoryStore(index=index)
+    assert store.index_config == index
     for each in (store, model):
         await each.aput(("a",), "1", {"text": "a dog"})
         await each.aput(("a",), "2", {"text": "nothing", "more": ["dog dog tea", "tea tea tea"]})

@@ -44,6 +44,7 @@ class RedismemStore(BaseStore):
 
     supports_ttl = True
     ttl_config: TTLConfig | None
+    index_config: IndexConfig | None
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class RedismemStore(BaseStore):
         if not isinstance(key_prefix, str) or not key_prefix or "." in key_prefix:
             raise InvalidSettings("key_prefix is a string without a period: the namespace follows the first one")
         check_ttl(ttl)
-        self.ttl_config = ttl
+        self.ttl_config, self.index_config = ttl, index
         self._opening = Opening(memory, url)
         self._key_prefix, self._index = key_prefix, None if index is None else Index(index)
 
