@@ -59,7 +59,7 @@ async def _open_ours(stack: contextlib.AsyncExitStack, server: Server) -> Side:
 async def _open_valkey(stack: contextlib.AsyncExitStack, server: Server) -> Side:
     from langgraph_checkpoint_aws import AsyncValkeySaver
 
-    saver = await stack.enter_async_context(AsyncValkeySaver.from_conn_string(server.url))
+    saver = await stack.enter_async_context(AsyncValkeySaver.from_conn_string(server.url, pool_size=128))
     return Side(saver, server.used_bytes)
 
 
