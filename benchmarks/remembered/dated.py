@@ -53,11 +53,11 @@ class Dated(Friends):
         self._with_assistant = with_assistant
         self._told_events: set[tuple[str, int]] = set()
 
-    def _told(self, who: int) -> list[str]:
+    def _choose_lines(self, who: int) -> list[str]:
         if who == 1 and self._with_assistant:
             return list(self._idle(who, self._random.randrange(*_REPLY_SENTENCES)))
         event = self._event(who) if self._random.random() < _EVENTS_SHARE else []
-        return event or super()._told(who)
+        return event or super()._choose_lines(who)
 
     def _event(self, who: int) -> list[str]:
         said, pool, when, what = self._random.choice(_EVENTS[self.language])

@@ -66,7 +66,7 @@ class Friends:
         self._say(who, [self._line("open", who), *self._idle(who, 1)])
         for _ in range(count - 2):
             who = 1 - who
-            told = self._told(who)
+            told = self._choose_lines(who)
             before = [self._line("react", 1 - who)] if self._random.random() < 0.6 else []
             after = [self._line("ask", who)] if self._random.random() < 0.4 else []
             self._say(who, [*before, *told, *self._idle(who, self._random.randrange(1 if told else 2, 4)), *after])
@@ -80,7 +80,7 @@ class Friends:
         payload = {"role": role, "name": self._names[who], "content": text}
         self.turns.append(Turn(payload, int(self._now.timestamp() * 1000)))
 
-    def _told(self, who: int) -> list[str]:
+    def _choose_lines(self, who: int) -> list[str]:
         due = next((change for change in self._changes if change[0] <= len(self.turns) and change[2] == who), None)
         if due is not None:
             self._changes.remove(due)

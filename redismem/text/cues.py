@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from redismem.text.patterns import searcher
 
-# Python's `re` takes a hundred times as long for alternatives of many words.
+# The Rust engine, because Python's `re` takes a hundred times as long for alternatives of many words.
+
 # Cues of decisions, preferences and promises, and of corrections. In a language without cues here, decisions weigh as
 # much as other sentences.
 _is_decision = searcher(

@@ -51,7 +51,7 @@ steps = st.lists(
 )
 
 
-def seen(items: Any) -> list[Any]:
+def describe(items: Any) -> list[Any]:
     return sorted((each.namespace, each.key, str(each.value)) for each in items)
 
 
@@ -65,7 +65,7 @@ def play(store: Any, step: Any) -> Any:
             return item.value, item.key, item.namespace
         case "search", prefix, wanted:
             try:
-                return seen(store.search(prefix, filter=wanted, limit=1_000))
+                return describe(store.search(prefix, filter=wanted, limit=1_000))
             except (TypeError, ValueError):
                 return "a value that is no number"
         case "spaces", prefix, suffix, depth, options:
@@ -93,9 +93,9 @@ def test_any_sequence_answers_as_the_store_in_memory(blocked: blocking.Memory, s
         assert theirs in ("a value that is no number", mine), step
         for space in [space for space, items in model._data.items() if not items]:
             del model._data[space]  # it would list empty namespaces
-    assert seen(store.search((), limit=1_000)) == seen(model.search((), limit=1_000))
+    assert describe(store.search((), limit=1_000)) == describe(model.search((), limit=1_000))
     pages = [store.search((), limit=2, offset=at) for at in range(0, 40, 2)]
-    assert seen(item for page in pages for item in page) == seen(model.search((), limit=1_000))
+    assert describe(item for page in pages for item in page) == describe(model.search((), limit=1_000))
 
 
 async def test_a_search_reads_pages_of_items_not_each_item(memory: Memory, redis_server: RedisServer) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
 
 from langchain_core.runnables.config import run_in_executor
 
@@ -105,6 +106,36 @@ class Opening:
             if self._blocking is None:
                 self._blocking = blocking.Memory.connect(self._url)
             return cast("Memory", _Awaited(self._blocking))
+
+
+class Closes:
+    """The end of a saver or a store: `with`, `async with`, `close` and `aclose`."""
+
+    _opening: Opening
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Close the connections of the methods without `await`. A memory of the caller stays open."""
+        self._opening.close()
+
+    async def aclose(self) -> None:
+        """Close all connections. A memory of the caller stays open."""
+        await self._opening.aclose()
 
 
 class _Awaited:

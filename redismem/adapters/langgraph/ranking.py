@@ -44,19 +44,19 @@ class Index:
 
     def embed(self, ops: Iterable[Op]) -> Vectors:
         """Return the vectors of all texts and queries of operations."""
-        texts, queries = self._wanted(ops)
+        texts, queries = self._collect_texts(ops)
         documents = self._embeddings.embed_documents(texts) if texts else []
         answers = [self._embeddings.embed_query(query) for query in queries]
-        return self._checked([*texts, *map(_query, queries)], [*documents, *answers])
+        return self._check([*texts, *map(_query, queries)], [*documents, *answers])
 
     async def aembed(self, ops: Iterable[Op]) -> Vectors:
         """Return the vectors of all texts and queries of operations."""
-        texts, queries = self._wanted(ops)
+        texts, queries = self._collect_texts(ops)
         documents = await self._embeddings.aembed_documents(texts) if texts else []
         answers = [await self._embeddings.aembed_query(query) for query in queries]
-        return self._checked([*texts, *map(_query, queries)], [*documents, *answers])
+        return self._check([*texts, *map(_query, queries)], [*documents, *answers])
 
-    def _wanted(self, ops: Iterable[Op]) -> tuple[list[str], list[str]]:
+    def _collect_texts(self, ops: Iterable[Op]) -> tuple[list[str], list[str]]:
         texts: dict[str, None] = {}
         queries: dict[str, None] = {}
         for op in ops:
@@ -66,7 +66,7 @@ class Index:
                 queries[op.query] = None
         return [*texts], [*queries]
 
-    def _checked(self, names: list[str], vectors: list[list[float]]) -> Vectors:
+    def _check(self, names: list[str], vectors: list[list[float]]) -> Vectors:
         if len(names) != len(vectors) or any(len(vector) != self.dims for vector in vectors):
             raise InvalidSettings(f"embed of the index must return one vector of {self.dims} dimensions per text")
         return dict(zip(names, map(_normalized, vectors), strict=True))

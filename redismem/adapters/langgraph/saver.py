@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -21,13 +20,13 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from redismem import InvalidSettings, Memory, blocking
 from redismem.adapters.langgraph import upkeep
-from redismem.adapters.langgraph.opening import Opening, check_ttl
+from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
 from redismem.adapters.langgraph.threads import Options, Threads
 
 _VERSION_DIGITS = 10
 
 
-class RedismemSaver(BaseCheckpointSaver[str]):
+class RedismemSaver(Closes, BaseCheckpointSaver[str]):
     """The checkpoints of LangGraph's threads in Redis, Valkey or a cluster of them. No Redis modules are needed.
 
     >>> async with RedismemSaver.from_conn_string("redis://127.0.0.1:6379") as saver:
@@ -80,30 +79,6 @@ class RedismemSaver(BaseCheckpointSaver[str]):
             InvalidSettings: An argument is invalid.
         """
         return cls(url=conn_string, **options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def close(self) -> None:
-        """Close the connections of the methods without `await`. A memory of the caller stays open."""
-        self._opening.close()
-
-    async def aclose(self) -> None:
-        """Close all connections. A memory of the caller stays open."""
-        await self._opening.aclose()
 
     def setup(self) -> None:
         """Check that Redis answers. There are no tables to create.

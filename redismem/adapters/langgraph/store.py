@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
 
 from redismem import InvalidSettings, Memory, blocking
 from redismem.adapters.langgraph.items import Items
-from redismem.adapters.langgraph.opening import Opening, check_ttl
+from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
 from redismem.adapters.langgraph.ranking import Index
 
 
-class RedismemStore(BaseStore):
+class RedismemStore(Closes, BaseStore):
     """The long-term items of LangGraph in Redis, Valkey or a cluster of them. No Redis modules are needed.
 
     >>> async with RedismemStore.from_conn_string("redis://127.0.0.1:6379") as store:
@@ -70,30 +69,6 @@ class RedismemStore(BaseStore):
             InvalidSettings: An argument is invalid.
         """
         return cls(url=conn_string, **options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def close(self) -> None:
-        """Close the connections of the methods without `await`. A memory of the caller stays open."""
-        self._opening.close()
-
-    async def aclose(self) -> None:
-        """Close all connections. A memory of the caller stays open."""
-        await self._opening.aclose()
 
     def setup(self) -> None:
         """Check that Redis answers. There are no tables to create.
