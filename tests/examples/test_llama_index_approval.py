@@ -14,13 +14,14 @@ QUESTION = "Refund 20 and 35 euros"
 
 
 async def test_approvals_arrive_in_another_process_and_killed_ones_answer_once(places: Places, proxy: Proxy) -> None:
+    # The two tools run at once, so either may ask and end first.
     for text, killed, expected in (
-        (QUESTION, True, ""),  # the question is stored, and the snapshot of the agent is not
-        (QUESTION, False, "May I? 20, 35"),
-        ("yes", True, ""),  # the answer is stored, and the snapshot is still there
-        ("yes", False, "Done: refunded 20, refunded 35"),
-        ("Refund 7 euros", False, "May I? 7"),
-        ("no", False, "Done: kept 7"),
+        (QUESTION, True, ()),  # the question is stored, and the snapshot of the agent is not
+        (QUESTION, False, ("May I? ", "20", "35")),
+        ("yes", True, ()),  # the answer is stored, and the snapshot is still there
+        ("yes", False, ("Done: ", "refunded 20", "refunded 35")),
+        ("Refund 7 euros", False, ("May I? 7",)),
+        ("no", False, ("Done: kept 7",)),
     ):
         if killed:
             proxy.forget()
@@ -31,11 +32,13 @@ async def test_approvals_arrive_in_another_process_and_killed_ones_answer_once(p
                 running.kill()
             else:
                 await until(lambda: running.poll() is not None)
-                assert expected in running.communicate()[0]
+                printed = running.communicate()[0]
+                assert [part for part in expected if part not in printed] == []
     async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
         stored = await ChatStore(memory=memory).get_messages("order-7")
         state = await memory.session("llama_index:order-7").state()
     turn = ["user", "assistant", "tool", "tool", "assistant"]
     assert [message.role.value for message in stored] == ["user", *turn, *turn[:3], "assistant"]
-    assert [message.content for message in stored if message.role == "tool"] == ["refunded 20", "refunded 35", "kept 7"]
+    results = [message.content for message in stored if message.role == "tool"]
+    assert (sorted(results[:2], key=str), results[2:]) == (["refunded 20", "refunded 35"], ["kept 7"])
     assert (state.params, state.waiting_for_param) == ({}, None)
