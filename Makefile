@@ -128,7 +128,7 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 	"$$new/venv/bin/python" -m pip --quiet --disable-pip-version-check install '$(UV)'; \
 	compile() { "$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(ARGS) "$$@"; }; \
-	compile --output-file "$$new/lock" --group dev --extra fast --extra server --extra embeddings \
+	compile --output-file "$$new/lock" --group dev --extra fast --extra server --extra embeddings --extra wordllama \
 	  --extra openai-agents --extra agent-framework --extra llama-index --extra langchain \
 	  --extra langgraph --extra pydantic-ai --extra mcp; \
 	compile --output-file "$$new/apart" --group tests --extra google-adk --extra strands; \
