@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
 from redismem.info import SessionEntry
 from redismem.memory import Memory
+from redismem.messages.message import Message
 from redismem.store.sessions import cursor_after, cursor_key, entry_key, keep_listed
+from redismem.text.plain import pieces
 
 Page = tuple[Sequence[SessionEntry], str | None]
 """Sessions, and the cursor of the sessions after them."""
@@ -24,6 +27,7 @@ _PAGES_COUNT = 5
 _SEARCH_COMMANDS_COUNT = 10_000
 _PREVIEW_CHARS = 160
 _NEWEST_COUNT = 4
+_PIECES_COUNT = 20
 _PREVIEWS_TOGETHER = 50
 _PREVIEW_TOKENS = 1 << 20
 
@@ -154,9 +158,17 @@ async def _newest(memory: Memory, session_id: str) -> tuple[dict[str, Any] | Non
         return None, 0
     if not messages:
         return None, 0
-    # A user's message tells conversations apart; answers often begin alike.
-    message = next((each for each in reversed(messages) if each.role == "user"), messages[-1])
-    content, role = message.content, message.role
-    text = " ".join(content[: 4 * _PREVIEW_CHARS].split())[:_PREVIEW_CHARS] if isinstance(content, str) else ""
+    # What a user said tells conversations apart; answers often begin alike, and a tool's result is no user's words.
+    texts = [(message, *_text_of(message)) for message in reversed(messages)]
+    shown = [each for each in texts if each[2]] or texts
+    message, _, text = next((each for each in shown if each[0].role == "user" and each[1]), shown[0])
+    role = message.role
     preview = {"seq": message.seq, "role": role if isinstance(role, str) else "", "text": text}
     return preview, sum(each.tokens for each in messages)
+
+
+def _text_of(message: Message) -> tuple[bool, str]:
+    """Return whether somebody said it, as opposed to a tool, and its text, whatever the form of the message."""
+    found = list(islice(pieces(message, 4 * _PREVIEW_CHARS), _PIECES_COUNT))
+    text = " ".join(" ".join(text for _, text in found).split())[:_PREVIEW_CHARS]
+    return any(kind in ("text", "part") for kind, _ in found), text

@@ -47,6 +47,17 @@ async def test_the_list_shows_the_newest_message(http: RunningService, memory: M
     await memory.session("calls").append(call)
     await memory.session("long").append(numbered_message("x\n " * 500))
     await memory.session("state-alone").merge({"size": 1})
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 2_000}}
+    text = {"type": "text", "text": "Is this"}
+    use = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"town": "Rome"}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "sunny"}
+    await memory.session("parts").append({"role": "user", "content": [text, image, text | {"text": "broken?"}]})
+    await memory.session("picture").append({"role": "user", "content": [image]})
+    await memory.session("gemini").append({"role": "user", "parts": [{"text": "Guten Tag"}]})
+    await memory.session("claude").append(
+        {"role": "user", "content": [text | {"text": "Weather in Rome?"}]},
+        *({"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}),
+    )
     rows = (await http.ask("GET", "/v1/sessions", params={"newest": True})).json()["sessions"]
     newest = {row["session_id"]: row["newest"] for row in rows}
     assert newest["chat"] == {"seq": 1, "role": "user", "text": "message of mine"}
@@ -54,6 +65,10 @@ async def test_the_list_shows_the_newest_message(http: RunningService, memory: M
     assert len(newest["long"]["text"]) == 160
     assert "\n" not in newest["long"]["text"]
     assert newest["state-alone"] is None
+    assert newest["parts"]["text"] == "Is this [image_url] broken?"
+    assert (newest["claude"]["seq"], newest["claude"]["text"]) == (1, "Weather in Rome?"), "a result is no user's words"
+    assert newest["gemini"]["text"] == "Guten Tag"
+    assert newest["picture"]["text"] == "[image_url]"
     plain = (await http.ask("GET", "/v1/sessions")).json()["sessions"]
     assert all(set(row) == {"session_id", "active_ms"} for row in plain)
 
