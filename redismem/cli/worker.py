@@ -26,6 +26,7 @@ from redismem.settings.environment import look
 from redismem.settings.names import PREFIX
 from redismem.settings.settings import Settings
 from redismem.store.depths import Depths, depths_of
+from redismem.store.limits import given_removals, is_given
 from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ Override = Annotated[
     Parameter(
         negative=(),
         show_default=False,
-        help="Record this environment's session limit, idle timeout, keep_originals and embedder, even if they remove "
-        "more or the recorded embedder's vectors.",
+        help="Record REDISMEM_MAX_SESSIONS, REDISMEM_IDLE_TIMEOUT_S, REDISMEM_KEEP_ORIGINALS and REDISMEM_EMBED as far "
+        "as they are set, even if they remove more or the recorded embedder's vectors.",
     ),
 ]
 Once = Annotated[bool, Parameter(negative=(), show_default=False, help="Process what is due now, then exit.")]
@@ -164,9 +165,19 @@ async def worker(  # noqa: PLR0913 (each is an option)
 
 
 async def _prepare(places: Sequence[tuple[Memory, Place]], *, override: bool) -> None:
-    """Give each memory its embedder, and record its settings if asked. Raises Stop for the embedded store."""
+    """Give each memory its embedder, and record its settings if asked.
+
+    Raises Stop for the embedded store, and if there is no setting to record.
+    """
     if places[0][1].embedded:
         raise Stop(f"a worker needs a store shared with the pods: {HOW_TO_NAME_REDIS}", 2)
+    settings = places[0][0].settings
+    if override and not given_removals(settings) and not is_given(settings, "embed"):
+        raise Stop(
+            "--override has nothing to record: set REDISMEM_MAX_SESSIONS, REDISMEM_IDLE_TIMEOUT_S, "
+            "REDISMEM_KEEP_ORIGINALS or REDISMEM_EMBED",
+            2,
+        )
     for memory, _ in places:
         embedder = memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
         if override:

@@ -12,11 +12,18 @@ from redismem.errors import CorruptSession, NotAllowed, StoreUnavailable, Unsupp
 from redismem.events import facts
 from redismem.protocol.call import Call
 from redismem.protocol.namespace import calls as namespace_calls
-from redismem.protocol.namespace.calls import Recorded
+from redismem.protocol.namespace.calls import Embedding, Recorded
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.settings.settings import Settings
 from redismem.store.availability import Reach
-from redismem.store.limits import find_removals, keeps_originals, limit_to_record, session_limit
+from redismem.store.limits import (
+    find_removals,
+    given_removals,
+    is_given,
+    keeps_originals,
+    limit_to_record,
+    session_limit,
+)
 from redismem.transport.base import Transport
 
 log = logging.getLogger("redismem")
@@ -113,15 +120,21 @@ class Agreement(Reach, ABC):
         self.keeps_originals = keeps_originals(self.settings, self._recorded)
 
     async def override_record(self, embedder: str | None = None) -> None:
-        """Record the settings and the embedder of this process in place of the recorded ones.
+        """Record the settings that were set explicitly, and the embedder, in place of the recorded ones.
 
-        Without an embedder, the recorded one is removed. Raises as `Store.open` does.
+        A setting that has its default leaves the recorded value. An empty `embed` setting without an embedder removes
+        the recorded embedder. Raises as `Store.open` does.
         """
         settings = self.settings
-        embedding = None if embedder is None else namespace_calls.Embedding(embedder, settings.embed_dimensions or 0)
-        await self.run(namespace_calls.record_embedding(self.keys, embedding, overrides=True))
-        self._use(await self.run(namespace_calls.record(self.keys, settings.max_sessions, settings, overrides=True)))
-        log.warning("namespace %s: the settings of this process are recorded now", self.keys.namespace)
+        names = given_removals(settings)
+        if embedder is not None or is_given(settings, "embed"):
+            embedding = None if embedder is None else Embedding(embedder, settings.embed_dimensions or 0)
+            await self.run(namespace_calls.record_embedding(self.keys, embedding, overrides=True))
+            names = [*names, "embed"]
+        limit = settings.max_sessions if "max_sessions" in names else 0
+        self._use(await self.run(namespace_calls.record(self.keys, limit, settings, overrides=names)))
+        named = ", ".join(names) or "none was set, so nothing changed"
+        log.warning("namespace %s: settings of this process are recorded now: %s", self.keys.namespace, named)
 
     async def _record_limit(self, limit: int, begun_s: float | None) -> None:
         """Record the session limit for workers without an explicit one. A failure is only logged."""

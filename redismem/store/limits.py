@@ -2,7 +2,8 @@
 
 The first process of a namespace records its `idle_timeout_s` and `keep_originals`, and each process an explicit
 `max_sessions` that is larger than the recorded one. A process that would remove more than is recorded warns, and its
-workers use the recorded values, unless it overrides the record. A process that would keep more does so for itself.
+workers use the recorded values, unless it overrides the record with its explicit values. A process that would keep more
+does so for itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from redismem.protocol.namespace.calls import Recorded
 from redismem.settings.environment import MOST_SESSIONS
 from redismem.settings.settings import Settings
 
+_REMOVALS = ("max_sessions", "idle_timeout_s", "keep_originals")
 _WAY_OUT = "workers of this process use the recorded value; to record this one, run: redismem worker --override"
 
 
@@ -39,6 +41,15 @@ def limit_to_record(settings: Settings, recorded: int) -> int:
     """
     is_due = is_given(settings, "max_sessions") and recorded < settings.max_sessions < MOST_SESSIONS
     return settings.max_sessions if is_due else 0
+
+
+def given_removals(settings: Settings) -> list[str]:
+    """Return the settings that decide what may be removed, as far as they were set explicitly.
+
+    MOST_SESSIONS, which replaces an invalid limit, counts as not set.
+    """
+    names = [name for name in _REMOVALS if is_given(settings, name)]
+    return [name for name in names if name != "max_sessions" or settings.max_sessions < MOST_SESSIONS]
 
 
 def find_removals(settings: Settings, recorded: Recorded) -> Iterator[tuple[str, str]]:

@@ -157,35 +157,6 @@ def test_a_metrics_port_that_cannot_be_served_is_refused(command: Any, redis_opt
     assert (refused.code, "cannot listen at" in refused.err) == (2, True)
 
 
-def test_once_from_a_shell_evicts_nothing_that_pods_keep(command: Any, redis_server: Any, redis_options: Any) -> None:
-    month, two_days_ago = redismem.Settings(idle_timeout_s=30 * 86_400), int(time.time() - 2 * 86_400) * 1_000
-    pod = redismem.blocking.Memory.connect(
-        redis_server.url, namespace=redis_options[-1], settings=month, clock=lambda: two_days_ago
-    )
-    with pod:
-        pod.session("a").append({"role": "user", "content": "x"})
-    ran = command("worker", "--once", *redis_options)
-    assert "0 sessions evicted" in ran.out, "the default is 24 h"
-    assert "1 session, the limit" in ran.out
-
-
-def test_override_records_what_this_environment_says(
-    command: Any, redis_server: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = redismem.Settings(max_sessions=50)
-    pod = redismem.blocking.Memory.connect(redis_server.url, namespace=redis_options[-1], settings=settings)
-    with pod:
-        for number in range(5):
-            pod.session(f"s-{number}").append({"role": "user", "content": "x"})
-    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "2")
-    ran = command("worker", "--once", *redis_options)
-    assert "0 sessions evicted" in ran.out
-    assert "max_sessions is 2 here, the namespace records 50" in ran.err
-    ran = command("worker", "--once", "--override", *redis_options)
-    assert "3 sessions evicted" in ran.out
-    assert "the limit is 2" in command("worker", "--once", *redis_options).out
-
-
 @pytest.mark.parametrize(("strategy", "left"), [("trim", 6), ("none", 12)])
 def test_once_with_another_strategy(
     command: Any, overdue: Any, memory: Any, redis_options: Any, strategy: Any, left: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from redismem.errors import UnsupportedFormat, WrongShards
@@ -85,19 +85,24 @@ def unreadable_record(keys: Keys) -> UnsupportedFormat:
     )
 
 
-def record(keys: Keys, max_sessions: int, settings: Settings, *, overrides: bool = False) -> Call[Recorded | None]:
+def record(
+    keys: Keys, max_sessions: int, settings: Settings, *, overrides: Collection[str] = ()
+) -> Call[Recorded | None]:
     """Build a call that records layout version, shard count and the settings that decide what may be removed.
 
-    Recorded values stay, except that a `max_sessions` other than 0 replaces the recorded one, and with `overrides` all
-    settings do. The call returns the result of `read_record` after the write, and raises the errors of `read_record`.
+    Recorded values stay, except that a `max_sessions` other than 0 and the settings named in `overrides` replace them.
+    The call returns the result of `read_record` after the write, and raises the errors of `read_record`.
     """
     read = read_record(keys)
-    write = "HSET" if overrides else "HSETNX"
+
+    def write(name: str) -> str:
+        return "HSET" if name in overrides else "HSETNX"
+
     commands = (
         ("HSETNX", keys.record, "layout", layout.LAYOUT_VERSION),
         ("HSETNX", keys.record, "shards", keys.shard_count),
-        (write, keys.record, "idle_timeout_ms", settings.idle_timeout_ms),
-        (write, keys.record, "keep_originals", int(settings.keep_originals)),
+        (write("idle_timeout_s"), keys.record, "idle_timeout_ms", settings.idle_timeout_ms),
+        (write("keep_originals"), keys.record, "keep_originals", int(settings.keep_originals)),
         *([("HSET", keys.record, "max_sessions", max_sessions)] if max_sessions else []),
         *read.commands,
     )
