@@ -112,7 +112,13 @@ async def forget(session: Session) -> None:
     await session.forget(messages[2].seq, messages[-2].seq)
 
 
-WAYS: list[Callable[[Session], Awaitable[None]]] = [clear, clear_and_begin_anew, pop, prune, replace, rewrite, forget]
+async def undo(session: Session) -> None:
+    await session.undo()
+
+
+WAYS: list[Callable[[Session], Awaitable[None]]] = [
+    *(clear, clear_and_begin_anew, pop, prune, replace, rewrite, forget, undo),
+]
 
 
 class Town:
@@ -137,7 +143,7 @@ class Town:
             for first in range(1, MESSAGES_COUNT, 10):
                 for number in range(SESSIONS_COUNT):
                     texts = (sentence(number, at) for at in range(first, first + 10))
-                    await memory.session(f"s{number}").append(*map(user, texts))
+                    await memory.session(f"s{number}", owner=f"p{number}").append(*map(user, texts))
                 await worker.drain()
 
     async def remove(self, ways: random.Random) -> None:
@@ -147,7 +153,7 @@ class Town:
             for number, session in enumerate(sessions):
                 self.said |= (await read_canaries(session))[0]
                 if number % 3:
-                    await self._remove(session, ways.choice(WAYS))
+                    await self._remove(session, ways.choice([*WAYS, self._forget_person]))
             await Eviction(memory.store).enforce()
             self.kept = {word for session in sessions for words in await read_canaries(session) for word in words}
             await Worker(memory.store, Summarize(open_extractive())).drain()
@@ -159,6 +165,12 @@ class Town:
         assert before - after, way.__name__
         # A prune takes messages out of the way, and leaves the summaries.
         assert way is prune or not summarised - after, way.__name__
+
+    async def _forget_person(self, session: Session) -> None:
+        """Forget the owner of the session, from another process's point of view."""
+        owner = (await session.info()).owner
+        async with self.connect() as memory:
+            assert (await memory.forget(owner=owner)).session_count == 1
 
     async def restart(self) -> None:
         self.server.kill()

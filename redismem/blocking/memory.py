@@ -193,13 +193,16 @@ class Conversations(projects.Conversations):
 
     __slots__ = ()
 
-    def session(self, id: str) -> Session:
+    def session(self, id: str, *, owner: str | None = None) -> Session:
         """Return the session that holds the messages of a conversation, without I/O.
+
+        `owner` is the person whom the session belongs to, if this handle creates it.
 
         Raises:
             InvalidItem: The id is invalid.
+            InvalidSessionId: The owner is invalid.
         """
-        return Session(self._twin.session(id))
+        return Session(self._twin.session(id, owner=owner))
 
 
 class Project(projects.Project):

@@ -40,7 +40,7 @@ class Project:
     FILES: ClassVar = tuple(FILES)
     """The names of the files of an export."""
 
-    def __init__(self, store: Store, name: str, sessions: Callable[[str], Session] | None = None) -> None:
+    def __init__(self, store: Store, name: str, sessions: Callable[..., Session] | None = None) -> None:
         """Use `Memory.project` instead of this constructor."""
         self._items = Items(store, ProjectKeys(store.keys, name))
         self._store = store
@@ -149,8 +149,8 @@ class Project:
         """
         return await import_files(self._items, self.conversations, files, replace)
 
-    def _session(self, session_id: str) -> Session:
-        return Session(self._store, self._store.session_calls(session_id))
+    def _session(self, session_id: str, *, owner: str | None = None) -> Session:
+        return Session(self._store, self._store.session_calls(session_id, owner))
 
     @property
     def name(self) -> str:

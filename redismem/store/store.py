@@ -234,13 +234,13 @@ class Store(Agreement):
         """Return the work, extended by an event for the hook at its end."""
         return work if self.hook is None else self.hook.observe(op, work, session_id)
 
-    def session_calls(self, session_id: str) -> SessionCalls:
-        """Return the calls about one session.
+    def session_calls(self, session_id: str, owner: str | None = None) -> SessionCalls:
+        """Return the calls about one session. `owner` is its owner, if these calls begin it.
 
         Raises:
-            InvalidSessionId: The session id is not valid.
+            InvalidSessionId: The session id or the owner is not valid.
         """
-        return SessionCalls(self.keys.session(session_id), self.settings, clock=self.clock)
+        return SessionCalls(self.keys.session(session_id), self.settings, clock=self.clock, owner=owner)
 
     def queue_calls(self, session_id: str) -> QueueCalls:
         """Return the workers' calls about one session.

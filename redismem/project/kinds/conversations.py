@@ -43,7 +43,7 @@ class Conversations(Collection[Conversation]):
     kind = CONVERSATION
     record = Conversation
 
-    def __init__(self, items: Items, sessions: Callable[[str], Session]) -> None:
+    def __init__(self, items: Items, sessions: Callable[..., Session]) -> None:
         """Called by `Memory.project`."""
         super().__init__(items)
         self._sessions = sessions
@@ -67,19 +67,28 @@ class Conversations(Collection[Conversation]):
         """Return the id of the session that holds the messages. Raises InvalidItem."""
         return f"project:{self._items.keys.name}:{self._id(id)}"
 
-    def session(self, id: str) -> Session:
-        """Return the session that holds the messages, without I/O. Raises InvalidItem."""
-        return self._sessions(self.session_id(id))
+    def session(self, id: str, *, owner: str | None = None) -> Session:
+        """Return the session that holds the messages, without I/O.
 
-    async def add(self, id: str, *messages: Message | dict[str, Any]) -> Receipt:
+        `owner` is the person whom the session belongs to, if this handle creates it: see `Memory.session`.
+
+        Raises InvalidItem; InvalidSessionId for an invalid owner.
+        """
+        return self._sessions(self.session_id(id), owner=owner)
+
+    async def add(self, id: str, *messages: Message | dict[str, Any], owner: str | None = None) -> Receipt:
         """Append messages to a conversation. If its session has expired, a new session begins.
 
-        Raises the errors of `Session.append`; ItemNotFound; InvalidItem if the conversation has ended.
+        `owner` is the person whom the session belongs to, if these are its first messages. `Memory.forget(owner=…)`
+        removes the session; the record of the conversation stays.
+
+        Raises the errors of `Session.append`; InvalidSessionId for an invalid owner; ItemNotFound; InvalidItem if the
+        conversation has ended.
         """
         stored = await self._items.get(self._id(id))
         if stored.state["ended_at"] is not None:
             raise InvalidItem(f"conversation {id} has ended")
-        receipt = await self.session(id).append(*messages)
+        receipt = await self.session(id, owner=owner).append(*messages)
         if receipt.created and stored.state["read_seq"]:
             await self._reset_read_seq(id)
         return receipt

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.clock import ProjectClock
 
-from redismem import InvalidItem, ItemNotFound, Memory
+from redismem import InvalidItem, InvalidSessionId, ItemNotFound, Memory
 from redismem.project.extraction.extraction import Outcome
 from redismem.project.project import Project
 
@@ -35,6 +35,19 @@ async def test_a_conversation_is_a_session(apollo: Project, memory: Memory, cloc
     assert not await session.exists()
     with pytest.raises(ItemNotFound):
         await apollo.conversations.add(talk.id, {"role": "user"})
+
+
+async def test_messages_with_an_owner_are_forgotten_with_the_person(apollo: Project, memory: Memory) -> None:
+    talks = apollo.conversations
+    mine, hers, later = [await talks.start(title) for title in ("mine", "hers", "later")]
+    await talks.add(mine.id, {"role": "user", "content": "I live in Ulm."}, owner="me")
+    await talks.add(hers.id, {"role": "user", "content": "I live in Bonn."}, owner="her")
+    await talks.session(later.id, owner="me").append({"role": "user", "content": "I moved to Kiel."})
+    with pytest.raises(InvalidSessionId):
+        await talks.add(mine.id, {"role": "user", "content": "x"}, owner="")
+    assert (await memory.forget(owner="me")).session_count == 2
+    assert [await talks.session(each.id).exists() for each in (mine, hers, later)] == [False, True, False]
+    assert await talks.exists(mine.id), "the record is the project's"
 
 
 async def test_the_last_hundred_are_kept(apollo: Project, clock: ProjectClock) -> None:
