@@ -24,12 +24,23 @@ _DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 _SESSION, _PROJECT = "/v1/sessions/", "/v1/projects/"
 _SESSION_ROUTES = frozenset(
-    ["", "/messages", "/context", "/context/parts", "/context/request", "/state", "/events", "/prune", "/forget"]
+    [
+        "",
+        "/messages",
+        "/context",
+        "/context/parts",
+        "/context/request",
+        "/state",
+        "/events",
+        "/policy",
+        "/prune",
+        "/forget",
+    ]
 )
 _MESSAGE = "/messages/"
 _ROUTES = _words(
     """
-    /v1/sessions /v1/projects /v1/about /v1/load /v1/doctor /v1/queues /v1/dead /v1/dead/retry
+    /v1/sessions /v1/search /v1/projects /v1/about /v1/load /v1/doctor /v1/queues /v1/dead /v1/dead/retry
     /v1/dead/drop /livez /readyz /metrics /openapi.json /api/chat /api/chat/clear /api/chat/stop
     """
 )

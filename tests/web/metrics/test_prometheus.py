@@ -186,6 +186,13 @@ def test_a_path_belongs_to_one_of_few_routes(path: str, route: str) -> None:
     assert route_of(path) == route
 
 
+async def test_each_path_of_the_api_has_a_route(store: Any, namespace: str) -> None:
+    async with store.memory(namespace) as memory, serve_memory(memory) as http:
+        paths = (await http.ask("GET", "/openapi.json")).json()["paths"]
+    assert len(paths) > 20
+    assert [path for path in paths if route_of(re.sub("{.*?}", "7", path)) == "other"] == []
+
+
 def queries_of(dashboard: Any) -> list[str]:
     return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
