@@ -10,6 +10,7 @@ import re
 import resource
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,10 +29,12 @@ from redismem.transport.connect import EMBEDDED
 
 if TYPE_CHECKING:
     from redismem.models.streaming import StreamingModel
+    from redismem.store.store import Store
     from redismem.web.access import Access
     from redismem.web.chat.chat import Chat
     from redismem.web.metrics.prometheus import Meters
     from redismem.web.service import Memories, Service
+    from redismem.workers import keeper
 
 Host = Annotated[str, Parameter(help="The address to listen on; without keys only a loopback address.")]
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65_535), help="The port; 0 picks a free one.")]
@@ -102,7 +105,9 @@ Demo = Annotated[
 ]
 StopS = Annotated[
     float,
-    Parameter(validator=validators.Number(gte=1, lte=600), help="Seconds to finish open requests before stopping."),
+    Parameter(
+        validator=validators.Number(gte=1, lte=600), help="Seconds to finish open requests, and the work of --workers."
+    ),
 ]
 JsonLogs = Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Log as JSON.")]
 _FILES_COUNT = 65_536
@@ -157,7 +162,7 @@ async def serve(
     embedded = address.lower() == EMBEDDED
     measured = prometheus.Meters()
     has_workers = embedded or options.demo if options.workers is None else options.workers
-    connect = _connector(address, settings, has_workers, measured)
+    connect = _connector(address, settings, measured, options.stop_s if has_workers else None)
     _raise_file_limit()
     place = "embedded" if embedded else safe_url(address)
     with logs_on_stderr(as_json=as_json), stop_signals() as stopping, hangup_signals() as hangup:
@@ -277,8 +282,18 @@ async def warn_of_missing_workers(memories: Mapping[str, Memory]) -> None:
         )
 
 
-def _connector(address: str, settings: Settings, workers: bool, meters: Meters) -> Callable[[str], Memory]:
+def _connector(
+    address: str, settings: Settings, meters: Meters, workers_stop_s: float | None
+) -> Callable[[str], Memory]:
+    """Return a function that connects the memory of a namespace, with workers if they have a time to stop."""
     from redismem.web.metrics.prometheus import listener
+
+    workers: bool | Callable[[Store], keeper.Workers] = False
+    if workers_stop_s is not None:
+        from redismem.workers.scheduler import Scheduler
+
+        # As connect(workers=True) makes them, but for the time to stop.
+        workers = partial(Scheduler, stop_s=workers_stop_s, in_child=address.lower() != EMBEDDED)
 
     def connect(namespace: str) -> Memory:
         return Memory.connect(

@@ -167,10 +167,9 @@ class Service:
 class Memories(dict[str, Memory]):
     """Open memories, by namespace."""
 
-    def __init__(self, connect: Callable[[str], Memory], stack: contextlib.AsyncExitStack) -> None:
+    def __init__(self, connect: Callable[[str], Memory]) -> None:
         super().__init__()
         self._connect = connect
-        self._stack = stack
 
     async def open(self, namespace: str) -> None:
         """Connect the memory of a namespace.
@@ -178,7 +177,19 @@ class Memories(dict[str, Memory]):
         Raises:
             RedismemError: The memory cannot be connected.
         """
-        self[namespace] = await self._stack.enter_async_context(self._connect(namespace))
+        memory = self._connect(namespace)
+        await memory.__aenter__()
+        self[namespace] = memory
+
+    async def aclose(self) -> None:
+        """Close all memories at once, because each may wait for its workers and for the replay of its backlog.
+
+        Raises the first error, after all of them have ended.
+        """
+        results = await asyncio.gather(*(memory.aclose() for memory in self.values()), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
 
 @contextlib.asynccontextmanager
@@ -188,8 +199,7 @@ async def opened(namespaces: tuple[str, ...], connect: Callable[[str], Memory]) 
     Raises:
         RedismemError: A memory cannot be connected.
     """
-    async with contextlib.AsyncExitStack() as stack:
-        memories = Memories(connect, stack)
+    async with contextlib.aclosing(Memories(connect)) as memories:
         for namespace in namespaces:
             await memories.open(namespace)
         yield memories

@@ -15,11 +15,14 @@ import pytest
 from support.commands import run_command, start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
 from support.redis_server import wait_until
+from support.stores import workers_of
 
 import redismem.blocking
 from redismem import Settings
+from redismem.cli import serve
 from redismem.cli.place import stop_for
 from redismem.web.access import new_key
+from redismem.web.metrics.prometheus import Meters
 
 
 def address(running: Any) -> str:
@@ -87,6 +90,11 @@ def test_every_answered_turn_is_stored_after_a_stop(redis_options: Any, redis_se
     assert answered >= 20
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert memory.session("s").read().total_messages == answered
+
+
+async def test_the_workers_of_a_server_have_its_time_to_stop() -> None:
+    async with serve._connector("memory://", Settings(), Meters(), 3)("shop") as memory:
+        assert workers_of(memory)._stop_s == 3
 
 
 def test_an_embedded_store_is_summarised_by_the_server_itself(tmp_path: Path) -> None:

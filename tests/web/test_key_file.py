@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.checks import until
 from support.http_service import PATIENT, RunningService, open_stream, run_service
+from support.stores import with_long_deadlines
 
+from redismem import Memory
 from redismem.errors import StoreUnavailable
 from redismem.web.access import Access, new_key
 from redismem.web.key_file import KeyFile
@@ -58,7 +61,10 @@ class Followed:
 async def followed(store: Any, namespace: str, tmp_path: Path) -> AsyncIterator[Followed]:
     found = Followed(store, namespace, tmp_path / "keys")
     async with contextlib.AsyncExitStack() as stack:
-        memories = Memories(store.memory, stack)
+        client = await stack.enter_async_context(store.client())
+        connect = partial(Memory.connect, client=client, settings=with_long_deadlines(None))
+        memories = Memories(lambda name: connect(namespace=name))
+        stack.push_async_callback(memories.aclose)
         await memories.open(namespace)
         service = Service(memories, Access.of(found.path.read_text()), PATIENT)
 
