@@ -14,12 +14,13 @@ from dataclasses import replace
 from redismem.errors import ForgetIncomplete, RedismemError
 from redismem.events import facts
 from redismem.info import ForgottenSessions
-from redismem.protocol.keys import is_session_id
+from redismem.protocol.keys import is_session_id, plain
 from redismem.protocol.namespace import traces
 from redismem.protocol.namespace.traces import Trace, Wanted
-from redismem.protocol.owners import is_owner_field
+from redismem.protocol.owners import decode_owner, is_owner_field
 from redismem.protocol.session import quarantine
 from redismem.recall.cache import NO_CACHE, RecallCache
+from redismem.recall.owner.upkeep import OwnerIndex, change_owned
 from redismem.record.erasure import RecordErasure, indexed_records
 from redismem.store.store import Store
 
@@ -85,7 +86,8 @@ class _Erasure:
             self._unattributed.clear()
             self._records.unattributed.clear()
             await self._remove_indexed()
-            if not await self._remove_scanned() and not await self._remove_indexed():
+            await self._drop_index()
+            if not await self._remove_scanned() and not await self._remove_indexed() and not await self._drop_index():
                 proven_ms = await self._store.server_time_ms()
                 count = self.done.session_count
                 log.info(
@@ -94,6 +96,10 @@ class _Erasure:
                 unattributed_count = len(self._unattributed) + len(self._records.unattributed)
                 return replace(self.done, proven_ms=proven_ms, unattributed_count=unattributed_count)
         raise ForgetIncomplete("other processes kept writing such sessions: stop them first", forgotten=self.done)
+
+    async def _drop_index(self) -> bool:
+        """Remove the index of the owner. True means that there was one, or that a worker has written it anew."""
+        return self._wanted.owner is not None and await OwnerIndex(self._store, plain(self._wanted.owner)).drop()
 
     async def _remove_local(self) -> None:
         """Drop cached contexts of this process, and clear sessions whose backlog is not replayed yet."""
@@ -165,7 +171,9 @@ class _Erasure:
         if wanted.owner is not None and (owner or epoch) and not wanted.is_owner(owner):
             return False
         self._recall_cache.forget(session_id)
-        await store.run(store.session_calls(session_id).clear(epoch), quarantine=True)
+        work = store.run(store.session_calls(session_id).clear(epoch), quarantine=True)
+        name = decode_owner(owner)
+        await (work if wanted.owner is not None or name is None else change_owned(store, name, session_id, work))
         if epoch:
             self.done = replace(self.done, session_count=self.done.session_count + 1)
         return True

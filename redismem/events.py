@@ -103,6 +103,8 @@ class Op(StrEnum):
     QUARANTINE_BLOCK = "quarantine_block"
     QUARANTINE = "quarantine", Traits(removes=True)
     EMBED = "embed"
+    OWNER_INDEX = "owner_index", Traits(method="recall")
+    INDEX_OWNER = "index_owner"
 
     # Calls of a memory
     PING = "ping", Traits(method="ping")
@@ -141,6 +143,7 @@ class Op(StrEnum):
     DRAIN = "drain"
     ENFORCE = "enforce"
     SWEEP_ROUND = "sweep_round"
+    OWNERS_ROUND = "owners_round"
 
     # Calls that a store makes by itself
     BREAKER = "breaker"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context, Expected, Receipt
@@ -14,6 +14,7 @@ from redismem.messages.message import Message
 from redismem.originals.blocks import unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import layout
+from redismem.protocol.call import Call
 from redismem.protocol.session import archive as archive_calls
 from redismem.protocol.session import cuts, pages
 from redismem.protocol.session import edits as edit_calls
@@ -25,6 +26,8 @@ from redismem.session.reading import ReadableSession
 from redismem.session.reused_ids import check_same
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.windows import read_window
+
+T = TypeVar("T")
 
 
 class EditableSession(ReadableSession):
@@ -53,7 +56,7 @@ class EditableSession(ReadableSession):
             call = edit_calls.prune(self._calls, view, max_messages)
             if call is None:
                 return 0
-            dropped = await self._run(call)
+            dropped = await self._change(view, call)
             if dropped:
                 return dropped
 
@@ -89,7 +92,7 @@ class EditableSession(ReadableSession):
                 return []
             with_originals = layout.WITH_ORIGINALS in view.fields
             fields = await originals.encode_leaving(view.context, view.elements, messages, with_originals)
-            if await self._run(archive_calls.archive(self._calls, view, messages, fields)):
+            if await self._change(view, archive_calls.archive(self._calls, view, messages, fields)):
                 return messages
 
     async def pop(self, count: int = 1, *, exact: bool = False, expect: Expected | None = None) -> list[Message]:
@@ -143,7 +146,7 @@ class EditableSession(ReadableSession):
         view = await self._view(op, expect)
         while True:
             popped = select(view.context, self._store.settings.max_batch_count)
-            if not popped or await self._run(rewrite_calls.pop(self._calls, view, popped)):
+            if not popped or await self._change(view, rewrite_calls.pop(self._calls, view, popped)):
                 return popped
             before, view = view, await self._view(op, expect)
             if not edits.has_only_moved(before.context, view.context):
@@ -163,7 +166,8 @@ class EditableSession(ReadableSession):
                     if await self._has_changed("pop", view):
                         continue  # another writer has removed what was to be read
                     raise
-            if not popped or await self._run(rewrite_calls.pop_exactly(self._calls, view, popped, cut)):
+            call = rewrite_calls.pop_exactly(self._calls, view, popped, cut) if popped else None
+            if call is None or await self._change(view, call):
                 return popped
 
     async def _has_changed(self, op: str, view: edit_calls.View) -> bool:
@@ -226,7 +230,7 @@ class EditableSession(ReadableSession):
                     if await self._has_changed("rewrite", view):
                         continue  # another writer has removed what was to be read
                     raise
-                receipt = await self._run(rewrite_calls.rewrite(self._calls, view, from_seq, new, cut))
+                receipt = await self._change(view, rewrite_calls.rewrite(self._calls, view, from_seq, new, cut))
         if receipt.duplicate:
             check_same(messages, receipt, view.context, new.seqs_count)
         return receipt
@@ -300,7 +304,12 @@ class EditableSession(ReadableSession):
         self, view: edit_calls.View, old: Message, changed: edit_calls.Replacement, last_seq: int | None = None
     ) -> Message | None:
         kept_change = await Originals(self._store, self._calls.keys).prepare_change(view, old, changed)
-        return await self._run(edit_calls.replace(self._calls, view, old, changed, kept_change, last_seq))
+        call = edit_calls.replace(self._calls, view, old, changed, kept_change, last_seq)
+        return await self._change(view, call)
+
+    async def _change(self, view: edit_calls.View, call: Call[T]) -> T:
+        """Run a call that changes messages, and keep the index of the session's owner up to date."""
+        return await self._run_owned(view.fields.get(layout.OWNER), self._run(call))
 
     async def _view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> edit_calls.View:
         view = await read_window(self._run, self._calls)

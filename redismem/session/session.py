@@ -12,7 +12,9 @@ from redismem.errors import SessionNotFound
 from redismem.info import Forgotten, Policy, SessionInfo
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
+from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
+from redismem.protocol.namespace.traces import owner_and_epoch
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
@@ -230,9 +232,9 @@ class Session(EditableSession):
             SessionNotFound: The session does not exist and `missing_ok` is False.
         """
         self._recall_cache.forget(self.id)
-        epoch = await self._run(self._calls.epoch())
+        owner, epoch = await self._run(owner_and_epoch(self._calls.keys))
         # A session that vanished after its epoch was read counts as cleared: the reply to the first try may be lost.
-        cleared = await self._run(self._calls.clear(epoch)) or epoch != ""
+        cleared = await self._run_owned(owner, self._run(self._calls.clear(epoch))) or epoch != ""
         if not cleared and not missing_ok:
             raise SessionNotFound("cannot clear: there is no such session", self.id)
         return cleared
@@ -263,7 +265,8 @@ class Session(EditableSession):
         forgotten = None
         while forgotten is None:
             view = await self._view("forget")
-            forgotten = await Forgetting(self._store, self._calls, self._run, view, wanted).forget()
+            work = Forgetting(self._store, self._calls, self._run, view, wanted).forget()
+            forgotten = await self._run_owned(view.fields.get(layout.OWNER), work)
         self._recall_cache.forget(self.id)
         return forgotten
 

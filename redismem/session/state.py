@@ -7,6 +7,7 @@ from typing import Any, TypeVar, Unpack
 
 from redismem.context import State
 from redismem.protocol.call import Call
+from redismem.protocol.owners import decode_owner
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.state import StateChanges
 from redismem.store.store import Store
@@ -117,3 +118,11 @@ class SessionState:
 
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
         return self._store.run(call, quarantine=True)
+
+    async def _run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work, which changes messages, and keep the index of the owner up to date: the state's field."""
+        if owner is None:
+            return await work
+        from redismem.recall.owner.upkeep import change_owned  # loads the stemmer
+
+        return await change_owned(self._store, decode_owner(owner) or "", self.id, work)

@@ -32,6 +32,7 @@ from redismem.workers.archive import OnEvict, validate_on_evict
 from redismem.workers.eviction import Eviction
 from redismem.workers.failures import log_failure
 from redismem.workers.leadership import Leadership
+from redismem.workers.owner_indexes import OwnerChecks
 from redismem.workers.project_extraction import ExtractionWorker
 from redismem.workers.strategies import Strategy, provider_of
 from redismem.workers.summaries import Worker
@@ -88,10 +89,10 @@ class Scheduler:
         self.eviction = Eviction(
             store, on_evict if self.extraction is None else self.extraction.wrap_on_evict(on_evict)
         )
+        self.owner_checks = OwnerChecks(store)
         self._settings = store.settings
         self._store = store
-        self._stop_s = stop_s
-        self._stopping = False
+        self._stop_s, self._stopping = stop_s, False
         self._running: set[asyncio.Task[None]] = set()
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tick_count, self._ticked_s = 0, math.inf
@@ -176,6 +177,8 @@ class Scheduler:
             if not self._start_unless_running("evictions", look, self._evictions) and for_idle:
                 # Queue idle sessions even while a slow on_evict holds up the drain: unqueued, they would expire unseen.
                 self._start_unless_running("idle", self.eviction.queue_idle, self._evictions)
+            if for_idle:
+                self._start_unless_running("owners", self.owner_checks.check_due, self._evictions)
             if count % _SWEEP_TICKS == 0:
                 self._start_unless_running("sweep", self.eviction.sweep)
                 self._start_unless_running("dictionaries", self._drop_dictionaries)
@@ -219,6 +222,7 @@ class Scheduler:
         """Stop claiming, wait up to `stop_s` for work in progress, then cancel it and release its sessions."""
         self._stopping = True
         self.eviction.stop()
+        self.owner_checks.stop()
         if self.worker is not None:
             self.worker.stop()
         if self.extraction is not None:

@@ -21,13 +21,14 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job, QueueCalls
+from redismem.recall.owner.upkeep import OwnerIndex, do_logged
 from redismem.store.store import Store
 from redismem.store.windows import read_window
 from redismem.workers.dictionaries import Trainer
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
 from redismem.workers.originals import build_original_fields, open_vector_writer
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
-from redismem.workers.planning import plan
+from redismem.workers.planning import Plan, plan
 from redismem.workers.provider_pauses import Availability, Provider
 from redismem.workers.strategies import Strategy, keeps_one_summary, pack_sketch, provider_of, update_sketch
 from redismem.workers.summary_writer import URGENT_MS, SummaryWriter
@@ -248,6 +249,16 @@ class Worker:
         outcome = await self._store.run(commit, quarantine=True)
         if self._vector_writer is not None and originals:
             self._vector_writer.note(calls.keys.session_id)
+        if job.owner is not None and outcome in (CommitOutcome.OK, CommitOutcome.ALREADY):
+            session_id = calls.keys.session_id
+            await do_logged(session_id, OwnerIndex(self._store, job.owner).update(session_id))
+        self._log_commit(calls, todo, outcome, started_s)
+        if outcome is CommitOutcome.STALE:
+            # Pruned in the meantime: the rest may still be too long.
+            await self._release(calls, job, 0)
+        return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
+
+    def _log_commit(self, calls: QueueCalls, todo: Plan, outcome: CommitOutcome, started_s: float) -> None:
         known = facts(
             op=Op.SUMMARY,
             session=session_hash(calls.keys.session_id),
@@ -262,10 +273,6 @@ class Worker:
             known,
             extra=known,
         )
-        if outcome is CommitOutcome.STALE:
-            # Pruned in the meantime: the rest may still be too long.
-            await self._release(calls, job, 0)
-        return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
 
     async def _release_unanswered(self, calls: QueueCalls, job: Job, error: ProviderUnavailable) -> SummaryOutcome:
         """Release the session without counting an attempt. It backs off unless the provider is paused."""

@@ -22,6 +22,7 @@ from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
 from redismem.protocol.namespace.calls import entries, name_of
+from redismem.protocol.owners import decode_owner
 from redismem.protocol.session.edits import View, plan_leaving
 from redismem.settings.settings import Settings
 
@@ -49,6 +50,7 @@ class Job:
     """The window, as stored."""
     with_originals: bool = False
     """True if the originals reach up to the window."""
+    owner: str | None = None
 
     @property
     def keep_place_backoff_ms(self) -> int:
@@ -59,7 +61,8 @@ class Job:
         """Return the job with the content of the session, which was read in a separate call."""
         with_originals = layout.WITH_ORIGINALS in view.fields
         sketch = view.fields.get(layout.SKETCH, b"")
-        return replace(self, context=view.context, sketch=sketch, elements=view.elements, with_originals=with_originals)
+        read = replace(self, context=view.context, sketch=sketch, elements=view.elements)
+        return replace(read, with_originals=with_originals, owner=decode_owner(view.fields.get(layout.OWNER)))
 
 
 def due_sessions(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = True) -> Call[list[str]]:
@@ -248,7 +251,8 @@ class QueueCalls:
             failure = layout.failure(fields.get(layout.FAILURE))
             sketch = fields.get(layout.SKETCH, b"") if stored else None
             due_ms, is_kept = int(float(due[0])), layout.WITH_ORIGINALS in fields
-            return Job(fence.decode(), attempts, claimed_ms, context, due_ms, failure, sketch, elements, is_kept)
+            owner = decode_owner(fields.get(layout.OWNER))
+            return Job(fence.decode(), attempts, claimed_ms, context, due_ms, failure, sketch, elements, is_kept, owner)
 
         commands = (command, *context_reads(keys)) if reads else (command,)
         return Call(keys.session_id, commands, decode, script, op=Op.CLAIM)

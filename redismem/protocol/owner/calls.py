@@ -1,0 +1,177 @@
+"""Calls about the index of an owner. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redismem.errors import UnsupportedFormat
+from redismem.events import Op
+from redismem.messages.values import Undecodable
+from redismem.protocol import layout, scripts
+from redismem.protocol.call import Call, evalsha, independent
+from redismem.protocol.clock import Clock, time_argument
+from redismem.protocol.ids import nonce
+from redismem.protocol.keys import Keys, SessionKeys
+from redismem.protocol.namespace.calls import name_of, scored_members
+from redismem.protocol.owner.entries import VERSION_FIELD, decode_name, hash_edits
+from redismem.protocol.owners import decode_owner
+from redismem.protocol.replies import corrupt_session
+
+SOON_MS = 60_000
+"""The time after a change until a worker checks the index."""
+LONGEST_MS = 86_400_000
+"""The longest time between two checks, and the time that an index outlives its sessions."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerKeys:
+    """The keys of an owner's index. They share a hash tag that the owner chooses, so sessions may lie elsewhere."""
+
+    owner: str
+    index: bytes
+    """The hash of entries."""
+    indexes: bytes
+    """The owners of the shard that have an index, by the time of their next check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The state of a session, as far as the index of its owner depends on it. Without a session, `epoch` is ""."""
+
+    owner: str | None = None
+    epoch: str = ""
+    first_seq: int = 1
+    last_seq: int = 0
+    active_ms: int = 0
+    expires_ms: int = 0
+    has_originals: bool = False
+    edits: str = ""
+
+    def is_as(self, other: Described) -> bool:
+        """True if both have the same messages behind the window, and the same edits."""
+        seen = [(each.owner, each.epoch, each.first_seq, each.has_originals, each.edits) for each in (self, other)]
+        return seen[0] == seen[1]
+
+
+def owner_keys(keys: Keys, owner: str) -> OwnerKeys:
+    """Return the keys of an owner's index. Different owners have different keys."""
+    shard = keys.prefix_of(owner.encode())
+    return OwnerKeys(owner, shard + b":index:" + owner.encode(), shard + b":indexes")
+
+
+def describe(keys: SessionKeys) -> Call[Described]:
+    """Build a call that reads the state of a session. Raises CorruptSession, UnsupportedFormat."""
+
+    def decode(reply: Sequence[bytes | None]) -> Described:
+        owner, epoch, counters, kept, edited, pruned = reply
+        if counters is None:
+            return Described()
+        try:
+            numbers = layout.counters(counters)
+            return Described(
+                decode_owner(owner),
+                (epoch or b"").decode(),
+                numbers.first_seq,
+                numbers.message_count,
+                numbers.active_ms,
+                numbers.expires_ms,
+                kept is not None,
+                hash_edits(edited, pruned),
+            )
+        except UnsupportedFormat as other:
+            raise UnsupportedFormat(str(other), keys.session_id) from None
+        except (Undecodable, ValueError) as cause:
+            raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
+
+    fields = (layout.OWNER, layout.EPOCH, layout.COUNTERS, layout.WITH_ORIGINALS, layout.EDITED, layout.PRUNED)
+    return Call(keys.session_id, (("HMGET", keys.state, *fields),), decode, op=Op.OWNER_INDEX)
+
+
+def read_names(keys: OwnerKeys) -> Call[dict[str, list[bytes]]]:
+    """Build a call that reads the names of the entries, by session."""
+
+    def decode(fields: Sequence[bytes]) -> dict[str, list[bytes]]:
+        names: dict[str, list[bytes]] = {}
+        for field in fields:
+            if (decoded := decode_name(field)) is not None:
+                names.setdefault(decoded[1], []).append(field)
+        return names
+
+    return Call(None, (("HKEYS", keys.index),), decode, op=Op.OWNER_INDEX)
+
+
+def read_entries(keys: OwnerKeys, names: Sequence[bytes]) -> Call[dict[bytes, bytes]]:
+    """Build a call that reads some entries, by their names. Missing ones are left out."""
+
+    def decode(values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+    return Call(None, (("HMGET", keys.index, *names),), decode, op=Op.OWNER_INDEX)
+
+
+def read_index(keys: OwnerKeys) -> Call[dict[bytes, bytes]]:
+    """Build a call that reads the whole index: the entries by their names, and its version."""
+
+    def decode(reply: Any) -> dict[bytes, bytes]:
+        values = iter(reply)
+        return dict(reply) if isinstance(reply, Mapping) else dict(zip(values, values, strict=True))
+
+    return Call(None, (("HGETALL", keys.index),), decode, op=Op.OWNER_INDEX)
+
+
+def read_version(keys: OwnerKeys) -> Call[bytes | None]:
+    """Build a call that reads the version of the index; None means that there is no index."""
+    return Call(None, (("HGET", keys.index, VERSION_FIELD),), lambda version: version, op=Op.OWNER_INDEX)
+
+
+def change(
+    keys: OwnerKeys,
+    clock: Clock | None,
+    sets: Mapping[bytes, bytes] | None = None,
+    drops: Sequence[bytes] = (),
+    expires_ms: int = 0,
+    checked: tuple[int, int] | None = None,
+) -> Call[bool]:
+    """Build a call that changes the index, and has it checked soon. Without a change, it only does the latter.
+
+    Args:
+        keys: The keys of the index.
+        clock: Replaces the server's clock.
+        sets: The entries to set, by their names.
+        drops: The names of entries to drop.
+        expires_ms: The time until which the sessions live that the index names.
+        checked: For the end of a check: the due time before the check, and the next one, which is set unless a change
+            was noted meanwhile.
+    """
+    script = scripts.load("index_owner")
+    seen_ms, due_ms = (layout.NONE, 0) if checked is None else checked
+    lives_ms = expires_ms + LONGEST_MS if expires_ms else 0
+    values = [part for pair in (sets or {}).items() for part in pair]
+    arguments = (
+        *(keys.owner.encode(), time_argument(clock), SOON_MS, seen_ms, due_ms, lives_ms, nonce(), len(drops)),
+        *drops,
+        *values,
+    )
+    command = evalsha(script, (keys.index, keys.indexes), arguments)
+    return Call(None, (command,), bool, script, op=Op.INDEX_OWNER)
+
+
+def drop(keys: OwnerKeys) -> Call[bool]:
+    """Build a call that removes the index. True means that there was one."""
+    commands = (("DEL", keys.index), ("ZREM", keys.indexes, keys.owner.encode()))
+    return Call(None, commands, lambda removed, _: removed > 0, op=Op.INDEX_OWNER)
+
+
+def due_indexes(keys: Keys, now_ms: int, limit: int) -> Call[list[tuple[str, int]]]:
+    """Build a call that reads the owners whose index must be checked, each with its due time; `limit` per shard."""
+    commands = tuple(
+        ("ZRANGEBYSCORE", shard + b":indexes", "-inf", now_ms, "WITHSCORES", "LIMIT", 0, limit)
+        for shard in keys.prefixes()
+    )
+
+    def decode(*answers: Any) -> list[tuple[str, int]]:
+        return [(name_of(owner), due_ms) for answer in answers for owner, due_ms in scored_members(answer)]
+
+    return independent(commands, decode, Op.OWNER_INDEX, absent=())

@@ -1,0 +1,1 @@
+"""Search all conversations of one owner, by an index of their blocks."""

@@ -1,0 +1,104 @@
+"""Check the indexes of owners that are due: after a change that may have ended halfway, and when a session expires."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redismem.errors import RedismemError
+from redismem.events import Op, facts
+from redismem.protocol.keys import is_session_id
+from redismem.protocol.owner import calls
+from redismem.protocol.owner.entries import VERSION_FIELD, Entry, decode_name, newest
+from redismem.recall.owner.upkeep import BLOCKS_LIMIT, OwnerIndex, decode
+from redismem.store.store import Store
+from redismem.workers.failures import log_failure
+
+_DUE_COUNT = 16
+_ROUNDS_LIMIT = 16
+_CONCURRENCY = 8
+_AFTER_MS = 1_000
+
+
+class OwnerChecks:
+    """The checks of a namespace's indexes of owners."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._slots = asyncio.Semaphore(_CONCURRENCY)
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Start no further check."""
+        self._stopping = True
+
+    async def check_due(self) -> int:
+        """Check the indexes that are due, at most 256 per shard, and return how many were checked.
+
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
+        """
+        return await self._store.observe(Op.OWNERS_ROUND, self._check_due())
+
+    async def _check_due(self) -> int:
+        checked = 0
+        for _ in range(_ROUNDS_LIMIT):
+            now_ms = await self._store.server_time_ms()
+            due = await self._store.run(calls.due_indexes(self._store.keys, now_ms, _DUE_COUNT))
+            done = await asyncio.gather(*(self._check_logged(owner, due_ms, now_ms) for owner, due_ms in due))
+            checked += sum(done)
+            if self._stopping or not any(done):
+                break
+        return checked
+
+    async def _check_logged(self, owner: str, due_ms: int, now_ms: int) -> bool:
+        async with self._slots:
+            if self._stopping or not is_session_id(owner):
+                return False
+            try:
+                await self.check(owner, due_ms, now_ms)
+            except RedismemError as error:  # of one owner: it stays due
+                log_failure("the index of an owner was not checked", error, facts(op="owner_index"))
+                return False
+            return True
+
+    async def check(self, owner: str, due_ms: int, now_ms: int) -> None:
+        """Make the index equal to the owner's sessions, drop the oldest entries over the limit, and set the next check.
+
+        Args:
+            owner: The owner.
+            due_ms: The time at which the check was due.
+            now_ms: The present time.
+        """
+        store, index = self._store, OwnerIndex(self._store, owner)
+        keys = calls.owner_keys(store.keys, owner)
+        stored = await store.run(calls.read_index(keys))
+        sessions, unreadable = _newest_entries(stored)
+        expires_ms = 0
+        next_ms = now_ms + calls.LONGEST_MS
+        for session_id, last in sessions.items():
+            described = await store.run(calls.describe(store.keys.session(session_id)))
+            if described.owner == owner:
+                expires_ms = max(expires_ms, described.expires_ms)
+                next_ms = min(next_ms, described.expires_ms + _AFTER_MS)
+            if (described.owner, described.epoch, described.edits) != (owner, last.epoch, last.edits) or (
+                described.first_seq != last.first_seq
+            ):
+                await index.update(session_id)
+        decoded = ((name, decode(name, value)) for name, value in stored.items())
+        readable = [(name, entry) for name, entry in decoded if entry is not None]
+        kept = {name for name, _ in newest(readable, BLOCKS_LIMIT)}
+        drops = [*unreadable, *(name for name, _ in readable if name not in kept)]
+        await store.run(calls.change(keys, store.clock, {}, drops, expires_ms, (due_ms, max(next_ms, now_ms + 1))))
+
+
+def _newest_entries(stored: dict[bytes, bytes]) -> tuple[dict[str, Entry], list[bytes]]:
+    """Return the entry with the newest blocks of each session, and the names of what cannot be read."""
+    parts: dict[str, tuple[int, Entry]] = {}
+    unreadable: list[bytes] = []
+    for name, value in stored.items():
+        decoded, entry = decode_name(name), decode(name, value)
+        if decoded is None or entry is None or not is_session_id(decoded[1]):
+            unreadable += [] if name == VERSION_FIELD else [name]
+        elif (before := parts.get(decoded[1])) is None or before[0] < decoded[0]:
+            parts[decoded[1]] = decoded[0], entry
+    return {session_id: entry for session_id, (_, entry) in parts.items()}, unreadable

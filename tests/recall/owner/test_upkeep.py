@@ -1,0 +1,144 @@
+"""The index of an owner equals the owner's sessions after every change, and after a crash in the middle of one."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.redis_server import RedisServer
+from support.stores import Store
+from support.writers import Echo, chat_message
+
+from redismem import Memory, Session, Settings
+from redismem.originals.signatures import decode_signature, stem_hash
+from redismem.protocol.layout import EvictionReason
+from redismem.protocol.owner.calls import owner_keys
+from redismem.protocol.owner.entries import decode_entry, decode_name
+from redismem.protocol.queue.calls import queue_eviction
+from redismem.text.stems import stems
+from redismem.workers.eviction import Eviction
+from redismem.workers.owner_indexes import OwnerChecks
+from redismem.workers.summaries import Worker
+
+SETTINGS = Settings(shards=2, threshold=8, recent_limit=4, keep_originals=True)
+ODD_ID = "b:7:x:"
+SECRET, BEGIN_SECRET = "xylophone", "quagga"
+
+
+async def read_index(memory: Memory, raw: Any, owner: str) -> dict[str, dict[int, bytes]]:
+    """Return the signatures in an owner's index, by session and block."""
+    found: dict[str, dict[int, bytes]] = {}
+    stored = await raw.hgetall(owner_keys(memory.store.keys, owner).index)
+    for name, value in stored.items():
+        if (decoded := decode_name(name)) is not None:
+            part, session_id = decoded
+            found.setdefault(session_id, {}).update(decode_entry(part, value).signatures)
+    return found
+
+
+async def stored_signatures(memory: Memory, raw: Any, session_id: str) -> dict[int, bytes]:
+    fields = await raw.hgetall(memory.store.keys.session(session_id).originals)
+    return {int(name[1:]): value for name, value in fields.items() if name[:1] == b"s"}
+
+
+def holds(signatures: dict[int, bytes], word: str) -> bool:
+    (stem,) = stems(word)
+    return any(stem_hash(stem) in decode_signature(signature).hashes for signature in signatures.values())
+
+
+async def begin(memory: Memory, session_id: str, owner: str | None, count: int = 40) -> Session:
+    session = memory.session(session_id, owner=owner)
+    texts = {3: BEGIN_SECRET, 5: SECRET, count - 1: SECRET}
+    await session.append(*(chat_message(seq, texts.get(seq, "message")) for seq in range(1, count + 1)))
+    return session
+
+
+async def clear(session: Session) -> None:
+    await session.clear()
+
+
+async def forget(session: Session) -> None:
+    await session.forget(3, 5, 39)
+
+
+async def rewrite(session: Session) -> None:
+    await session.rewrite(2, [chat_message(1)])
+
+
+async def prune(session: Session) -> None:
+    await session.prune(0)
+
+
+async def archive(session: Session) -> None:
+    await session.forget(3, 5, 39)
+    await session.archive(2)
+
+
+async def evict(session: Session) -> None:
+    keys = session._calls.keys
+    await session._store.run(queue_eviction(keys.shard, [(keys, "-")], EvictionReason.LIMIT, None, kept=False))
+    assert await Eviction(session._store).evict(session.id)
+
+
+WAYS: list[Callable[[Session], Awaitable[None]]] = [clear, forget, rewrite, prune, archive, evict]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_no_removal_leaves_a_word_in_the_index(
+    store: Store, namespace: str, raw: Any, way: Callable[[Session], Awaitable[None]]
+) -> None:
+    async with store.memory(namespace, SETTINGS) as memory:
+        for session_id, owner in (("a", "ann"), (ODD_ID, "ann"), ("c", "bob"), ("d", None)):
+            await begin(memory, session_id, owner)
+        await Worker(memory.store, Echo()).drain()
+        index = await read_index(memory, raw, "ann")
+        assert index == {name: await stored_signatures(memory, raw, name) for name in ("a", ODD_ID)}
+        assert all(holds(index[name], word) for name in index for word in (SECRET, BEGIN_SECRET))
+        await way(memory.session(ODD_ID))
+        after, left = await read_index(memory, raw, "ann"), await stored_signatures(memory, raw, ODD_ID)
+        assert after == ({"a": index["a"]} | ({ODD_ID: left} if left else {}))
+        assert not any(holds(after.get(ODD_ID, {}), word) for word in (SECRET, BEGIN_SECRET))
+        assert (await read_index(memory, raw, "bob")).keys() == {"c"}
+        await memory.session("c").clear()
+        assert not await raw.exists(owner_keys(memory.store.keys, "bob").index), "an index without entries goes"
+        await memory.forget(owner="ann")
+        assert [key async for key in raw.scan_iter(f"rm:{{{namespace}:*}}:index*")] == []
+
+
+CLEAR_AND_DIE = """
+import os, signal, sys
+from redismem import Settings
+from redismem.blocking import memory
+from redismem.recall.owner.upkeep import OwnerIndex
+
+OwnerIndex.update = lambda self, session_id: os.kill(os.getpid(), signal.SIGKILL)
+with memory.Memory.connect(sys.argv[1], namespace=sys.argv[2], settings=Settings(shards=2)) as opened:
+    opened.session("a").clear()
+"""
+
+
+async def test_a_worker_mends_what_a_killed_process_left(redis_server: RedisServer, namespace: str) -> None:
+    later_ms = 0
+    memory = Memory.connect(
+        redis_server.url, namespace=namespace, settings=SETTINGS, clock=lambda: int(time.time() * 1000) + later_ms
+    )
+    async with memory, redis.asyncio.Redis(port=redis_server.port) as raw:
+        for session_id in ("a", "z"):
+            await begin(memory, session_id, "ann")
+        await Worker(memory.store, Echo()).drain()
+        later_ms = 61_000
+        assert await OwnerChecks(memory.store).check_due() == 1
+        assert await OwnerChecks(memory.store).check_due() == 0, "nothing has changed since"
+        command = [sys.executable, "-c", CLEAR_AND_DIE, redis_server.url, namespace]
+        assert (await asyncio.to_thread(subprocess.run, command, check=False)).returncode == -9
+        assert not await memory.session("a").exists()
+        assert (await read_index(memory, raw, "ann")).keys() == {"a", "z"}
+        later_ms = 122_000
+        assert await OwnerChecks(memory.store).check_due() == 1
+        assert (await read_index(memory, raw, "ann")).keys() == {"z"}
