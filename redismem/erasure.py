@@ -136,6 +136,9 @@ class _Erasure:
             for trace in found:
                 count += await self._remove_trace(trace)
             count += await self._records.remove_scanned(page.keys)
+            copies_count = await self._records.remove_copies(page.keys)
+            self.done = replace(self.done, quarantined_count=self.done.quarantined_count + copies_count)
+            count += copies_count
             self._note_records()
         return count
 

@@ -145,7 +145,7 @@ class RecordConflict(Conflict):
 
 
 class SessionExists(RedismemError):
-    """A live session has the id of the session to restore from quarantine. Both sessions are unchanged."""
+    """A live session or record has the id of the one to restore from quarantine. Both are unchanged."""
 
 
 class WrongShards(RedismemError):
@@ -153,7 +153,10 @@ class WrongShards(RedismemError):
 
 
 class CorruptSession(RedismemError):
-    """The stored bytes of a session cannot be read. `epoch` is its epoch, or "" if the epoch is unreadable too."""
+    """The stored bytes of a session or record cannot be read.
+
+    `epoch` is the epoch of the session, or "" if the epoch is unreadable too.
+    """
 
     def __init__(self, text: str, session_id: str | None = None, epoch: str = "") -> None:
         super().__init__(text, session_id)

@@ -167,6 +167,7 @@ class Op(StrEnum):
     RECORD_CLEAR = "record_clear", Traits(method="clear")
     RECORD_LIST = "record_list", Traits(method="records")
     RECORD_SWEEP = "record_sweep"
+    RECORD_QUARANTINE = "record_quarantine"
 
     # Calls of operators' commands
     LOOK = "look"

@@ -1,7 +1,10 @@
--- Reads the description of a record, its field with the empty name. Refuses the one of another release.
+-- Reads the description of a record, its field with the empty name. Refuses the one of another release, and a damaged one.
 -- READS record
--- SETS described
+-- SETS described is_current version
 local described = redis.call('HGET', record, '')
-if described and string.sub(described, 1, 2) ~= 'v1' then -- [format]
-  return redis.error_reply('FORMAT ' .. (string.match(described, '^v(%d+)') or '?'))
+local is_current = described and string.sub(described, 1, 2) == 'v1'
+local version = described and not is_current and string.match(described, '^v(%d+)')
+if version then return redis.error_reply('FORMAT ' .. version) end -- [format]
+if described and not (is_current and string.find(described, '^%d+:', 12 + 8 * (string.byte(described, 11) or 255))) then
+  return redis.error_reply('CORRUPT description') -- [damaged]
 end

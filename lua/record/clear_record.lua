@@ -1,21 +1,23 @@
--- Removes a whole record, if its life is the one the caller saw: a repeated call spares a newer record.
+-- Removes a whole record, if its life is the one the caller saw: a repeated call spares a newer record. Also removes its
+-- copies in quarantine.
 -- KEYS
 --   records
 --   owned
 --   record
 --   order
+--   copies   time of each copy in quarantine; then both keys of each that the caller saw
 -- ARGV
 --   id
 --   life     8 bytes; none if there was no key, other if it was no record; ? asks for it; then checks as in write_record
 -- FIELDS
--- REPLY the life, if asked for; 1 removed, 0 already gone; negative: the number of the check that does not hold
+-- REPLY the life, if asked for, and the times of the copies; 1 removed, 0 already gone; negative: the number of the check that does not hold
 -- ERROR
-local records, owned, record, order = unpack(KEYS)
+local records, owned, record, order, copies = unpack(KEYS, 1, 5)
 local id, life = unpack(ARGV, 1, 2)
 local kind = redis.call('TYPE', record).ok
 local described = kind == 'hash' and redis.call('HGET', record, '')
 local found = kind == 'none' and 'none' or described and string.sub(described, 3, 10) or 'other'
-if life == '?' then return found end
+if life == '?' then return {found, unpack(redis.call('HKEYS', copies))} end
 if life ~= found then return 0 end -- [life]
 for at = 3, #ARGV, 2 do
   local field, expected = unpack(ARGV, at, at + 1)
@@ -25,4 +27,5 @@ for at = 3, #ARGV, 2 do
 end
 redis.call('ZREM', records, id) -- [not listed]
 redis.call('ZREM', owned, id) -- [owner not listed]
-return redis.call('UNLINK', record, order) > 0 and 1 or 0 -- [removed]
+if redis.call('HLEN', copies) <= (#KEYS - 5) / 2 then redis.call('UNLINK', copies) end -- [all seen]
+return redis.call('UNLINK', record, order, unpack(KEYS, 6)) > 0 and 1 or 0 -- [removed]

@@ -8,7 +8,7 @@
 --   limit   most members
 -- FIELDS
 -- REPLY number of removed members
--- ERROR FORMAT version
+-- ERROR FORMAT version · CORRUPT description
 local record, order = unpack(KEYS)
 local from, to, limit = unpack(ARGV)
 --- @include record_format

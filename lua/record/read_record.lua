@@ -20,7 +20,7 @@
 -- FIELDS
 -- REPLY 1 if there is more, else 0; then of each member: name, value, count of names, each with its value, count of the
 --   range, each member with its value. A missing value is nil
--- ERROR FORMAT version · PAST now_ms
+-- ERROR FORMAT version · CORRUPT description · PAST now_ms
 local record, order = unpack(KEYS)
 local ttl_ms, now_ms, from, to, is_reversed, limit, budget_bytes, with_names, prefix_size, range_prefix, range_suffix,
   range_end, range_limit = unpack(ARGV, 1, 13)

@@ -7,7 +7,7 @@
 --   now_ms   - for the server's clock
 -- FIELDS
 -- REPLY 1 renewed, 0 no such record
--- ERROR FORMAT version · PAST now_ms
+-- ERROR FORMAT version · CORRUPT description · PAST now_ms
 local record, order = unpack(KEYS)
 local ttl_ms, now_ms = unpack(ARGV)
 --- @include record_format

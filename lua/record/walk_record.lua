@@ -21,7 +21,7 @@
 -- REPLY next member to visit, or nothing at the end; number of visited members; places of the traces that are still open;
 --   then what was collected, in threes: 0 and a head, or the place of a trace and a member of its range, or its negative
 --   and the seed; each with its value
--- ERROR FORMAT version · WIDE limit
+-- ERROR FORMAT version · CORRUPT description · WIDE limit
 local record, order = unpack(KEYS)
 local start, skips_start, limit, budget_bytes, with_heads, prefix_size, range_prefix, range_suffix,
   range_end, range_limit, traces = unpack(ARGV, 1, 11)

@@ -11,7 +11,7 @@
 --   now_ms    - for the server's clock
 -- FIELDS
 -- REPLY 1 written now, 2 and a record was created, 0 written before; negative: the number of the check that does not hold, over all records
--- ERROR FORMAT version · PAST now_ms
+-- ERROR FORMAT version · CORRUPT description · PAST now_ms
 local records, owned = unpack(KEYS, 1, 2)
 local nonce, now_ms = unpack(ARGV, 1, 2)
 local changes, is_known, refused, number, first, written = {}, false, nil, 0, 3, 1
@@ -21,6 +21,9 @@ for place = 3, #KEYS, 2 do
   local checks, sets, keeps, drops, adds, removes = string.match(counts, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)')
   local change = {record = record, order = order, id = id, owner = owner}
   --- @include record_format
+  if not described and redis.call('EXISTS', record) == 1 then -- [undescribed]
+    return redis.error_reply('CORRUPT description')
+  end
   --- @include record_expiry
   change.expires_ms = expires_ms
   redis.call('ZCARD', order) -- [type of the order]

@@ -88,7 +88,7 @@ _HELP_OF = {
     "deploy": "Load the scripts, as a user with that right: see the ACL in docs/operations.md.",
     "settings": "List every setting: its variable, the value in use, its source and its meaning.",
     "dead": "Sessions whose summary failed too often: list, retry or drop them.",
-    "quarantine": "Sessions that could not be read: list them; show, restore or drop one.",
+    "quarantine": "Sessions and records that could not be read: list them; show, restore or drop one.",
     "dictionaries": "Compression dictionaries of summarised messages: list them, drop one that is not in use.",
     "project": "The decisions, tasks and entities of a project: tables, board, history, statistics, files.",
 }

@@ -1,4 +1,4 @@
-"""`redismem quarantine`: sessions that could not be read; their data stays until it expires."""
+"""`redismem quarantine`: sessions and records that could not be read; their data stays until it expires."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
+from redismem.cli import quarantine_records
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.sessions import Full, Redact, confirm
 from redismem.cli.terminal import (
@@ -23,21 +24,23 @@ from redismem.cli.terminal import (
     text_of_message,
 )
 from redismem.errors import CorruptSession, RedismemError, SessionExists
-from redismem.inspection import quarantine
+from redismem.inspection import quarantine, record_quarantine
 from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.quarantine import QuarantinedSession, Search
+from redismem.inspection.record_quarantine import QuarantinedRecord
 from redismem.messages.values import replace_non_finite
 from redismem.store.store import Store
 
-Session = Annotated[str, Parameter(help="The id of the session.")]
+Session = Annotated[str, Parameter(help="The id of the session, or with `--record` of the record.")]
+Record = Annotated[bool, Parameter(negative=(), show_default=False, help="The id is that of a record.")]
 At = Annotated[
     int | None,
     Parameter(
-        help="Time of quarantine in ms, to select one of several sessions with this id.",
+        help="Time of quarantine in ms, to select one of several with this id.",
         validator=validators.Number(gte=0),
     ),
 ]
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions to show.")]
+Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions and records to show.")]
 Keys = Annotated[
     int,
     Parameter(validator=validators.Number(gte=1), help="Redis keys to scan in one run, at most."),
@@ -50,12 +53,13 @@ Salvage = Annotated[
     Parameter(
         negative=(),
         show_default=False,
-        help="Restore the readable part of a faulty session; the whole stays in quarantine.",
+        help="Restore the readable part of a faulty session; the whole stays in quarantine. Of a record, the part that "
+        "cannot be read stays.",
     ),
 ]
 Swap = Annotated[
     bool,
-    Parameter(negative=(), show_default=False, help="If a live session has this id, put that session into quarantine."),
+    Parameter(negative=(), show_default=False, help="If a live one has this id, put that one into quarantine."),
 ]
 SHOWN_CHARS = 240
 
@@ -69,9 +73,9 @@ async def list_quarantined(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """List the sessions in quarantine, oldest first.
+    """List the sessions and records in quarantine, oldest first.
 
-    Scans all keys of the Redis, a thousand at a time. `log` is the session's hash in the logs: search there for the
+    Scans all keys of the Redis, a thousand at a time. `log` is the hash of the id in the logs: search there for the
     fault, or use `show`.
     """
     async with open_read_only(url, namespace) as (memory, place):
@@ -82,11 +86,17 @@ async def list_quarantined(
         now_ms = await memory.server_time_ms()
     if as_json:
         rows = [each.document() for each in found.sessions]
-        print_json({"store": place.name, "namespace": namespace, "sessions": rows, "cursor": found.cursor})
+        records = [each.document() for each in found.records]
+        told = {"store": place.name, "namespace": namespace, "sessions": rows, "records": records}
+        print_json({**told, "cursor": found.cursor})
         return 0
     if found.sessions:
         _print(found, now_ms)
-    print(f"{plural(len(found.sessions), 'session')} in quarantine in namespace {namespace} on {place.name}")
+    if found.records:
+        quarantine_records.print_records(found.records, now_ms)
+    counted = [plural(len(found.sessions), "session"), plural(len(found.records), "record")]
+    counted = counted if found.records else counted[:1]
+    print(f"{' and '.join(counted)} in quarantine in namespace {namespace} on {place.name}")
     if found.cursor is not None:
         print(f"scan incomplete, continue with --cursor {found.cursor}")
     return 0
@@ -133,6 +143,7 @@ async def show(
     session: Session,
     /,
     *,
+    record: Record = False,
     at: At = None,
     full: Full = False,
     redact: Redact = False,
@@ -140,11 +151,15 @@ async def show(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Show a session in quarantine: its faults and its readable content.
+    """Show a session or record in quarantine: its faults and its readable content.
 
-    Prints the conversation's text, but never the values of its state.
+    Prints the conversation's text, but never the values of its state, and no value of a record.
     """
     async with open_read_only(url, namespace) as (memory, place):
+        if record:
+            copy = await quarantine_records.find(memory.store, session, at)
+            await quarantine_records.show(memory.store, copy, namespace, as_json, f"{namespace} on {place.name}")
+            return 0
         found = await _find(memory.store, session, at)
         read = await quarantine.read(memory.store, found)
         now_ms = await memory.server_time_ms()
@@ -189,6 +204,7 @@ async def restore(
     session: Session,
     /,
     *,
+    record: Record = False,
     at: At = None,
     salvage: Salvage = False,
     swap: Swap = False,
@@ -196,12 +212,17 @@ async def restore(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Restore a session from quarantine, all or nothing.
+    """Restore a session or record from quarantine, all or nothing.
 
-    Refused if the session has faults, unless `--salvage` is given, and if a live session has its id, unless `--swap` is
-    given. A refusal changes nothing; the exit code is then 1.
+    Refused if it has faults, unless `--salvage` is given, and if a live one has its id, unless `--swap` is given. A
+    refusal changes nothing; the exit code is then 1.
     """
     async with open_used(url, namespace) as (memory, place):
+        if record:
+            copy = await quarantine_records.find(memory.store, session, at)
+            await quarantine_records.restore(memory.store, copy, salvage=salvage, swap=swap)
+            quarantine_records.report("restored", copy, namespace, place.name, as_json)
+            return 0
         found = await _find(memory.store, session, at)
         try:
             back = await quarantine.restore(memory.store, found, salvage=salvage, swap=swap)
@@ -226,21 +247,26 @@ async def drop(
     session: Session,
     /,
     *,
+    record: Record = False,
     at: At = None,
     yes: Yes = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Delete a session from quarantine.
+    """Delete a session or record from quarantine.
 
     On a terminal it asks for confirmation first, unless `--yes` is given.
     """
     async with open_used(url, namespace) as (memory, place):
-        found = await _find(memory.store, session, at)
+        found = await (quarantine_records.find if record else _find)(memory.store, session, at)
         question = f"Drop {printable(session)} of {found.put_ms} from quarantine in {namespace}?"
         if not yes and sys.stdin.isatty() and not confirm(question):
             raise Stop("cancelled; nothing was dropped")
+        if isinstance(found, QuarantinedRecord):
+            await record_quarantine.drop(memory.store, found)
+            quarantine_records.report("dropped", found, namespace, place.name, as_json)
+            return 0
         dropped = await quarantine.drop(memory.store, found)
     if as_json:
         print_json({"namespace": namespace, "session_id": session, "put_ms": found.put_ms, "dropped": dropped > 0})

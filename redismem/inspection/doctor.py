@@ -252,7 +252,8 @@ async def _quarantine(store: Store) -> Finding:
     except NotAllowed:
         return Finding("quarantine", WARN, "not_looked")
     session_ids = [session.session_id for session in found.sessions]
-    return rules.quarantine(session_ids, found.looked_at_count, found.cursor is None)
+    record_ids = [record.record_id for record in found.records]
+    return rules.quarantine(session_ids, found.looked_at_count, found.cursor is None, record_ids)
 
 
 async def _dictionaries(store: Store) -> Finding:

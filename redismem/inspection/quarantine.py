@@ -1,4 +1,4 @@
-"""Search a Redis server for sessions in quarantine and for namespaces, by a scan of all keys.
+"""Search a Redis server for sessions and records in quarantine and for namespaces, by a scan of all keys.
 
 Neither has an index, since only operators look for them. So each search scans a limited number of keys; if it stops
 at that limit, it returns a cursor that continues it.
@@ -11,10 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redismem.errors import CorruptSession, RedismemError, SessionExists, SessionNotFound
+from redismem.inspection import record_quarantine
+from redismem.inspection.record_quarantine import QuarantinedRecord
 from redismem.protocol import layout
 from redismem.protocol.call import independent
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.keys import Keys
+from redismem.protocol.record.keys import RecordKeys
+from redismem.protocol.record.quarantine import scanned_copies
 from redismem.protocol.record.sweeps import LISTED
 from redismem.protocol.session import quarantine
 from redismem.protocol.session.quarantine import Quarantined, QuarantineKey
@@ -68,6 +72,7 @@ class Search:
     sessions: Sequence[QuarantinedSession]
     looked_at_count: int
     cursor: int | None
+    records: Sequence[QuarantinedRecord] = ()
 
 
 async def list_quarantined(
@@ -79,9 +84,9 @@ async def list_quarantined(
     session_id: str | None = None,
     on_step: OnStep | None = None,
 ) -> Search:
-    """Return the sessions in quarantine, oldest first. The search ends once it has found `limit` of them.
+    """Return the sessions and records in quarantine, oldest first. The search ends once it has found `limit` of them.
 
-    With `session_id`, returns only the entries with that id.
+    With `session_id`, returns only the sessions with that id.
 
     Raises:
         NotAllowed
@@ -89,18 +94,22 @@ async def list_quarantined(
         StoreUnavailable
     """
     found: set[Quarantined] = set()
+    records: set[RecordKeys] = set()
     pattern = quarantine.pattern(store.keys, session_id)
     looked_at = 0
     while True:
         page = await store.run(quarantine.scan(pattern, cursor, KEYS_A_STEP))
         found |= {entry for entry in quarantine.sessions_of(page.keys) if session_id in (None, entry.session_id)}
+        if session_id is None:
+            records |= scanned_copies(store.keys, page.keys).keys()
         cursor, looked_at = page.cursor, looked_at + KEYS_A_STEP
         if on_step is not None:
             on_step(looked_at)
-        if cursor == 0 or len(found) >= limit or looked_at >= looked_at_limit:
+        if cursor == 0 or len(found) + len(records) >= limit or looked_at >= looked_at_limit:
             break
     entries = sorted(found, key=lambda entry: (entry.put_ms, entry.session_id))
-    return Search(await _describe(store, entries), looked_at, cursor or None)
+    copies = await record_quarantine.describe(store, list(records))
+    return Search(await _describe(store, entries), looked_at, cursor or None, copies)
 
 
 async def _describe(store: Store, entries: Sequence[Quarantined]) -> list[QuarantinedSession]:

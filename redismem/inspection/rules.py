@@ -283,11 +283,14 @@ class FailureFacts:
     reason: str | None
 
 
-def quarantine(session_ids: Sequence[str], looked_at_count: int, is_all: bool) -> Finding:
-    """Report the sessions in quarantine that the scan found. `is_all` means that the scan was complete."""
+def quarantine(
+    session_ids: Sequence[str], looked_at_count: int, is_all: bool, record_ids: Sequence[str] = ()
+) -> Finding:
+    """Report the sessions and records in quarantine that the scan found. `is_all`: the scan was complete."""
     seen: dict[str, Any] = {"looked_at_count": looked_at_count, "is_all": is_all, "sessions_count": len(session_ids)}
-    if session_ids:
-        return Finding("quarantine", WARN, "some", seen | {"session_id": session_ids[0]})
+    seen["records_count"] = len(record_ids)
+    if session_ids or record_ids:
+        return Finding("quarantine", WARN, "some", seen | {"first_id": [*session_ids, *record_ids][0]})
     return Finding("quarantine", OK, "none", seen)
 
 

@@ -116,13 +116,14 @@ def quarantine(finding: Finding) -> tuple[str, str]:
     """Describe the finding on quarantine."""
     seen = finding.seen
     if finding.case == "not_looked":
-        return "SCAN is not allowed", "Sessions in quarantine were not counted."
+        return "SCAN is not allowed", "Sessions and records in quarantine were not counted."
     among = "" if seen["is_all"] else f" among the first {seen['looked_at_count']:,} keys"
     if finding.case == "none":
-        return f"no session in this namespace{among}", ""
-    first = printable(seen["session_id"])
+        return f"no session or record in this namespace{among}", ""
+    counts = {"session": seen["sessions_count"], "record": seen["records_count"]}
+    counted = " and ".join(plural(count, word) for word, count in counts.items() if count)
     return (
-        f"{plural(seen['sessions_count'], 'session')} in this namespace{among}, first {first}",
+        f"{counted} in this namespace{among}, first {printable(seen['first_id'])}",
         "They could not be read and were started anew. `redismem quarantine list` shows them until they expire.",
     )
 

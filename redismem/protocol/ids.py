@@ -36,7 +36,7 @@ def new_session_id() -> str:
 @lru_cache(maxsize=4_096)
 def session_hash(session_id: str) -> str:
     """Return a short hash that identifies a session in logs without revealing its id."""
-    return hashlib.blake2b(session_id.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+    return hashlib.blake2b(session_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 def append_token(append_id: object) -> bytes:

@@ -96,8 +96,8 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "PAST": lambda detail, session_id: InvalidTime(
         f"by the server's clock a session active at {detail} ms is past its timeout", session_id
     ),
-    "LIVE": lambda _, session_id: SessionExists(
-        "a session with this id exists, so none can be restored in its place", session_id
+    "LIVE": lambda kind, session_id: SessionExists(
+        f"a {kind} with this id exists, so none can be restored in its place", session_id
     ),
     **{word: _corrupt_key(word) for word in ("CORRUPT", "WRONGTYPE", "CHANGED")},
     "LAYOUT": layout.unsupported_layout,

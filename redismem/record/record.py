@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
-from redismem.errors import InvalidRecord, TooLarge
+from redismem.errors import CorruptSession, InvalidRecord, TooLarge
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.record import calls, reads
@@ -14,6 +14,7 @@ from redismem.protocol.record.calls import WriteOutcome
 from redismem.protocol.record.changes import Change
 from redismem.protocol.record.keys import RecordKeys
 from redismem.protocol.record.reads import Found, Page, ReadOptions, Related, Trace, Walk, Walker
+from redismem.record.quarantine import put_into_quarantine
 from redismem.store.store import Store
 
 T = TypeVar("T")
@@ -25,8 +26,8 @@ class Record:
     """The handle of one record: fields with values, and members in lexicographic order. All of them are bytes.
 
     A handle keeps no state and costs no I/O. Every method calls Redis, and may raise StoreUnavailable, also with the
-    fallback: a record is never answered or accepted while Redis is away. CorruptSession means that a key of the record
-    has a foreign type, UnsupportedFormat that another release wrote the record.
+    fallback: a record is never answered or accepted while Redis is away. UnsupportedFormat means that another release
+    wrote the record. An unreadable record is moved into quarantine, an error is logged, and the record starts empty.
     """
 
     __slots__ = ("_keys", "_store")
@@ -86,7 +87,8 @@ class Record:
                 was created, but the other processes do not see it.
         """
         changes = [(self._keys, change), *((record.keys, its_change) for record, its_change in others)]
-        outcome = await self._run(calls.write(changes, self._store.clock))
+        call = calls.write(changes, self._store.clock)
+        outcome = await self._run(call, [keys for keys, _ in changes])
         if outcome is WriteOutcome.CREATED:
             await self._store.agree_again()
         return outcome is not WriteOutcome.DUPLICATE
@@ -215,7 +217,9 @@ class Record:
         return dropped
 
     async def clear(self, *, equals: Mapping[bytes, bytes] = _NO_FIELDS) -> bool:
-        """Remove the whole record, and return True if it existed. A record that is begun meanwhile stays.
+        """Remove the whole record with its copies in quarantine, and return True if it existed.
+
+        A record that is begun meanwhile stays.
 
         Args:
             equals: Conditions: these fields have these values.
@@ -230,10 +234,14 @@ class Record:
         """Renew the expiry, if the handle has a time to live. Returns False if there is no record."""
         return await self._run(calls.touch(self._keys, self._store.clock))
 
-    async def _run(self, call: Call[T]) -> T:
+    async def _run(self, call: Call[T], records: Sequence[RecordKeys] = ()) -> T:
         if not self._store.has_begun:
             await self._store.begin()
-        return await self._store.run(call)
+        try:
+            return await self._store.run(call)
+        except CorruptSession as corrupt:
+            await put_into_quarantine(self._store, records or [self._keys], corrupt)
+        return await self._store.run(call.again())
 
     @property
     def keys(self) -> RecordKeys:

@@ -16,6 +16,7 @@ from redismem.protocol.record import calls, reads
 from redismem.protocol.record.calls import WriteOutcome
 from redismem.record import Change, Head, Record, Related, Trace
 from redismem.record.sweeping import RecordSweep
+from support import record_quarantine_scenes
 from support.stored import read_namespace
 
 Scene = Callable[[Memory, Any], Awaitable[None]]
@@ -106,11 +107,10 @@ async def foreign(memory: Memory, raw: Any) -> None:
     await raw.delete(record.keys.order)
     await raw.set(record.keys.order, "foreign")
     with pytest.raises(CorruptSession):
-        await record.write(Change(drops=[b"m"], adds=[b"x"]))
-    assert await record.get(b"m") == [b"1"]
+        await memory.store.run(calls.write([(record.keys, Change(drops=[b"m"], adds=[b"x"]))], None))
+    assert await raw.hget(record.keys.record, "m") == b"1"
     await raw.delete(record.keys.record)
     await raw.set(record.keys.record, "foreign")
-    await refuse(CorruptSession, record.write(ONE), record.get(b"m"), record.newest(), record.exists())
     assert await record.clear() is True
     assert await raw.exists(record.keys.record, record.keys.order) == 0
 
@@ -179,7 +179,7 @@ async def clears(memory: Memory, raw: Any) -> None:
         with pytest.raises(RecordConflict) as caught:
             await record.clear(equals={**change})
         assert caught.value.field == next(iter(change))
-    assert await memory.store.run(calls.clear(record.keys, b"another.", {})) is True
+    assert await memory.store.run(calls.clear(record.keys, calls.Life(b"another."), {})) is True
     assert await record.exists(), "of another life"
     assert await record.clear(equals={b"m": b"1"}) is True
     assert await raw.exists(record.keys.order, record.keys.records, record.keys.owned) == 0
@@ -323,4 +323,5 @@ async def sweeps(memory: Memory, raw: Any) -> None:
 SCENES: list[Scene] = [
     *(expiry, late_clock, foreign, parts_of_a_change, conditions),
     *(clears, drops, reads_in_order, walks, sweeps),
+    *record_quarantine_scenes.SCENES,
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from redismem.errors import InvalidRecord, RecordConflict
 from redismem.events import Op
@@ -116,13 +116,22 @@ def renewal(keys: RecordKeys, clock: Clock | None, *, renew: bool = True) -> tup
     return ("-", 0) if keys.ttl_ms is None or not renew else (keys.ttl_ms, time_argument(clock))
 
 
-def read_life(keys: RecordKeys) -> Call[bytes]:
+class Life(NamedTuple):
+    """The life of a record, and the times of its copies in quarantine, as `clear` needs them."""
+
+    life: bytes
+    copies_ms: Sequence[int] = ()
+
+
+def read_life(keys: RecordKeys) -> Call[Life]:
     """Build a call that reads the life of a record, for `clear`."""
-    return _clear(keys, (_ASK,), bytes)
+    return _clear(keys, (), (_ASK,), lambda reply: Life(reply[0], [int(put_ms) for put_ms in reply[1:]]))
 
 
-def clear(keys: RecordKeys, life: bytes, equals: Mapping[bytes, bytes], present: Collection[bytes] = ()) -> Call[bool]:
+def clear(keys: RecordKeys, life: Life, equals: Mapping[bytes, bytes], present: Collection[bytes] = ()) -> Call[bool]:
     """Build a call that removes a whole record, if it still has this life and its fields have these values.
+
+    Removes its copies in quarantine too.
 
     Raises:
         InvalidRecord: a condition is invalid.
@@ -134,13 +143,15 @@ def clear(keys: RecordKeys, life: bytes, equals: Mapping[bytes, bytes], present:
     def decode(reply: int) -> bool:
         if reply < 0:
             raise _conflict(keys, checks[-reply - 1][0])
-        return life != _NONE
+        return life.life != _NONE
 
-    return _clear(keys, (life, *(argument for check in checks for argument in check)), decode)
+    arguments = (life.life, *(argument for check in checks for argument in check))
+    return _clear(keys, life.copies_ms, arguments, decode)
 
 
-def _clear(keys: RecordKeys, arguments: Sequence[Argument], decode: Any) -> Call[Any]:
-    names = (keys.records, keys.owned, keys.record, keys.order)
+def _clear(keys: RecordKeys, copies_ms: Sequence[int], arguments: Sequence[Argument], decode: Any) -> Call[Any]:
+    copies = [name for put_ms in copies_ms for name in keys.copy(put_ms)]
+    names = (keys.records, keys.owned, keys.record, keys.order, keys.copies, *copies)
     return script_call("clear_record", Op.RECORD_CLEAR, names, (keys.member, *arguments), decode)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from redismem.errors import InvalidRecord, UnsupportedFormat
+from redismem.errors import CorruptSession, InvalidRecord, UnsupportedFormat
 from redismem.protocol.keys import Keys, plain
 from redismem.protocol.owners import check_owner, encode_owner, owner_score
 from redismem.settings.environment import LONGEST_S
 
 ID_BYTES = 1_024
 """The largest id or tag of a record, in UTF-8."""
+COPIES = b":quarantined:"
+"""The middle of the key that indexes the copies of a record that are in quarantine."""
 DESCRIPTION = b""
 """The field of the description. Callers cannot use it, because their fields have at least one byte."""
 _VERSION = b"v1"
+_OTHER_VERSION = re.compile(rb"v\d")
 _LIFE = slice(2, 10)
 _RING = 10
 """The place of the number of nonces, which follow it."""
@@ -32,6 +36,7 @@ class RecordKeys:
     order: bytes
     records: bytes
     owned: bytes
+    shard: bytes
     birth: bytes
     """Owner and tag, as the description of a new record ends."""
 
@@ -44,6 +49,16 @@ class RecordKeys:
     def score(self) -> int | str:
         """The score in the index of owners; `-` without an owner."""
         return "-" if self.owner is None else owner_score(self.owner)
+
+    @property
+    def copies(self) -> bytes:
+        """The key of the index of the record's copies in quarantine."""
+        return self.shard + COPIES + self.member
+
+    def copy(self, put_ms: int) -> tuple[bytes, bytes]:
+        """Return the keys of the copy that is in quarantine since this time: its fields, its order."""
+        name = b"%d:%b" % (put_ms, self.member)
+        return self.shard + b":quarantined_record:" + name, self.shard + b":quarantined_order:" + name
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,7 @@ def keys_in_shard(
         order=shard + b":order:" + member,
         records=shard + b":records",
         owned=shard + b":records_owned",
+        shard=shard,
         birth=birth,
     )
 
@@ -124,11 +140,17 @@ def decode_description(field: bytes | None) -> Description | None:
     if field is None or not field.startswith(_VERSION) or len(field) <= _RING:
         return None
     try:
-        owner, rest = _read_netstring(field[_RING + 1 + _NONCE_BYTES * field[_RING] :])
-        tag, _ = _read_netstring(rest)
+        owner, tag = read_birth(birth_of(field))
     except ValueError:
         return None
-    return Description(field[_LIFE], owner or None, decode_id(tag) or "")
+    return Description(field[_LIFE], owner, tag)
+
+
+def read_birth(birth: bytes) -> tuple[bytes | None, str]:
+    """Return owner and tag of a record. Raises ValueError if they are damaged."""
+    owner, rest = _read_netstring(birth)
+    tag, _ = _read_netstring(rest)
+    return owner or None, decode_id(tag) or ""
 
 
 def is_described(field: bytes | None) -> bool:
@@ -136,12 +158,25 @@ def is_described(field: bytes | None) -> bool:
 
     Raises:
         UnsupportedFormat: another release wrote the record.
+        CorruptSession: the description is damaged.
     """
     if field is None:
         return False
-    if not field.startswith(_VERSION):
+    if field.startswith(_VERSION) and _has_birth(field):
+        return True
+    if _OTHER_VERSION.match(field) and not field.startswith(_VERSION):
         raise UnsupportedFormat("the record was written by another release, whose format this one does not know")
-    return True
+    raise CorruptSession("the description of the record is damaged")
+
+
+def birth_of(field: bytes) -> bytes:
+    """Return owner and tag, as this description ends."""
+    return field[_RING + 1 + _NONCE_BYTES * field[_RING] :]
+
+
+def _has_birth(field: bytes) -> bool:
+    """True if owner and tag follow the nonces; else the description has lost bytes."""
+    return len(field) > _RING and birth_of(field)[:1].isdigit()
 
 
 def _milliseconds(ttl_s: object) -> int:

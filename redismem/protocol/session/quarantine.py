@@ -58,9 +58,9 @@ def scan(pattern: bytes, cursor: int, count: int) -> Call[Page]:
 
 
 def pattern(keys: Keys, session_id: str | None = None) -> bytes:
-    """Return the MATCH pattern of quarantine keys, for the namespace or for one session."""
+    """Return the MATCH pattern of quarantine keys, of one session or of all sessions and records of the namespace."""
     if session_id is None:
-        return f"rm:{{{keys.namespace}:*}}:quarantine:*".encode()
+        return f"rm:{{{keys.namespace}:*}}:quarantine*".encode()
     return re.sub(rb"([\\*?\[\]^])", rb"\\\1", keys.session(session_id).quarantine) + b":*"
 
 

@@ -1,0 +1,27 @@
+"""Put an unreadable record into quarantine, so that its next writer begins a new one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from redismem.errors import CorruptSession
+from redismem.events import facts
+from redismem.protocol.ids import now_ms, session_hash
+from redismem.protocol.record.keys import RecordKeys
+from redismem.protocol.record.quarantine import quarantine
+from redismem.store.store import Store
+
+log = logging.getLogger("redismem")
+
+
+async def put_into_quarantine(store: Store, records: Sequence[RecordKeys], corrupt: CorruptSession) -> None:
+    """Move those of the records that are unreadable. Raises UnsupportedFormat, StoreUnavailable."""
+    put_ms = now_ms()
+    for keys in records:
+        if await store.run(quarantine(keys, put_ms, store.settings.idle_timeout_ms)):
+            record = session_hash(keys.id)
+            log_fields = facts(
+                op="quarantine", session=record, namespace=store.keys.namespace, error=type(corrupt).__name__
+            )
+            log.error("record %s: put into quarantine and started afresh: %s", record, corrupt.text, extra=log_fields)
