@@ -184,6 +184,9 @@ _TELLING = frozenset(
         "il",
     ]
 ) | frozenset(_WEEKDAY_OF)
+# A question with neither a digit nor any of these words names no day.
+_NAMING = _TELLING | frozenset(_MONTH_OF) | frozenset(_SHORT_MONTH_OF)
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er)?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -240,6 +243,8 @@ def read_period(question: str, now_ms: int) -> Period | None:
     """Return the days that a question names, such as a month or "last week"; `None` if it names none."""
     text = question[:QUESTION_CHARS].lower()
     words, ranges = _WORD.findall(text), list[Range]()
+    if _NAMING.isdisjoint(words) and _DIGIT.search(text) is None:
+        return None
     if not _TELLING.isdisjoint(words):
         ranges = [found for _, found, _ in _relative(text, date_of(day_of(now_ms)))]
     if ranges:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 
 from redismem.formats.days import read_period
 from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import QUESTION_STEMS, stem_hash
-from redismem.recall.postings import PLACES, Postings
+from redismem.recall.postings import Postings
 from redismem.text.stems import stems
 
 HITS_MOST = 64
 """The maximum number of hits."""
+LIFTED_COUNT = 24
+"""The number of best messages whose neighbours become candidates."""
 BLOCKS_LIMIT = 12
 """The maximum number of blocks to read per query."""
 BLOCKS_BYTES = 2 * 1024 * 1024
@@ -29,8 +30,6 @@ QUERY_CHARS = 16_384
 """The number of characters of a query that are used; the rest is ignored."""
 _QUERY_STEMS = 64
 _POSTINGS_LIMIT = 16_384
-# The number of best messages whose neighbours become candidates.
-_LIFTED_COUNT = 40
 # A stem is common if more than one in this number of messages contains it. It adds to what rarer stems have found, if
 # that is enough.
 _COMMON_SHARE, _ENOUGH_COUNT = 6, 8
@@ -57,17 +56,20 @@ class Ranking:
         self.hashes = query_hashes(query)
         self.period = read_period(query, now_ms)
 
-    def entries(self, postings: Postings) -> list[list[int]]:
-        """Return the entries of the query's stems, rarest first. Stops before the common stems of a huge session."""
-        entries, left = list[list[int]](), _POSTINGS_LIMIT
-        for found in sorted(filter(None, map(postings.of, self.hashes)), key=len):
-            left -= len(found)
+    def entries(self, postings: Postings) -> list[Sequence[int]]:
+        """Return the posting lists of the query's stems, rarest first: the seqs of the messages that contain the stem.
+
+        Stops before the common stems of a huge session.
+        """
+        entries, left = list[Sequence[int]](), _POSTINGS_LIMIT
+        for seqs in sorted(filter(None, map(postings.of, self.hashes)), key=len):
+            left -= len(seqs)
             if left < 0 and entries:
                 break
-            entries.append(found)
+            entries.append(seqs)
         return entries
 
-    def scores(self, entries: Sequence[list[int]], postings: Postings, before_seq: int) -> dict[int, float]:
+    def scores(self, entries: Sequence[Sequence[int]], postings: Postings, before_seq: int) -> dict[int, float]:
         """Return the scores of the messages before `before_seq` that match the query, by seq.
 
         A stem that many messages contain scores only those that rarer stems have found, if these are enough. A block
@@ -75,26 +77,20 @@ class Ranking:
         """
         sums: dict[int, int] = {}
         get_sum = sums.get
-        for found in entries:
-            count = sum([(entry & PLACES).bit_count() for entry in found])
-            rarity = int(_SCALE * _rarity(count, postings))
-            if len(sums) >= _ENOUGH_COUNT and _COMMON_SHARE * count > postings.count:
-                masks = {entry >> BLOCK_COUNT: entry for entry in found}
-                for seq in sums:
-                    at = seq - 1
-                    if masks.get(at // BLOCK_COUNT, 0) >> at % BLOCK_COUNT & 1:
-                        sums[seq] += rarity
+        for seqs in entries:
+            rarity = int(_SCALE * _rarity(len(seqs), postings))
+            if not sums:
+                sums.update(dict.fromkeys(seqs, rarity))
                 continue
-            for entry in found:
-                first_seq = (entry >> BLOCK_COUNT) * BLOCK_COUNT + 1
-                for place in places_of(entry & PLACES):
-                    seq = first_seq + place
-                    sums[seq] = get_sum(seq, 0) + rarity
-        scores, get_block = dict[int, float](), postings.blocks.get
-        for seq, sum_ in sums.items():
-            at = seq - 1
-            if seq < before_seq and (block := get_block(at // BLOCK_COUNT)) is not None:
-                scores[seq] = sum_ * block.weights[at % BLOCK_COUNT]
+            is_common = len(sums) >= _ENOUGH_COUNT and _COMMON_SHARE * len(seqs) > postings.count
+            for seq in sums.keys() & seqs if is_common else seqs:
+                sums[seq] = get_sum(seq, 0) + rarity
+        first_seq, weights = postings.weights
+        if first_seq > 1:  # another search may have dropped the oldest blocks meanwhile
+            sums = {seq: sum_ for seq, sum_ in sums.items() if seq >= first_seq}
+        scores = {seq: sum_ * weights[seq - first_seq] for seq, sum_ in sums.items()}
+        for seq in range(before_seq, first_seq + len(weights)):
+            scores.pop(seq, None)
         if self.period is not None:
             self._add_period(scores, postings, before_seq)
         return scores
@@ -102,15 +98,11 @@ class Ranking:
     def _add_period(self, scores: dict[int, float], postings: Postings, before_seq: int) -> None:
         """Add the score of the period to each message in it, whatever the message's length."""
         assert self.period is not None
-        entries = postings.on_days(self.period.matches)
-        count = sum([(entry & PLACES).bit_count() for entry in entries])
-        rarity = _SCALE * _rarity(count, postings)
-        for entry in entries:
-            first_seq = (entry >> BLOCK_COUNT) * BLOCK_COUNT + 1
-            block = postings.blocks.get(entry >> BLOCK_COUNT)
-            for place in places_of(entry & PLACES):
-                if block is not None and block.weights[place] and first_seq + place < before_seq:
-                    scores[first_seq + place] = scores.get(first_seq + place, 0.0) + rarity
+        seqs = postings.on_days(self.period.matches)
+        rarity = _SCALE * _rarity(len(seqs), postings)
+        for seq in seqs:
+            if seq < before_seq:
+                scores[seq] = scores.get(seq, 0.0) + rarity
 
 
 def _rarity(count: int, postings: Postings) -> float:
@@ -124,7 +116,7 @@ def lift_neighbours(scores: Mapping[int, float]) -> dict[int, float]:
     A message gets half the score of its better neighbour in addition.
     """
     score, lifted = scores.get, dict[int, float]()
-    for seq in sorted(scores, key=scores.__getitem__, reverse=True)[:_LIFTED_COUNT]:
+    for seq in sorted(scores, key=scores.__getitem__, reverse=True)[:LIFTED_COUNT]:
         own, before, after = scores[seq], score(seq - 1, 0.0), score(seq + 1, 0.0)
         second_before, second_after = score(seq - 2, 0.0), score(seq + 2, 0.0)
         lifted[seq] = own + _NEIGHBOUR * (before if before > after else after)
@@ -135,14 +127,8 @@ def lift_neighbours(scores: Mapping[int, float]) -> dict[int, float]:
 
 def rank(scores: Mapping[int, float]) -> list[int]:
     """Return the seqs with the HITS_MOST highest scores, best first; equal scores order newest first."""
-    ranked = sorted([(score, seq) for seq, score in scores.items()], reverse=True)
-    return [seq for _, seq in ranked[:HITS_MOST]]
-
-
-@lru_cache(maxsize=8_192)
-def places_of(mask: int) -> tuple[int, ...]:
-    """Return the positions of the bits that are set in the mask."""
-    return tuple([place for place in range(BLOCK_COUNT) if mask >> place & 1])
+    newest_first = sorted(scores, reverse=True)
+    return sorted(newest_first, key=scores.__getitem__, reverse=True)[:HITS_MOST]  # the sort keeps the order of equals
 
 
 def select_blocks(postings: Postings, hits: Sequence[int]) -> list[int]:

@@ -47,7 +47,7 @@ from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.cached import CachedSession, Contents, SelectedMessages
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
-from redismem.recall.selection import Size, choose, group_calls, map_calls
+from redismem.recall.selection import Size, choose, count_hits, group_calls, map_calls
 from redismem.recall.semantic import BLOCKS_LIMIT as VECTORS_LIMIT
 from redismem.recall.semantic import Meaning
 from redismem.store.dictionaries import load_dictionaries
@@ -61,8 +61,8 @@ _FIRST_COUNT = 64
 """The number of signatures to read first if the session is not cached; they cover about a thousand messages."""
 _MORE_COUNT = 3
 """The number of new signatures to read first if the session is cached already."""
-_MANY_ENTRIES = 2_000
-"""The number of entries of postings from which a ranking takes over a millisecond, and so runs in a thread."""
+_MANY_POSTINGS = 8_000
+"""The number of postings from which a ranking takes over a millisecond, and so runs in a thread."""
 _NO_MESSAGES = CachedSession("", "", 0).select((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
@@ -154,7 +154,8 @@ class Recall:
             return _NO_MESSAGES
         cached = await self._refresh()
         hits, matching = await self._rank(ranking, cached)
-        numbers = select_blocks(cached.postings, hits)
+        considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
+        numbers = select_blocks(cached.postings, considered)
         await self._load_blocks(cached, numbers)
         self._cache.put(self._keys.session_id, cached)
         blocks = [block for number in numbers if (block := cached.contents.get(number)) is not None]
@@ -172,8 +173,8 @@ class Recall:
         """Return the seqs of the best messages, best first, and of all matching ones: by words, and by meaning."""
         postings, before_seq = cached.postings, self._signed.first_seq
         entries = ranking.entries(postings)
-        is_much = sum(map(len, entries)) > _MANY_ENTRIES
-        is_much = is_much or (ranking.period is not None and postings.count > _MANY_ENTRIES)
+        is_much = sum(map(len, entries)) > _MANY_POSTINGS
+        is_much = is_much or (ranking.period is not None and postings.count > _MANY_POSTINGS)
 
         def find() -> tuple[dict[int, float], dict[int, float]]:
             own = ranking.scores(entries, postings, before_seq)

@@ -11,7 +11,7 @@ from redismem.messages.message import Message
 
 _HITS_SHARE = 0.7
 """The share of a budget that is spent on hits before their neighbours are added."""
-_HIT_TOKENS = 25
+_HIT_TOKENS = 50
 """A budget considers one hit per this number of tokens, so that short messages do not displace better hits."""
 
 Size = tuple[int, int | None]
@@ -29,20 +29,24 @@ class _Choice:
 
     def take(self, seqs: Iterable[int], max_tokens: float) -> None:
         """Add each message with the tool calls and results that belong to it, unless that exceeds the budget."""
-        if self._used_tokens >= max_tokens:
+        used = self._used_tokens
+        if used >= max_tokens:
             return
         chosen, size_of, groups, days = self.seqs, self._sizes.get, self._together, self._days
         for seq in seqs:
             if seq in chosen or (size := size_of(seq)) is None:
                 continue
-            if seq in groups:
+            if groups and seq in groups:
                 self._take_group(groups[seq], max_tokens)
+                used = self._used_tokens
                 continue
             tokens, day = size
-            used = self._used_tokens + (tokens if day in days else tokens + DAY_TOKENS)
-            if used <= max_tokens:
+            if day not in days:
+                tokens += DAY_TOKENS
+            if used + tokens <= max_tokens:
                 chosen.add(seq)
                 days.add(day)
+                used += tokens
                 self._used_tokens = used
 
     def _take_group(self, group: Set[int], max_tokens: float) -> None:
@@ -81,16 +85,22 @@ def choose(
     best = [hit for hit in hits if hit in sizes and hit in matching]
     if limit is None and len(best) < len(hits):
         usable = {*best}  # a message beside one that is pinned or popped is no candidate
-        best = [hit for hit in hits if hit in sizes and not usable.isdisjoint((hit - 1, hit, hit + 1))]
-    best = best[:limit]
+        best = [hit for hit in hits if hit in usable or (hit in sizes and (hit - 1 in usable or hit + 1 in usable))]
+    candidates = {*best[:limit]}
     choice = _Choice(sizes, together)
     for budget in (math.inf,) if max_tokens is None else reversed(_halvings(max_tokens, frame_tokens)):
-        some = best if budget == math.inf else best[: int(budget) // _HIT_TOKENS + 1]
+        considered = hits if budget == math.inf else hits[: count_hits(int(budget))]
+        some = [hit for hit in considered if hit in candidates]
         left = budget - frame_tokens
         choice.take(some, _HITS_SHARE * left)
         choice.take([seq for hit in some if hit in choice.seqs for seq in (hit - 1, hit + 1)], left)
         choice.take(some, left)
     return sorted(choice.seqs)
+
+
+def count_hits(max_tokens: int) -> int:
+    """Return the number of best hits that a budget considers."""
+    return max_tokens // _HIT_TOKENS + 1
 
 
 def _halvings(max_tokens: int, frame_tokens: int) -> list[int]:

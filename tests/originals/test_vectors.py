@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redismem.errors import ModelFailed
 from redismem.messages.values import Undecodable
 from redismem.originals.vectors import Vectors, decode_vectors, encode_vectors, field_bytes, mark_of
-from redismem.recall.bm25 import HITS_MOST, fuse, rank
+from redismem.recall.bm25 import HITS_MOST, LIFTED_COUNT, fuse, rank
 from redismem.recall.nearest import find_nearest, quantize
 
 MARK = mark_of("a model")
@@ -125,7 +125,7 @@ def test_an_embedder_to_which_all_is_alike_changes_no_ranking(words: dict[int, f
 
 @given(
     st.dictionaries(st.integers(1, 200), st.floats(0.1, 50), min_size=1),
-    st.dictionaries(st.integers(1, 200), st.floats(0.01, 1), min_size=1),
+    st.dictionaries(st.integers(1, 200), st.floats(0.01, 1), min_size=1, max_size=LIFTED_COUNT),
 )
 def test_what_words_and_meaning_rank_first_is_first(words: dict[int, float], cosines: dict[int, float]) -> None:
     best = rank(words)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +20,7 @@ from support.worked import open_with
 from support.writers import Echo, fill
 
 from redismem.blocking import memory as blocking
-from redismem.originals.signatures import decode_signature, encode_signature, stem_hash
+from redismem.originals.signatures import Signature, decode_signature, encode_signature, stem_hash
 from redismem.recall import recall
 from redismem.recall.cache import RecallCache
 from redismem.recall.cached import CachedSession
@@ -237,7 +238,7 @@ def test_a_block_that_begins_as_the_one_before_it_did_is_taken_up() -> None:
     kept.grow(0, begun)
     kept.add_signatures({0: full}, 1)
     kept.grow(1, begun)
-    assert kept.postings.of(stem_hash("parrot")) == [0xFFFF, 1 << 16 | 0xF]
+    assert kept.postings.of(stem_hash("parrot")) == [*range(1, 21)]
 
 
 def test_what_is_known_holds_while_a_block_grows_and_not_once_another_begins_there() -> None:
@@ -253,6 +254,16 @@ def test_what_is_known_holds_while_a_block_grows_and_not_once_another_begins_the
 
 
 WORDS = st.lists(st.sampled_from(["red", "green", "blue", "iron", "gold", "silver"]), max_size=4).map(" ".join)
+
+
+def seqs_with(hashed: int, signatures: Iterable[tuple[int, Signature]]) -> list[int]:
+    masks = [(number, one.places().get(hashed, 0)) for number, one in signatures]
+    return [number * 16 + place + 1 for number, mask in masks for place in range(16) if mask >> place & 1]
+
+
+def weights_of(postings: Postings, numbers: Iterable[int]) -> list[tuple[float, ...]]:
+    first_seq, weights = postings.weights
+    return [tuple(weights[number * 16 + 1 - first_seq :][:16]) for number in numbers]
 
 
 @given(
@@ -275,16 +286,14 @@ def test_postings_say_what_the_signatures_say(blocks: list[list[str]], first: in
     for number, signature in found:
         assert postings.blocks[number].block_bytes == signature.block_bytes
     for word in ("red", "silver", "tin"):
-        hashed = stem_hash(word)
-        wanted = [number << 16 | one.places()[hashed] for number, one in found if hashed in one.places()]
-        assert sorted(postings.of(hashed)) == wanted
+        assert list(postings.of(stem_hash(word))) == seqs_with(stem_hash(word), found)
+    assert weights_of(postings, [number for number, _ in found]) == [signature.weights for _, signature in found]
     postings.drop_before(last := first + len(blocks))
     stay = {number: one for number, one in found if number // SEGMENT_COUNT == last // SEGMENT_COUNT}
     assert stay.keys() <= postings.blocks.keys() <= stay.keys() | {last - 1}
     assert postings.count == sum(known.message_count for known in postings.blocks.values())
     for word in ("red", "silver", "tin"):
-        hashed = stem_hash(word)
-        still = {number << 16 | one.places()[hashed] for number, one in stay.items() if hashed in one.places()}
-        assert still <= set(postings.of(hashed))
+        assert {*seqs_with(stem_hash(word), stay.items())} <= {*postings.of(stem_hash(word))}
+    assert weights_of(postings, stay) == [signature.weights for signature in stay.values()]
     postings.drop_before(last + 2 * SEGMENT_COUNT)
     assert postings.blocks.keys() <= {last - 1}, "but for the one that grows"

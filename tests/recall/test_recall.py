@@ -290,6 +290,12 @@ def test_the_rare_word_decides_and_what_only_asks_does_not() -> None:
     assert best(17)[0] == 16, "messages of the window are no hits"
 
 
+def test_a_day_weighs_by_its_messages_and_not_by_the_empty_places_of_a_block() -> None:
+    (postings := Postings()).grow(0, decode_signature(encode_signature(0, [["a walk"], ["a talk"]], 9, [19_000] * 2)))
+    assert postings.blocks[0].days == ((19_000, 0xFFFF),)
+    assert postings.on_days(lambda day: day == 19_000) == [1, 2]
+
+
 def test_what_is_looked_at_is_bounded() -> None:
     ranking = Ranking(" ".join(f"word{number}" for number in range(10_000)))
     assert len(ranking.hashes) <= 64

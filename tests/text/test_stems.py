@@ -67,3 +67,9 @@ def test_any_text_has_stems(text: str) -> None:
 def test_the_unicode_form_of_a_text_makes_no_difference(text: str) -> None:
     letters = "".join(char for char in text if "a" <= unicodedata.normalize("NFD", char)[0] <= "z")
     assert list(stems(unicodedata.normalize("NFD", letters))) == list(stems(unicodedata.normalize("NFC", letters)))
+
+
+@given(st.text(st.sampled_from("aZ 09_.-'stringed\n"), max_size=40))
+def test_a_text_of_ascii_has_the_stems_that_it_has_among_other_letters(text: str) -> None:
+    *found, other = stems(f"{text} größe")
+    assert (list(stems(text)), other) == (found, "gros")
