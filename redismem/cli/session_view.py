@@ -122,7 +122,8 @@ def _provenance(summary: Summary) -> str:
 
 def policy_line(policy: Policy) -> str:
     """Return the policy of a session on one line; "" if it sets nothing."""
-    timeout = "" if policy.idle_timeout_s is None else f"expires {policy.idle_timeout_s:g} s after its last use"
+    timeout_s = policy.idle_timeout_s
+    timeout = "" if timeout_s is None else f"expires {duration(timeout_s * 1000)} after its last use"
     rules = ("kept whole" * policy.keep_whole, timeout, "exempt from the session limit" * policy.exempt)
     return " · ".join(filter(None, rules))
 

@@ -89,7 +89,7 @@ def doubts(idle_timeout_s: float, tick_s: float, extractive_after_s: float) -> d
     if _LONG_IDLE_S < idle_timeout_s < LONGEST_S:
         warnings["idle_timeout_s"] = f"sessions stay for {idle_timeout_s / _DAY_S:.0f} days after their last activity"
     elif idle_timeout_s < _SHORT_IDLE_S or idle_timeout_s in _OTHER_UNITS:
-        warnings["idle_timeout_s"] = f"sessions stay for {idle_timeout_s:g} s after their last activity"
+        warnings["idle_timeout_s"] = f"sessions stay for {idle_timeout_s:.15g} s after their last activity"
     if tick_s > _LONG_TICK_S:
         warnings["tick_s"] = f"workers poll the queues every {tick_s:g} s, and a summary may be as late"
     if _DAY_S < extractive_after_s < LONGEST_S:

@@ -138,7 +138,7 @@ def test_show_names_the_owner(command: Any, memory: Any, redis_options: Any) -> 
 
 def test_show_names_the_policy(command: Any, memory: Any, redis_options: Any) -> None:
     memory.session("kept", policy=Policy(keep_whole=True, idle_timeout_s=600, exempt=True)).append(user(1))
-    shown = "policy: kept whole · expires 600 s after its last use · exempt from the session limit"
+    shown = "policy: kept whole · expires 10 min after its last use · exempt from the session limit"
     assert shown in " ".join(command("show", "kept", *redis_options).out.split())
     document = command("show", "kept", "--json", *redis_options).document
     assert document["policy"] == {"keep_whole": True, "idle_timeout_s": 600, "exempt": True}

@@ -95,7 +95,7 @@ async def test_a_worker_with_lower_limits_enforces_the_recorded_ones_unless_it_o
         (limit, originals, timeout) = warnings(caplog)
         assert "max_sessions is 1 here, the namespace records 5000" in limit
         assert "keep_originals is false here, the namespace records true" in originals
-        assert "idle_timeout_s is 86400 here, the namespace records 2.592e+06" in timeout
+        assert "idle_timeout_s is 86400 here, the namespace records 2592000" in timeout
         assert all("redismem worker --override" in warning for warning in (limit, originals, timeout))
         for name in "abc":
             await pod.session(name).append(chat_message(1))
