@@ -25,6 +25,7 @@ from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import RecallCache
 from redismem.session.session import Session
+from redismem.settings.environment import warn_of_timeout
 from redismem.settings.names import SYNONYMS
 from redismem.settings.settings import Settings
 from redismem.store.depths import depths_of
@@ -264,7 +265,10 @@ class Memory:
         return Project(self.store, name, sessions=self.session)
 
     def _session_calls(self, session_id: str, owner: str | None, policy: Policy | None = None) -> SessionCalls:
-        limits = self._append_limits if policy is None else append_limits(self.settings, encode_policy(policy))
+        limits = self._append_limits
+        if policy is not None:
+            limits = append_limits(self.settings, encode_policy(policy))
+            warn_of_timeout(policy.idle_timeout_s)
         keys = self.store.keys.session(session_id)
         return SessionCalls(keys, self.settings, self._count_tokens, limits, self.store.clock, owner)
 

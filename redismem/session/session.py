@@ -23,6 +23,7 @@ from redismem.session.background import PROJECT_TOKENS, Background, check_backgr
 from redismem.session.editing import EditableSession
 from redismem.session.paging import PageReader, check, check_count, narrow, needs_whole_window
 from redismem.session.reused_ids import check_duplicate
+from redismem.settings.environment import warn_of_timeout
 from redismem.store.store import Store
 
 T = TypeVar("T")
@@ -282,7 +283,9 @@ class Session(EditableSession):
         Raises:
             InvalidSettings: The policy is invalid.
         """
-        return await self._run(self._calls.set_policy(policy))
+        call = self._calls.set_policy(policy)
+        warn_of_timeout(policy.idle_timeout_s)
+        return await self._run(call)
 
     async def touch(self) -> bool:
         """Mark the session as active now and renew its expiry, as an append does. Return False if it does not exist."""

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -83,13 +84,27 @@ def unit(name: str) -> str:
     return ", in seconds" if name.endswith("_s") else ""
 
 
+def doubt_timeout(idle_timeout_s: float) -> str:
+    """Return a warning if the timeout was probably meant in a unit other than seconds, else ""."""
+    if _LONG_IDLE_S < idle_timeout_s < LONGEST_S:
+        return f"sessions stay for {idle_timeout_s / _DAY_S:.0f} days after their last activity"
+    if idle_timeout_s < _SHORT_IDLE_S or idle_timeout_s in _OTHER_UNITS:
+        return f"sessions stay for {idle_timeout_s:.15g} s after their last activity"
+    return ""
+
+
+@lru_cache(maxsize=256)
+def warn_of_timeout(idle_timeout_s: float | None) -> None:
+    """Log a warning, once per value, if the timeout of a policy was probably meant in a unit other than seconds."""
+    if idle_timeout_s is not None and (warning := doubt_timeout(idle_timeout_s)):
+        log.warning("idle_timeout_s of a policy is in seconds: %s", warning, extra=facts(op="settings"))
+
+
 def doubts(idle_timeout_s: float, tick_s: float, extractive_after_s: float) -> dict[str, str]:
     """Return warnings by setting: the value is valid, but was probably meant in a unit other than seconds."""
     warnings = {}
-    if _LONG_IDLE_S < idle_timeout_s < LONGEST_S:
-        warnings["idle_timeout_s"] = f"sessions stay for {idle_timeout_s / _DAY_S:.0f} days after their last activity"
-    elif idle_timeout_s < _SHORT_IDLE_S or idle_timeout_s in _OTHER_UNITS:
-        warnings["idle_timeout_s"] = f"sessions stay for {idle_timeout_s:.15g} s after their last activity"
+    if warning := doubt_timeout(idle_timeout_s):
+        warnings["idle_timeout_s"] = warning
     if tick_s > _LONG_TICK_S:
         warnings["tick_s"] = f"workers poll the queues every {tick_s:g} s, and a summary may be as late"
     if _DAY_S < extractive_after_s < LONGEST_S:

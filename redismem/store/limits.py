@@ -64,5 +64,7 @@ def find_removals(settings: Settings, recorded: Recorded) -> Iterator[tuple[str,
         yield "keep_originals", f"keep_originals is false here, the namespace records true: {_WAY_OUT}"
     if is_given(settings, "idle_timeout_s") and settings.idle_timeout_ms < timeout_ms:
         here, there = settings.idle_timeout_s, timeout_ms / 1000
-        text = f"idle_timeout_s is {here:.15g} here, the namespace records {there:.15g}: sessions that this process uses"
+        text = (
+            f"idle_timeout_s is {here:.15g} here, the namespace records {there:.15g}: sessions that this process uses"
+        )
         yield "idle_timeout_s", f"{text} expire sooner; to record this one, run: redismem worker --override"

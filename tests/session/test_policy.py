@@ -170,6 +170,19 @@ async def test_an_invalid_policy_is_refused(store: Store, namespace: str, policy
             await memory.session("a").set_policy(policy)
 
 
+@pytest.mark.parametrize(("timeout_s", "warning"), [(86_400_000.5, "1000 days"), (24.5, "24.5 s"), (86_400, None)])
+async def test_a_timeout_in_another_unit_is_warned_of_once(
+    store: Store, namespace: str, caplog: pytest.LogCaptureFixture, timeout_s: float, warning: str | None
+) -> None:
+    policy = Policy(idle_timeout_s=timeout_s)
+    async with store.memory(namespace) as memory:
+        await memory.session("a", policy=policy).append(chat_message(1))
+        await memory.session("a").set_policy(policy)
+    texts = [record.getMessage() for record in caplog.records if "of a policy is in seconds" in record.getMessage()]
+    assert len(texts) == (warning is not None)
+    assert warning is None or f"stay for {warning} after" in texts[0]
+
+
 def test_the_blocking_memory_takes_it_too(redis_server: Any, namespace: str) -> None:
     with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         session = memory.session("a", policy=WHOLE)
