@@ -70,7 +70,12 @@ def test_compose_restarts_its_services_and_passes_models_on() -> None:
     for service in ("server", "worker"):
         environment = COMPOSE["services"][service]["environment"]
         assert environment.keys() <= known
-        assert environment.keys() >= {"REDISMEM_MODEL_PROVIDER", "REDISMEM_MODEL", "REDISMEM_MODEL_API_KEY"}
+        assert environment.keys() >= {
+            "REDISMEM_MODEL_PROVIDER",
+            "REDISMEM_MODEL",
+            "REDISMEM_MODEL_API_KEY",
+            "REDISMEM_KEEP_ORIGINALS",
+        }
         assert environment["REDISMEM_MODEL"] is None, "unset stays unset"
     assert COMPOSE["services"]["worker"]["environment"]["REDISMEM_NAMESPACE"] == "${REDISMEM_NAMESPACES:-default}"
 
