@@ -10,6 +10,7 @@ import agents
 import pytest
 import redis.asyncio
 from agents import RunContextWrapper, SessionSettings
+from agents.testing import ScriptedModel, assistant_message, function_call
 from support.edited import summarize
 from support.proxy import Proxy
 from support.redis_server import RedisServer
@@ -261,6 +262,44 @@ async def test_a_fallback_serves_and_what_was_added_meanwhile_is_kept(redis_serv
             await proxy.accept_again()
         async with Memory.connect(redis_server.url) as memory:
             assert await Session("fallback", memory=memory).get_items() == [ONE, TWO]
+
+
+class Losing(openai_agents.Session):
+    """A session that fails once to add the result of a tool, before or after it is stored."""
+
+    fails: str | None = None
+
+    async def add_items(self, items: Any, *, wrapper: Any = None) -> None:
+        """Add items, or fail."""
+        fails = self.fails if any("output" in item for item in items) else None
+        if fails != "before":
+            await super().add_items(items, wrapper=wrapper)
+        if fails is not None:
+            self.fails = None
+            raise StoreUnavailable("away", self.session_id, may_be_done=True)
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+async def test_a_run_goes_on_after_a_write_of_unknown_outcome_and_stores_it_once(memory: Memory, fails: str) -> None:
+    @agents.function_tool(needs_approval=True)
+    async def refund() -> str:
+        """Refund it."""
+        return "refunded"
+
+    model = ScriptedModel([[function_call("refund", {}, call_id="c")], [assistant_message("Done.")]])
+    agent = agents.Agent(name="shop", tools=[refund], model=model)
+    session = Losing("a", memory=memory)
+    state = (await agents.Runner.run(agent, "Refund it, please.", session=session)).to_state()
+    for waiting in state.get_interruptions():
+        state.approve(waiting)
+    session.fails = fails
+    with pytest.raises(StoreUnavailable):
+        await agents.Runner.run(agent, state, session=session)
+    state = await agents.RunState.from_json(agent, state.to_json())  # as another process would
+    assert (await agents.Runner.run(agent, state, session=session)).final_output == "Done."
+    items: Any = await session.get_items()
+    kinds = ["user", "function_call", "function_call_output", "message"]
+    assert [item.get("type") or item["role"] for item in items] == kinds
 
 
 async def test_unreadable_bytes_go_into_quarantine(memory: Memory, raw: Any, caplog: pytest.LogCaptureFixture) -> None:
