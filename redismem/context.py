@@ -307,7 +307,9 @@ class Context:
         if self._recalled:
             from redismem.formats.recalled import recalled_payload
 
-            recalled = recalled_payload(self._recalled, self.newest_ms, with_days=self.with_days)
+            recalled = recalled_payload(
+                self._recalled, self.newest_ms, with_days=self.with_days, session_id=self.session_id
+            )
             quoted.append(replace_unsendable(recalled))
         return quoted
 

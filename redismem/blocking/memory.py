@@ -29,6 +29,7 @@ from redismem.protocol.clock import Clock
 from redismem.protocol.session.append import AppendOptions
 from redismem.session import session
 from redismem.session.background import PROJECT_TOKENS
+from redismem.session.paging import Scope
 from redismem.settings.settings import Settings
 from redismem.store.open import open_store
 from redismem.store.store import Store
@@ -241,6 +242,7 @@ class Session:
         self,
         *messages: Message | Shape,
         recall: int | None = None,
+        recall_scope: Scope = "session",
         project: Project | None = None,
         project_tokens: int = PROJECT_TOKENS,
         **options: Unpack[AppendOptions],
@@ -251,7 +253,8 @@ class Session:
                 f"project must come from memory.project(…) of a blocking memory, not {type(project).__name__}"
             )
         twin = None if project is None else project.twin
-        reads: dict[str, Any] = {"recall": recall, "project": twin, "project_tokens": project_tokens}
+        reads: dict[str, Any] = {"recall": recall, "recall_scope": recall_scope}
+        reads |= {"project": twin, "project_tokens": project_tokens}
         return _run_without_loop(self._twin.append_and_read(*messages, **reads, **options))
 
     append_and_read.__doc__ = session.Session.append_and_read.__doc__

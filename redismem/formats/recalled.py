@@ -20,6 +20,10 @@ FRAME_TOKENS = 48
 """The tokens of the quotation around the lines: its heading and tags."""
 DAY_TOKENS = 8
 """The tokens of the heading of a day."""
+OWNER_FRAME_TOKENS = 52
+"""The tokens of the quotation around the lines, if they are of several conversations."""
+SESSION_TOKENS = 12
+"""The tokens of the heading of a conversation and a day."""
 _NAME_CHARS = 64
 _DAY = itemgetter(0)
 
@@ -37,15 +41,26 @@ class Recalled(Protocol):
         """Return the day of each message, and the message formatted by `format_line`."""
 
 
-def recalled_payload(recalled: Sequence[Message] | Recalled, now_ms: int = 0, *, with_days: bool = True) -> Payload:
+def recalled_payload(
+    recalled: Sequence[Message] | Recalled, now_ms: int = 0, *, with_days: bool = True, session_id: str | None = None
+) -> Payload:
     """Return a user message that quotes the recalled messages, below a heading per day.
 
+    Messages of several conversations of one person stand below a heading per conversation and day.
+
     Args:
+        recalled: The messages.
         now_ms: The time to which the quotation refers; 0 leaves it out.
         with_days: False leaves out all days.
+        session_id: The present conversation, among those of a person.
     """
     heading = "Earlier messages of this conversation that may bear on what follows"
     if isinstance(recalled, Sequence):
+        if any(message.session_id is not None for message in recalled):
+            today = f" (today is {name_day(day_of(now_ms))})" if now_ms and with_days else ""
+            heading = f"Earlier messages of conversations with this person that may bear on what follows{today}"
+            lines_of = _under_sessions(recalled, session_id, with_days=with_days)
+            return quote_as_data("recalled", heading, "\n".join(lines_of))
         lines = [(day_of(message.time_ms), format_line(message, with_days=with_days)) for message in recalled]
     else:
         lines = recalled.lines()
@@ -64,6 +79,30 @@ def _under_days(lines: Sequence[tuple[int, str]]) -> Iterator[str]:
             yield f"{name_day(day)}:"
             before = day
         yield line
+
+
+def _under_sessions(recalled: Sequence[Message], here: str | None, *, with_days: bool) -> Iterator[str]:
+    """Yield the lines, with a heading before the lines of each conversation, and of each day in it.
+
+    Conversations have numbers instead of their ids, which a model has no use for.
+    """
+    sessions: dict[str | None, list[Message]] = {}
+    for message in recalled:
+        sessions.setdefault(message.session_id, []).append(message)
+    numbers = {each: number for number, each in enumerate((each for each in sessions if each != here), 1)}
+    for session_id, messages in sessions.items():
+        name = "this conversation" if session_id == here else f"conversation {numbers[session_id]}"
+        lines = [(day_of(message.time_ms), format_line(message, with_days=with_days)) for message in messages]
+        if not with_days:
+            yield f"{name.capitalize()}:"
+            yield from (line for _, line in lines)
+            continue
+        before: int | None = None
+        for day, line in sorted(lines, key=_DAY):
+            if day != before:
+                yield f"{name_day(day)}, {name}:"
+                before = day
+            yield line
 
 
 def format_line(message: Message, *, with_days: bool = True) -> str:

@@ -256,6 +256,11 @@ class Message:
             return f"{self.epoch}:{self.seq}"
         return id
 
+    @property
+    def session_id(self) -> str | None:
+        """The session of a message that recall over all conversations of an owner has found; None for all others."""
+        return None
+
     def __contains__(self, key: str) -> bool:
         return key in self._payload
 
@@ -271,6 +276,26 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message seq={self.seq} role={self.role!r} tokens={self.tokens}>"
+
+
+class FoundMessage(Message):
+    """A message that was found among all conversations of an owner, so it names its session."""
+
+    __slots__ = ("_session_id",)
+    _session_id: str
+
+    @classmethod
+    def of(cls, message: Message, session_id: str) -> FoundMessage:
+        """Return the message with the id of its session."""
+        parts = message.to_openai(), message.beside, message.seq, message.tokens, message.stored_ms, message.epoch
+        found = cls.__new__(cls)
+        found._payload, found._beside, found.seq, found.tokens, found.stored_ms, found.epoch = parts
+        found._session_id = session_id
+        return found
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
 
 
 def is_pinned(payload: dict[str, Any], beside: dict[str, Any] | None) -> bool:

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from redismem.recall.cached import CachedSession
+    from redismem.recall.owner.cached import CachedOwner
+
+# No session id contains a control character.
+_OWNER = "\0"
 
 
 class RecallCache:
@@ -20,7 +24,7 @@ class RecallCache:
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._sessions: OrderedDict[str, CachedSession] = OrderedDict()
+        self._sessions: OrderedDict[str, CachedSession | CachedOwner] = OrderedDict()
         self._lock = threading.Lock()
         self.size_bytes = 0
         """The approximate memory of all cached sessions, in bytes."""
@@ -30,9 +34,17 @@ class RecallCache:
 
     def get(self, session_id: str) -> CachedSession | None:
         """Return the cached session, or `None` if the session is not cached."""
-        return self._sessions.get(session_id)
+        return self._sessions.get(session_id)  # type: ignore[return-value]  # no session id names an owner
 
-    def put(self, session_id: str, cached: CachedSession) -> None:
+    def get_owner(self, owner: str) -> CachedOwner | None:
+        """Return the cached index of an owner, or `None` if it is not cached."""
+        return self._sessions.get(_OWNER + owner)  # type: ignore[return-value]
+
+    def put_owner(self, owner: str, cached: CachedOwner) -> None:
+        """Mark an owner as most recently used, as `put` does."""
+        self.put(_OWNER + owner, cached)
+
+    def put(self, session_id: str, cached: CachedSession | CachedOwner) -> None:
         """Mark a session as most recently used and update its size. Evicts sessions while a limit is exceeded."""
         size_bytes = cached.size_bytes
         with self._lock:

@@ -21,8 +21,9 @@ Size = tuple[int, int | None]
 class _Choice:
     """The messages chosen so far, and the tokens that their lines and headings take."""
 
-    def __init__(self, sizes: Mapping[int, Size], together: Mapping[int, Set[int]]) -> None:
+    def __init__(self, sizes: Mapping[int, Size], together: Mapping[int, Set[int]], heading_tokens: int) -> None:
         self.seqs = set[int]()
+        self._heading_tokens = heading_tokens
         self._used_tokens = 0
         self._sizes, self._together = sizes, together
         self._days: set[int | None] = {None}
@@ -42,7 +43,7 @@ class _Choice:
                 continue
             tokens, day = size
             if day not in days:
-                tokens += DAY_TOKENS
+                tokens += self._heading_tokens
             if used + tokens <= max_tokens:
                 chosen.add(seq)
                 days.add(day)
@@ -52,7 +53,7 @@ class _Choice:
     def _take_group(self, group: Set[int], max_tokens: float) -> None:
         new = {seq: self._sizes[seq] for seq in group if seq in self._sizes and seq not in self.seqs}
         new_days = {day for _, day in new.values()} - self._days
-        used = self._used_tokens + sum(tokens for tokens, _ in new.values()) + DAY_TOKENS * len(new_days)
+        used = self._used_tokens + sum(tokens for tokens, _ in new.values()) + self._heading_tokens * len(new_days)
         if used <= max_tokens:
             self.seqs.update(new)
             self._days |= new_days
@@ -67,6 +68,7 @@ def choose(
     limit: int | None,
     max_tokens: int | None,
     frame_tokens: int = 0,
+    heading_tokens: int = DAY_TOKENS,
 ) -> list[int]:
     """Return the seqs of the best hits, the messages beside them, and all tool calls and results of these, sorted.
 
@@ -81,13 +83,14 @@ def choose(
         limit: The maximum number of matching messages, not counting neighbours and tool calls.
         max_tokens: The token budget of the lines, headings and frame. A message that exceeds it is skipped.
         frame_tokens: The tokens that the quotation takes without any line.
+        heading_tokens: The tokens of each heading.
     """
     best = [hit for hit in hits if hit in sizes and hit in matching]
     if limit is None and len(best) < len(hits):
         usable = {*best}  # a message beside one that is pinned or popped is no candidate
         best = [hit for hit in hits if hit in usable or (hit in sizes and (hit - 1 in usable or hit + 1 in usable))]
     candidates = {*best[:limit]}
-    choice = _Choice(sizes, together)
+    choice = _Choice(sizes, together, heading_tokens)
     for budget in (math.inf,) if max_tokens is None else reversed(_halvings(max_tokens, frame_tokens)):
         considered = hits if budget == math.inf else hits[: count_hits(int(budget))]
         some = [hit for hit in considered if hit in candidates]

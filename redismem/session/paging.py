@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from redismem.context import Context
-from redismem.errors import SessionNotFound
+from redismem.errors import InvalidSessionId, SessionNotFound
 from redismem.formats.tool_groups import begins_inside, cut_after, cut_before, links, newest_within
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Page
+
+Scope = Literal["session", "owner"]
+"""The messages that recall searches: those of the session, or of all sessions of its owner."""
 
 PAGE_COUNT = 500
 _EMPTY_PAGE_COUNT = 8000
@@ -33,6 +37,18 @@ def check(limit: int | None, before: int | datetime | None = None, max_tokens: i
             raise ValueError("before must be a datetime with a time zone")
     elif before is not None and type(before) is not int:
         raise TypeError(f"before must be a seq or a datetime, not {type(before).__name__}")
+
+
+def check_scope(scope: Scope, owner: str | None, session_id: str, *, has_budget: bool = True) -> None:
+    """Raise ValueError for an unknown scope, or one without a budget, InvalidSessionId for a missing owner."""
+    if scope not in ("session", "owner"):
+        raise ValueError("the scope of recall is 'session' or 'owner'")
+    if not has_budget:
+        raise ValueError("recall_scope needs recall, a token budget")
+    if scope == "owner" and owner is None:
+        raise InvalidSessionId(
+            "recall over all sessions of an owner needs the owner: memory.session(id, owner=…)", session_id
+        )
 
 
 def is_before(message: Message, before: int | datetime) -> bool:

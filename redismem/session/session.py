@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from redismem.concurrency.offload import run_both
 from redismem.context import Context, Receipt
@@ -21,10 +21,14 @@ from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
 from redismem.session.editing import EditableSession
-from redismem.session.paging import PageReader, check, check_count, narrow, needs_whole_window
+from redismem.session.paging import PageReader, Scope, check, check_count, check_scope, narrow, needs_whole_window
 from redismem.session.reused_ids import check_duplicate
 from redismem.settings.environment import warn_of_timeout
 from redismem.store.store import Store
+
+if TYPE_CHECKING:
+    from redismem.recall.owner.search import OwnerRecall
+    from redismem.recall.recall import Recall
 
 T = TypeVar("T")
 
@@ -99,6 +103,7 @@ class Session(EditableSession):
         self,
         *messages: Message | Shape,
         recall: int | None = None,
+        recall_scope: Scope = "session",
         project: Background | None = None,
         project_tokens: int = PROJECT_TOKENS,
         **options: Unpack[AppendOptions],
@@ -112,6 +117,8 @@ class Session(EditableSession):
             recall: A token budget of the quotation in the result of `Context.to_openai()`. `Context.recalled` then
                 contains the earlier messages that match these ones best. A budget finds all that its half finds.
                 Takes a second round trip if the session keeps originals.
+            recall_scope: `"owner"` recalls from all conversations of the handle's owner, by words and days.
+                `Message.session_id` then says of each recalled message where it was said.
             project: A project from `Memory.project()`. `Context.background` then contains text about the items that
                 these messages mention. It is read concurrently, in at most two round trips. If that fails, a warning
                 is logged and the background is empty.
@@ -119,30 +126,31 @@ class Session(EditableSession):
 
         Raises:
             InvalidItem: `project_tokens` is too small.
+            InvalidSessionId: `recall_scope` is `"owner"`, and the handle has no owner. Nothing was appended.
             TypeError: `project` does not come from a memory of the same kind, async or blocking.
-            ValueError: `recall` is not an integer of 0 or more.
+            ValueError: `recall` is not an integer of 0 or more, or `recall_scope` is unknown, or without `recall`.
 
         Also raises the errors of `append()`.
         """
         if project is not None:
             check_background(project, project_tokens)
             both = (
-                self.append_and_read(*messages, recall=recall, **options),
+                self.append_and_read(*messages, recall=recall, recall_scope=recall_scope, **options),
                 project.background(messages, project_tokens),
             )
             context, background = await run_both(self._store.transport, *both)
             context.background = background
             return context
+        if recall_scope != "session":
+            check_scope(recall_scope, self._calls.owner, self.id, has_budget=recall is not None)
         call = self._calls.append_and_read(messages, options)
         if recall is None:
             context = await self._run(call)
         else:
-            from redismem.recall.recall import Recall, extract_query
+            from redismem.recall.recall import extract_query
 
             check_count("recall", recall)
-            context = await Recall(
-                self._store, self._recall_cache, self._calls.keys, extract_query(messages)
-            ).search_in_turn(call, recall)
+            context = await self._open_recall(extract_query(messages), recall_scope).search_in_turn(call, recall)
         if context.receipt is not None and context.receipt.created:
             await self._store.agree_again()
         if context.receipt is not None and context.receipt.duplicate:
@@ -151,7 +159,9 @@ class Session(EditableSession):
             self._notify(context.receipt)
         return context
 
-    async def recall(self, query: str, limit: int | None = None, max_tokens: int | None = None) -> list[Message]:
+    async def recall(
+        self, query: str, limit: int | None = None, max_tokens: int | None = None, *, scope: Scope = "session"
+    ) -> list[Message]:
         """Search the session's originals and return the messages that match the query, oldest first.
 
         Searches by words, and by meaning if the memory has an embedder. Returns an empty list if the session does not
@@ -163,17 +173,29 @@ class Session(EditableSession):
                 8, or with a budget as many as fit.
             max_tokens: The token budget of the messages, each as long as the line in which a turn quotes it, and of
                 the headings of their days. `None` means no budget. A budget finds all that its half finds.
+            scope: `"owner"` searches all conversations of the handle's owner, by words and days: their originals, and
+                the windows of those without activity for a while, but not this session's window. The messages come by
+                session, and `Message.session_id` names it.
 
         Raises:
+            InvalidSessionId: `scope` is `"owner"`, and the handle has no owner.
             TypeError: The query is not a string.
-            ValueError: `limit` or `max_tokens` is not an integer of 0 or more.
+            ValueError: `limit` or `max_tokens` is not an integer of 0 or more, or `scope` is unknown.
         """
         if not isinstance(query, str):
             raise TypeError(f"query must be a string, not {type(query).__name__}")
         check(limit, max_tokens=max_tokens)
+        check_scope(scope, self._calls.owner, self.id)
+        return await self._open_recall(query, scope).search(limit, max_tokens)
+
+    def _open_recall(self, query: str, scope: Scope) -> Recall | OwnerRecall:
+        if scope == "owner" and self._calls.owner is not None:
+            from redismem.recall.owner.search import OwnerRecall
+
+            return OwnerRecall(self._store, self._recall_cache, self._calls.owner, self.id, query)
         from redismem.recall.recall import Recall
 
-        return await Recall(self._store, self._recall_cache, self._calls.keys, query).search(limit, max_tokens)
+        return Recall(self._store, self._recall_cache, self._calls.keys, query)
 
     async def read(
         self, limit: int | None = None, before: int | datetime | None = None, max_tokens: int | None = None

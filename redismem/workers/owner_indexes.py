@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from redismem.errors import RedismemError
 from redismem.events import Op, facts
 from redismem.protocol.keys import is_session_id
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.entries import VERSION_FIELD, Entry, decode_name, newest
-from redismem.recall.owner.upkeep import BLOCKS_LIMIT, OwnerIndex, decode
+from redismem.recall.owner.cached import BLOCKS_LIMIT, decode_all
+from redismem.recall.owner.upkeep import OwnerIndex
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure
 
@@ -72,10 +74,10 @@ class OwnerChecks:
         store, index = self._store, OwnerIndex(self._store, owner)
         keys = calls.owner_keys(store.keys, owner)
         stored = await store.run(calls.read_index(keys))
-        sessions, unreadable = _newest_entries(stored)
+        readable = [(name, entry) for name, entry in decode_all(stored) if is_session_id(_session_of(name))]
         expires_ms = 0
         next_ms = now_ms + calls.LONGEST_MS
-        for session_id, last in sessions.items():
+        for session_id, last in _newest_parts(readable).items():
             described = await store.run(calls.describe(store.keys.session(session_id)))
             if described.owner == owner:
                 expires_ms = max(expires_ms, described.expires_ms)
@@ -84,21 +86,16 @@ class OwnerChecks:
                 described.first_seq != last.first_seq
             ):
                 await index.update(session_id)
-        decoded = ((name, decode(name, value)) for name, value in stored.items())
-        readable = [(name, entry) for name, entry in decoded if entry is not None]
         kept = {name for name, _ in newest(readable, BLOCKS_LIMIT)}
-        drops = [*unreadable, *(name for name, _ in readable if name not in kept)]
+        drops = [name for name in stored if name not in kept and name != VERSION_FIELD]
         await store.run(calls.change(keys, store.clock, {}, drops, expires_ms, (due_ms, max(next_ms, now_ms + 1))))
 
 
-def _newest_entries(stored: dict[bytes, bytes]) -> tuple[dict[str, Entry], list[bytes]]:
-    """Return the entry with the newest blocks of each session, and the names of what cannot be read."""
-    parts: dict[str, tuple[int, Entry]] = {}
-    unreadable: list[bytes] = []
-    for name, value in stored.items():
-        decoded, entry = decode_name(name), decode(name, value)
-        if decoded is None or entry is None or not is_session_id(decoded[1]):
-            unreadable += [] if name == VERSION_FIELD else [name]
-        elif (before := parts.get(decoded[1])) is None or before[0] < decoded[0]:
-            parts[decoded[1]] = decoded[0], entry
-    return {session_id: entry for session_id, (_, entry) in parts.items()}, unreadable
+def _session_of(name: bytes) -> str:
+    decoded = decode_name(name)
+    return "" if decoded is None else decoded[1]
+
+
+def _newest_parts(entries: Sequence[tuple[bytes, Entry]]) -> dict[str, Entry]:
+    """Return the entry with the newest blocks of each session."""
+    return {_session_of(name): entry for name, entry in sorted(entries, key=lambda pair: max(pair[1].signatures))}

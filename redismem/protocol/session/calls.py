@@ -47,7 +47,7 @@ _MOST = 1 << 53
 class SessionCalls:
     """Builds the calls of one session; the parts that all calls share are built once."""
 
-    __slots__ = ("_append_head", "_confirm", "_reads", "_script", "clock", "count_tokens", "keys", "settings")
+    __slots__ = ("_append_head", "_confirm", "_reads", "_script", "clock", "count_tokens", "keys", "owner", "settings")
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class SessionCalls:
         self.settings = settings
         self.count_tokens = count_tokens
         self.clock = clock
+        self.owner = owner
         appends = keys.appends
         limits = limits or append_limits(settings)
         if owner is not None:

@@ -17,24 +17,22 @@ from redismem.concurrency.offload import run_apart
 from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.messages.message import Message, day_of
-from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.fields import searchable_texts
 from redismem.originals.signatures import encode_signature
 from redismem.protocol.ids import session_hash
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.calls import Described
-from redismem.protocol.owner.entries import PART_COUNT, Entry, decode_entry, decode_name, encode_entry, encode_name
+from redismem.protocol.owner.entries import PART_COUNT, Entry, encode_entry, encode_name
 from redismem.protocol.session import pages
 from redismem.recall.originals import Originals
+from redismem.recall.owner.cached import BLOCKS_LIMIT, decode_all
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
 
 T = TypeVar("T")
 
-BLOCKS_LIMIT = 1_024
-"""The number of newest blocks that the index of an owner contains: 16,384 messages."""
 _ROUNDS_LIMIT = 4
 _READ_COUNT = 256
 _BYTES_PER_TOKEN = 4
@@ -119,8 +117,7 @@ class OwnerIndex:
         self, described: Described, session_id: str, stored: Mapping[bytes, bytes], with_window: bool
     ) -> dict[bytes, bytes]:
         """Return the entries of a session, by their names. An entry of 64 full blocks stays as it is stored."""
-        before = {name: entry for name, value in stored.items() if (entry := decode(name, value)) is not None}
-        current = {name: entry for name, entry in before.items() if entry.epoch == described.epoch}
+        current = {name: entry for name, entry in decode_all(stored) if entry.epoch == described.epoch}
         with_window = with_window or any(entry.signed_seq for entry in current.values())
         window, last = block_number(described.first_seq), block_number(described.first_seq - 1)
         if with_window:
@@ -164,15 +161,6 @@ class OwnerIndex:
         page = await self._store.run(session_calls.page(count, described.last_seq + 1, include_originals=True))
         messages = await Originals(self._store, session_calls.keys).messages(page)
         return await run_apart(self._store.transport, partial(_sign_messages, messages))
-
-
-def decode(name: bytes, value: bytes) -> Entry | None:
-    """Return an entry of the index; `None` if it cannot be read."""
-    decoded = decode_name(name)
-    try:
-        return None if decoded is None else decode_entry(decoded[0], value)
-    except Undecodable:
-        return None  # the next update writes it anew
 
 
 def _sign_messages(messages: Sequence[Message]) -> dict[int, bytes]:
