@@ -31,6 +31,7 @@ from redismem.workers import strategies
 from redismem.workers.archive import OnEvict, validate_on_evict
 from redismem.workers.eviction import Eviction
 from redismem.workers.failures import log_failure
+from redismem.workers.idle_windows import IdleWindows
 from redismem.workers.leadership import Leadership
 from redismem.workers.owner_indexes import OwnerChecks
 from redismem.workers.project_extraction import ExtractionWorker
@@ -89,7 +90,7 @@ class Scheduler:
         self.eviction = Eviction(
             store, on_evict if self.extraction is None else self.extraction.wrap_on_evict(on_evict)
         )
-        self.owner_checks = OwnerChecks(store)
+        self.owner_checks, self.idle_windows = OwnerChecks(store), IdleWindows(store)
         self._settings = store.settings
         self._store = store
         self._stop_s, self._stopping = stop_s, False
@@ -179,6 +180,7 @@ class Scheduler:
                 self._start_unless_running("idle", self.eviction.queue_idle, self._evictions)
             if for_idle:
                 self._start_unless_running("owners", self.owner_checks.check_due, self._evictions)
+                self._start_unless_running("windows", self.idle_windows.index, self._evictions)
             if count % _SWEEP_TICKS == 0:
                 self._start_unless_running("sweep", self.eviction.sweep)
                 self._start_unless_running("dictionaries", self._drop_dictionaries)
@@ -223,6 +225,7 @@ class Scheduler:
         self._stopping = True
         self.eviction.stop()
         self.owner_checks.stop()
+        self.idle_windows.stop()
         if self.worker is not None:
             self.worker.stop()
         if self.extraction is not None:

@@ -8,13 +8,14 @@ from typing import Any
 
 from redismem.errors import UnsupportedFormat
 from redismem.events import Op
+from redismem.info import SessionEntry
 from redismem.messages.values import Undecodable
 from redismem.protocol import layout, scripts
-from redismem.protocol.call import Call, evalsha, independent
+from redismem.protocol.call import Call, Command, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import nonce
-from redismem.protocol.keys import Keys, SessionKeys
-from redismem.protocol.namespace.calls import name_of, scored_members
+from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
+from redismem.protocol.namespace.calls import entries, name_of, scored_members
 from redismem.protocol.owner.entries import VERSION_FIELD, decode_name, hash_edits
 from redismem.protocol.owners import decode_owner
 from redismem.protocol.replies import corrupt_session
@@ -175,3 +176,38 @@ def due_indexes(keys: Keys, now_ms: int, limit: int) -> Call[list[tuple[str, int
         return [(name_of(owner), due_ms) for answer in answers for owner, due_ms in scored_members(answer)]
 
     return independent(commands, decode, Op.OWNER_INDEX, absent=())
+
+
+def shards_with_owners(keys: Keys) -> Call[list[ShardKeys]]:
+    """Build a call that finds the shards with sessions that have an owner."""
+
+    def decode(*counts: Any) -> list[ShardKeys]:
+        return [shard for shard, count in zip(keys.shards(), counts, strict=True) if count]
+
+    return independent(tuple(("ZCARD", shard.owners) for shard in keys.shards()), decode, Op.OWNER_INDEX, absent=0)
+
+
+def idle_between(spans: Sequence[tuple[ShardKeys, int, int]], limit: int) -> Call[list[list[SessionEntry]]]:
+    """Build a call that reads the sessions last active from one time on and before another, `limit` of each span.
+
+    Sessions that are exempt from the limit have negative scores. The entries come least recent first.
+    """
+    commands: list[Command] = []
+    for shard, since_ms, below_ms in spans:
+        commands += (
+            ("ZRANGEBYSCORE", shard.active, since_ms, f"({below_ms}", "WITHSCORES", "LIMIT", 0, limit),
+            ("ZREVRANGEBYSCORE", shard.active, -since_ms, f"({-below_ms}", "WITHSCORES", "LIMIT", 0, limit),
+        )
+
+    def decode(*answers: Any) -> list[list[SessionEntry]]:
+        pairs = zip(answers[::2], answers[1::2], strict=True)
+        pages = ([*entries(counted), *entries(exempt)] for counted, exempt in pairs)
+        return [sorted(page, key=lambda entry: entry.active_ms)[:limit] for page in pages]
+
+    return independent(tuple(commands), decode, Op.OWNER_INDEX, absent=())
+
+
+def owners_of(sessions: Sequence[SessionKeys]) -> Call[list[str | None]]:
+    """Build a call that reads the owner of each of these sessions."""
+    commands = tuple(("HGET", keys.state, layout.OWNER) for keys in sessions)
+    return independent(commands, lambda *owners: [decode_owner(owner) for owner in owners], Op.OWNER_INDEX)

@@ -104,6 +104,8 @@ class OwnerIndex:
         names = (await self._store.run(calls.read_names(self._keys))).get(session_id, [])
         stored = await self._store.run(calls.read_entries(self._keys, names)) if names else {}
         is_ours = described.owner == self._keys.owner
+        if is_ours and with_window and _has_all(described, decode_all(stored)):
+            return False
         wanted = await self._sign(described, session_id, stored, with_window) if is_ours else {}
         sets = {name: value for name, value in wanted.items() if stored.get(name) != value}
         drops = [name for name in names if name not in wanted]
@@ -161,6 +163,13 @@ class OwnerIndex:
         page = await self._store.run(session_calls.page(count, described.last_seq + 1, include_originals=True))
         messages = await Originals(self._store, session_calls.keys).messages(page)
         return await run_apart(self._store.transport, partial(_sign_messages, messages))
+
+
+def _has_all(described: Described, entries: Sequence[tuple[bytes, Entry]]) -> bool:
+    """True if these entries of a session contain its whole window, and no message has changed since."""
+    state = described.epoch, described.edits, described.first_seq
+    signed = [entry.signed_seq for _, entry in entries if (entry.epoch, entry.edits, entry.first_seq) == state]
+    return max(signed, default=0) >= described.last_seq
 
 
 def _sign_messages(messages: Sequence[Message]) -> dict[int, bytes]:

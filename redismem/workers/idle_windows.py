@@ -1,0 +1,74 @@
+"""Add the windows of idle sessions to the indexes of their owners.
+
+No summary ever covers the last messages of a session whose owner goes on in a new one. So once a session has had no
+activity for five minutes, its window is indexed as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from redismem.events import Op
+from redismem.info import SessionEntry
+from redismem.protocol.keys import ShardKeys, is_session_id
+from redismem.protocol.owner import calls
+from redismem.protocol.owner.calls import LONGEST_MS
+from redismem.recall.owner.upkeep import OwnerIndex, do_logged
+from redismem.store.store import Store
+
+IDLE_MS = 300_000
+"""The time without activity after which the window of a session is indexed."""
+_PAGE_COUNT = 500
+_CONCURRENCY = 8
+
+
+class IdleWindows:
+    """The windows of idle sessions in one namespace. A worker that starts looks back a day."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._since_ms: dict[ShardKeys, int] = {}
+        self._slots = asyncio.Semaphore(_CONCURRENCY)
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Start no further session."""
+        self._stopping = True
+
+    async def index(self) -> int:
+        """Index the windows of sessions that have become idle, at most 500 per shard. Return how many were looked at.
+
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
+        """
+        return await self._store.observe(Op.OWNERS_ROUND, self._index())
+
+    async def _index(self) -> int:
+        store = self._store
+        shards = await store.run(calls.shards_with_owners(store.keys))
+        if not shards:
+            return 0
+        below_ms = await store.server_time_ms() - IDLE_MS
+        spans = [(shard, self._since_ms.get(shard, below_ms - LONGEST_MS), below_ms) for shard in shards]
+        pages = await store.run(calls.idle_between(spans, _PAGE_COUNT))
+        session_ids = [entry.session_id for page in pages for entry in page if is_session_id(entry.session_id)]
+        owners = await store.run(calls.owners_of([store.keys.session(session_id) for session_id in session_ids]))
+        owned = [pair for pair in zip(session_ids, owners, strict=True) if pair[1] is not None]
+        await asyncio.gather(*(self._index_session(session_id, owner) for session_id, owner in owned if owner))
+        if not self._stopping:
+            for (shard, since_ms, _), page in zip(spans, pages, strict=True):
+                self._since_ms[shard] = _next_since(since_ms, below_ms, page)
+        return len(owned)
+
+    async def _index_session(self, session_id: str, owner: str) -> None:
+        async with self._slots:
+            if not self._stopping:
+                await do_logged(session_id, OwnerIndex(self._store, owner).update(session_id, with_window=True))
+
+
+def _next_since(since_ms: int, below_ms: int, page: Sequence[SessionEntry]) -> int:
+    """Return the time from which to look next. A full page may have left out sessions that were active later."""
+    if len(page) < _PAGE_COUNT:
+        return below_ms
+    return max(page[-1].active_ms, since_ms + 1)
