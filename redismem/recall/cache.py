@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from redismem.recall.cached import CachedSession
-    from redismem.recall.owner.cached import CachedOwner
 
 # No session id contains a control character.
 _OWNER = "\0"
+
+
+class Cached(Protocol):
+    """An entry of the cache: a session, or the index of an owner."""
+
+    counted_bytes: int
+    """The size of the entry in the cache's sum, in bytes."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate memory of the entry, in bytes."""
 
 
 class RecallCache:
@@ -24,7 +34,7 @@ class RecallCache:
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._sessions: OrderedDict[str, CachedSession | CachedOwner] = OrderedDict()
+        self._sessions: OrderedDict[str, Cached] = OrderedDict()
         self._lock = threading.Lock()
         self.size_bytes = 0
         """The approximate memory of all cached sessions, in bytes."""
@@ -36,15 +46,15 @@ class RecallCache:
         """Return the cached session, or `None` if the session is not cached."""
         return self._sessions.get(session_id)  # type: ignore[return-value]  # no session id names an owner
 
-    def get_owner(self, owner: str) -> CachedOwner | None:
+    def get_owner(self, owner: str) -> Cached | None:
         """Return the cached index of an owner, or `None` if it is not cached."""
-        return self._sessions.get(_OWNER + owner)  # type: ignore[return-value]
+        return self._sessions.get(_OWNER + owner)
 
-    def put_owner(self, owner: str, cached: CachedOwner) -> None:
+    def put_owner(self, owner: str, cached: Cached) -> None:
         """Mark an owner as most recently used, as `put` does."""
         self.put(_OWNER + owner, cached)
 
-    def put(self, session_id: str, cached: CachedSession | CachedOwner) -> None:
+    def put(self, session_id: str, cached: Cached) -> None:
         """Mark a session as most recently used and update its size. Evicts sessions while a limit is exceeded."""
         size_bytes = cached.size_bytes
         with self._lock:

@@ -107,7 +107,7 @@ class OwnerRecall:
     async def _load(self) -> CachedOwner:
         """Return the owner's index, from the cache if it has not changed."""
         cached = self._cache.get_owner(self._owner)
-        if cached is not None:
+        if isinstance(cached, CachedOwner):
             version = await self._store.run(calls.read_version(self._keys))
             if version == cached.version:
                 return cached
