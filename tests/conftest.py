@@ -57,6 +57,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=selection.place_of)
 
 
+@pytest.hookimpl(optionalhook=True)  # without xdist there are no processes to choose from
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return selection.FolderScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()

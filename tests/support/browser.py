@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Route
+from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Route, ViewportSize
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from support import forked_service
@@ -22,6 +22,7 @@ PATIENCE_MS = 60_000
 PICTURES = Path(__file__).parents[2] / ".screenshots"
 WIDE = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
+NARROW: ViewportSize = {"width": 320, "height": 640}
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _OPTIONS = (
     "--no-sandbox",
@@ -71,9 +72,13 @@ async def open_context(browser: Browser, **options: Any) -> BrowserContext:
     return context
 
 
-async def open_page(context: BrowserContext, url: str, session_id: str | None = None) -> Page:
+async def open_page(
+    context: BrowserContext, url: str, session_id: str | None = None, viewport: ViewportSize | None = None
+) -> Page:
     """Open the page and wait until it is connected. `faults_of(page)` collects its errors."""
     page = await context.new_page()
+    if viewport is not None:
+        await page.set_viewport_size(viewport)
     faults: list[str] = []
     page.faults = faults  # type: ignore[attr-defined]
     page.on("pageerror", lambda error: faults.append(str(error)))

@@ -1,4 +1,4 @@
-"""The tests that a run leaves out, and the tests that it starts first."""
+"""The tests that a run leaves out, the tests that it starts first, and those that share a process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).parents[1]
 EVERYTHING = "EVERYTHING" in os.environ
 
 LONGEST_FIRST = (
+    "web/page/test_page_access.py",
+    "web/page/test_page_faults.py",
+    "web/page/test_page_chat.py",
+    "web/page/test_page_support.py",
+    "web/page/test_page_project.py",
     "workers/test_worker_processes.py",
     "model_check/test_mutants.py",
     "workers/test_outages.py",
@@ -22,16 +28,14 @@ LONGEST_FIRST = (
     "workers/test_outage_processes.py",
     "nodes/test_sentinel.py",
     "store/test_outages.py",
-    "web/page/test_page_access.py",
     "project_model/test_mutants.py",
-    "web/page/test_page_faults.py",
-    "web/page/test_page_chat.py",
-    "web/page/test_page_support.py",
-    "web/page/test_page_project.py",
     "workers/test_eviction_properties.py",
     "session/test_model.py",
 )
 """Files that start first: started last, one of them would run alone at the end."""
+
+IN_ONE_PROCESS = ("web/page/",)
+"""Folders whose files run in one process: its browser takes as long to start as several tests of the page."""
 
 ON_BOTH_STORES = (
     "blocking/",
@@ -91,13 +95,23 @@ NOT_QUICK = (
 """Folders and files that start processes or servers of their own, or wait for something: not for `make quick`."""
 
 
-assert all((TESTS / name).exists() for name in (*LONGEST_FIRST, *ON_BOTH_STORES, *NOT_QUICK)), "a file was renamed"
+assert all((TESTS / name).exists() for name in (*LONGEST_FIRST, *IN_ONE_PROCESS, *ON_BOTH_STORES, *NOT_QUICK)), (
+    "a file was renamed"
+)
 
 
 def place_of(item: pytest.Item) -> int:
     """Return the place in the order of the run."""
     name = item.path.relative_to(TESTS).as_posix()
     return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
+class FolderScheduling(LoadFileScheduling):
+    """Hands out whole files, and all files of a folder in `IN_ONE_PROCESS` to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return next((folder for folder in IN_ONE_PROCESS if file.startswith(f"{TESTS.name}/{folder}")), file)
 
 
 def is_not_quick(path: Path) -> bool:

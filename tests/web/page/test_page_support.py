@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
-from support.browser import faults_of, open_context, open_page, save_screenshot, say, violations
+from playwright.async_api import BrowserContext, Locator, Page, expect
+from support.browser import NARROW, faults_of, open_page, save_screenshot, say, violations
 
 from redismem.web.http.bundle import join_modules
 
@@ -262,8 +262,7 @@ async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
     assert faults_of(page) == []
 
 
-async def test_a_row_opens_its_message_and_the_panel_folds_away(browser: Browser, url: str) -> None:
-    context = await open_context(browser)
+async def test_a_row_opens_its_message_and_the_panel_folds_away(context: BrowserContext, url: str) -> None:
     page = await context.new_page()
     chat = [{"role": "user", "content": f"number {number}"} for number in range(450)]
     await append(page, f"{url}/v1/sessions/long", [{"role": "system", "content": "Be brief."}, *chat])
@@ -287,7 +286,6 @@ async def test_a_row_opens_its_message_and_the_panel_folds_away(browser: Browser
     await fold.click()
     await expect(page.locator(".pane.given")).to_be_visible()
     assert faults_of(page) == []
-    await context.close()
 
 
 async def check_no_sideways(page: Page) -> None:
@@ -297,15 +295,14 @@ async def check_no_sideways(page: Page) -> None:
     assert await page.evaluate(f"[document.documentElement.scrollWidth, {wide}]") == [320, []], page.url
 
 
-async def test_words_times_and_failing_summaries_are_searched_at_320_pixels(browser: Browser, url: str) -> None:
-    context = await open_context(browser, viewport={"width": 320, "height": 640})
+async def test_words_times_and_failing_summaries_are_searched_at_320_pixels(context: BrowserContext, url: str) -> None:
     page = await context.new_page()
     await append(
         page, f"{url}/v1/sessions/kettles", [{"role": "user", "content": text} for text in ("Blue kettles!", "x")]
     )
     await append(page, f"{url}/v1/sessions/cups", [{"role": "user", "content": "A blue cup"}])
     await page.close()
-    page = await open_page(context, url, "cups")
+    page = await open_page(context, url, "cups", NARROW)
     await page.get_by_role("button", name="Conversations").click()
     rows = page.locator(".conversation")
     await page.get_by_label("Search in").select_option("in texts")
@@ -331,12 +328,10 @@ async def test_words_times_and_failing_summaries_are_searched_at_320_pixels(brow
     await expect(page.locator("#queues tr").first).to_be_visible()
     await check_no_sideways(page)
     assert faults_of(page) == []
-    await context.close()
 
 
-async def test_where_there_is_no_project_the_page_creates_one(browser: Browser, url: str) -> None:
-    context = await open_context(browser, viewport={"width": 320, "height": 640})
-    page = await open_page(context, url)
+async def test_where_there_is_no_project_the_page_creates_one(context: BrowserContext, url: str) -> None:
+    page = await open_page(context, url, viewport=NARROW)
     await page.get_by_role("link", name="Projects").click()
     await expect(page.get_by_role("heading", name="No projects yet")).to_be_visible()
     await page.get_by_label("Name").fill("no blanks")
@@ -353,4 +348,3 @@ async def test_where_there_is_no_project_the_page_creates_one(browser: Browser, 
     await save_screenshot(page, "board-320")
     assert await violations(page) == []
     assert faults_of(page) == []
-    await context.close()
