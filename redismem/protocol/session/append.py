@@ -182,6 +182,8 @@ class Append(NamedTuple):
     """Pinned messages, their bytes, and the session's limits of both; empty if no message is pinned."""
     owner: bytes = b""
     """The owner of a session that the append creates, as the state contains it; empty means no owner."""
+    policy: str = ""
+    """The policy of a session that the append creates, as the counters contain it without its mark."""
 
     @property
     def size_bytes(self) -> int:
@@ -196,6 +198,7 @@ def parse_append(command: Command) -> Append:
     token, *rest = (part for part in command[place + 1 :] if isinstance(part, bytes))
     first_set = int(count)
     first_drop = first_set + 2 * int(sets_count)
+    limits, _, owner = _limits(command).partition(b" @")
     return Append(
         token[: append_ids.NAME_BYTES],
         tuple(rest[:first_set]),
@@ -205,7 +208,8 @@ def parse_append(command: Command) -> Append:
         expect[0].isdigit(),
         None if now == layout.NONE else int(now),
         () if pins == layout.NONE else tuple(map(int, pins.split(","))),
-        _limits(command).partition(b" @")[2],
+        owner,
+        limits.partition(b" ~")[2].decode(),
     )
 
 

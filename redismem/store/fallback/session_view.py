@@ -84,8 +84,10 @@ class View:
             count, size = self._pins()
             self.fields[layout.PINS] = b"%d %d" % (count + append.pins[0], size + append.pins[1])
             self._counters = self._counters._replace(uncounted=self._counters.uncounted + append.pins[0])
-        if append.owner and layout.COUNTERS not in self.fields:
-            self.fields[layout.OWNER] = append.owner
+        if layout.COUNTERS not in self.fields:
+            self._counters = self._counters._replace(policy=append.policy)
+            if append.owner:
+                self.fields[layout.OWNER] = append.owner
         if more_large := _large_bytes(append):
             self.fields[layout.LARGE_BYTES] = b"%d" % (self._large_bytes() + more_large)
         append_ids.remember(self.fields, append.token, len(append.elements))

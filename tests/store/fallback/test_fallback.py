@@ -13,7 +13,7 @@ from support.operations import OPERATIONS
 from support.proxy import Proxy
 
 import redismem.blocking
-from redismem import Memory, Session, Settings, StoreUnavailable, TooLarge
+from redismem import Memory, Policy, Session, Settings, StoreUnavailable, TooLarge
 
 
 @pytest.fixture
@@ -67,9 +67,14 @@ async def test_a_session_that_was_never_seen_begins_with_what_is_appended(degrad
     context = await degradable.session("b").append_and_read(user(1))
     assert (context.degraded, texts(context), context.epoch) == (True, [user(1)["content"]], "")
     assert context.to_openai() == [user(1)]
+    kept = Policy(keep_whole=True, exempt=True, idle_timeout_s=7_200)
+    await degradable.session("c", policy=kept, owner="anna").append(user(1))
+    away = await degradable.session("c").info()
     faulty.is_away = False
     await wait_until_replayed(degradable)
     assert await contents(degradable.session("b")) == [user(1)["content"]]
+    there = await degradable.session("c").info()
+    assert (away.policy, away.owner) == (there.policy, there.owner) == (kept, "anna")
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.outage == "refused"])
