@@ -33,7 +33,6 @@ class Appended(BaseModel):
     session_id: str
     first_seq: int
     last_seq: int
-    total_messages: int
     created: bool = Field(description="True if this began the session.")
     duplicate: bool = Field(description="True if the id was used before: nothing was appended this time.")
     degraded: bool = Field(description="True if Redis is down: this process stores it later, and the seqs may change.")
@@ -45,7 +44,6 @@ class Appended(BaseModel):
             session_id=session_id,
             first_seq=receipt.first_seq,
             last_seq=receipt.last_seq,
-            total_messages=receipt.total,
             created=receipt.created,
             duplicate=receipt.duplicate,
             degraded=receipt.degraded,
