@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from support.clock import Clock
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.worked import open_with
@@ -94,7 +95,7 @@ async def test_no_more_than_the_tokens_asked_for(store: Store, namespace: str) -
         assert seqs(await session.recall("dog Biscuit", max_tokens=23)) == [3], "one hit without its neighbours"
 
 
-async def test_a_turn_is_given_what_fits_its_message(store: Store, namespace: str) -> None:
+async def test_a_turn_is_given_what_fits_its_message(store: Store, namespace: str, clock: Clock) -> None:
     async with open_with(store, namespace) as memory:
         session = await create_summarised_session(memory)
         assert (await session.append_and_read(chat_message(121))).recalled == ()

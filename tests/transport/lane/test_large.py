@@ -6,7 +6,7 @@ import asyncio
 from itertools import count
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.checks import until
 from support.lanes import SilentServer, connection_number, lane_to
@@ -106,7 +106,7 @@ async def test_a_read_goes_apart_after_a_large_reply_and_comes_back_after_a_smal
 STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["small", "large", "read"])), min_size=2, max_size=12)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(steps=STEPS)
 async def test_calls_of_a_session_take_effect_in_the_order_of_the_caller(proxy: Proxy, steps: Any) -> None:
     options = Settings(threshold=1_000, recent_limit=1_000, deadline_s=60, reply_timeout_s=60)
