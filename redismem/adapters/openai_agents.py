@@ -58,6 +58,7 @@ class Session:
         ttl: float | None = None,
         session_settings: SessionSettings | dict[str, Any] | None = None,
         summarise: bool = False,
+        owner: str | None = None,
     ) -> None:
         """Return a session, without I/O.
 
@@ -73,9 +74,10 @@ class Session:
                 session keeps the value that it was begun with.
             session_settings: The default of `limit` in `get_items()`.
             summarise: True lets workers summarise older items: see `get_items()`.
+            owner: The person whom the session belongs to, so that `memory.forget(owner=...)` removes it.
 
         Raises:
-            InvalidSessionId: The id is empty, too long, or has characters that are not allowed.
+            InvalidSessionId: The id or the owner is empty, too long, or has characters that are not allowed.
             InvalidSettings: The URL, the client or `ttl` cannot be used, or more than one of `memory`, `url` and
                 `redis_client` is given.
         """
@@ -85,7 +87,7 @@ class Session:
         self._summarise = summarise
         self._is_closed = False
         prefix = "" if callable(key_prefix) else key_prefix
-        self._sessions = Sessions(url, memory, redis_client, prefix, make_policy(ttl, summarise))
+        self._sessions = Sessions(url, memory, redis_client, prefix, make_policy(ttl, summarise), owner)
         try:
             self._conversation = None if callable(key_prefix) else self._sessions.open(session_id)
         except BaseException:

@@ -172,25 +172,33 @@ class Opened:
 class Sessions(Opened):
     """The sessions that one store of a framework uses: their memory, and a handle for each of the framework's ids."""
 
-    def __init__(self, url: str | None, memory: Memory | None, client: Any, prefix: str, policy: Policy) -> None:
-        """Open the memory, and check prefix and policy.
+    def __init__(
+        self,
+        url: str | None,
+        memory: Memory | None,
+        client: Any,
+        prefix: str,
+        policy: Policy,
+        owner: str | None = None,
+    ) -> None:
+        """Open the memory, and check prefix, policy and owner.
 
         Raises:
-            InvalidSessionId: The prefix cannot begin a session id.
+            InvalidSessionId: The prefix cannot begin a session id, or the owner is invalid.
             InvalidSettings: The memory is named more than once, or cannot be used, or the policy is invalid.
         """
         super().__init__(url, memory, client)
         # A handle with a policy is not cached by the memory, and a framework names its session in each call.
         self.open = lru_cache(maxsize=_HANDLES_COUNT)(self._open)
-        self._prefix, self._policy = prefix, policy
+        self._prefix, self._policy, self._owner = prefix, policy, owner
         try:
-            self._open("x")  # refuses prefix and policy at the start of the program, not in its first turn
+            self._open("x")  # refuses each of them at the start of the program, not in its first turn
         except BaseException:
             self.close()
             raise
 
     def _open(self, session_id: str) -> Session:
-        return self.memory.session(join_id(self._prefix, session_id), policy=self._policy)
+        return self.memory.session(join_id(self._prefix, session_id), policy=self._policy, owner=self._owner)
 
 
 def is_readable(item: dict[str, Any]) -> bool:

@@ -56,6 +56,16 @@ async def test_it_is_a_session_of_the_sdk_and_takes_the_arguments_of_its_redis_s
     await session.close()
 
 
+async def test_a_session_with_an_owner_is_forgotten_with_the_person(memory: Memory) -> None:
+    mine, hers = (Session(name, memory=memory, owner=name) for name in ("me", "her"))
+    await mine.add_items([ONE])
+    await hers.add_items([ONE])
+    assert (await memory.forget(owner="me")).session_count == 1
+    assert (await mine.get_items(), await hers.get_items()) == ([], [ONE])
+    with pytest.raises(InvalidSessionId):
+        Session("a", memory=memory, owner="")
+
+
 async def test_what_cannot_be_meant_is_refused(redis_server: RedisServer, memory: Memory) -> None:
     with pytest.raises(InvalidSessionId):
         Session("", memory=memory)
