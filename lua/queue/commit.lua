@@ -24,6 +24,7 @@
 --   summary_field    - drops the messages without a summary
 --   summary
 --   sketch           with these messages added; - leaves it unchanged
+--   merged           number of the first of four blocks of originals that become one; - for none
 --   moved_count      length of the next part: the field for pinned messages that leave, then their places
 --   kept_count       length of the next part: fields and values of the originals, 0 keeps none; then the folded fields
 -- FIELDS reads epoch committed fence counters summaries_count with_originals edited large_bytes summary:
@@ -32,10 +33,10 @@
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, vectors, overdue, leased = unpack(KEYS)
 local session, now_ms, fence, epoch, first_seq, edited, next_seq, count, uncounted_count, tokens, threshold, token_limit,
-  recent_limit, summaries_limit, summary_field, summary, sketch, moved_count, kept_count = unpack(ARGV, 1, 19)
+  recent_limit, summaries_limit, summary_field, summary, sketch, merged, moved_count, kept_count = unpack(ARGV, 1, 20)
 count, kept_count = tonumber(count), tonumber(kept_count)
-local first_kept = 20 + moved_count
-local moved, folded = {unpack(ARGV, 20, first_kept - 1)}, {unpack(ARGV, first_kept + kept_count)}
+local first_kept = 21 + moved_count
+local moved, folded = {unpack(ARGV, 21, first_kept - 1)}, {unpack(ARGV, first_kept + kept_count)}
 local seen_epoch, committed, seen_fence, counters, summaries_count, with_originals, seen_edited = unpack(redis.call(
   'HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals', 'edited'))
 if seen_epoch ~= epoch then return 'gone' end -- [epoch]
@@ -63,6 +64,7 @@ for at = first_kept, first_kept + kept_count - 1, 500 do
   -- A growing block is set as a whole. If a crash cuts the script here, readers skip the messages that are in it twice.
   redis.call('HSET', originals, unpack(ARGV, at, math.min(at + 500, first_kept + kept_count) - 1)) -- [originals]
 end
+--- @include merge_blocks
 if kept_count > 0 then
   redis.call('PEXPIREAT', originals, expires_ms) -- [expiry]
   redis.call('HSET', state, 'with_originals', 1)

@@ -15,15 +15,16 @@
 --   newest      the last of these elements, as the caller read it
 --   uncounted_count  how many of them are pinned or gaps
 --   tokens      of the others
+--   merged      number of the first of four blocks of originals that become one; - for none
 --   moved_count length of the next part: the field for pinned messages that leave, then their places; then fields and values of the originals
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited with_originals large_bytes
 --   writes counters ids_a ids_b ids_c ids_d repeated with_originals large_bytes pinned:
 -- REPLY 1 archived, 0 the window has changed; if made before, the reply of known_append
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)
-local token, epoch, first_seq, edited, next_seq, count, newest, uncounted_count, tokens, moved_count = unpack(ARGV, 1, 10)
-local first_kept = 11 + moved_count
-local moved = {unpack(ARGV, 11, first_kept - 1)}
+local token, epoch, first_seq, edited, next_seq, count, newest, uncounted_count, tokens, merged, moved_count = unpack(ARGV, 1, 11)
+local first_kept = 12 + moved_count
+local moved = {unpack(ARGV, 12, first_kept - 1)}
 local counters, seen_epoch, seen_edited, ids, repeated, with_originals =
   unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated', 'with_originals'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
@@ -48,6 +49,7 @@ for at = first_kept, #ARGV, 500 do
   -- A growing block is set as a whole. If a crash cuts the script here, readers skip the messages that are in it twice.
   redis.call('HSET', originals, unpack(ARGV, at, math.min(at + 499, #ARGV))) -- [originals]
 end
+--- @include merge_blocks
 redis.call('PEXPIREAT', originals, expires_ms) -- [expiry]
 --- @include move_pinned
 --- @include left_uncounted

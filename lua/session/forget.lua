@@ -2,7 +2,7 @@
 -- replaces or removes the summaries that cover them; if the session is as the caller saw it, appends aside.
 -- A gap takes the place of a message in the window. This is no use of the session: its expiry stays.
 -- After sizes follow places in the window (place, element as read, new element or nothing), blocks of originals (number,
--- block as read, new block and signature or nothing), fields of the state to set (name, value) and fields to drop.
+-- block as read, new block and signature or nothing, fields of the originals that go), fields of the state to set (name, value) and fields to drop.
 -- KEYS
 --   messages
 --   state
@@ -26,7 +26,7 @@ local messages, state, originals, vectors = unpack(KEYS)
 local token, epoch, first_seq, edited, committed, nonce, pins, more, sizes = unpack(ARGV, 1, 9)
 local more_tokens, more_uncounted, more_hidden = string.match(more, '(%S+) (%S+) (%S+)')
 local place_count, block_count, set_count = string.match(sizes, '(%d+) (%d+) (%d+)')
-local first_block, first_set = 10 + 3 * place_count, 10 + 3 * place_count + 4 * block_count
+local first_block, first_set = 10 + 3 * place_count, 10 + 3 * place_count + 5 * block_count
 local first_drop = first_set + 2 * set_count
 local counters, seen_epoch, seen_edited, ids, repeated, seen_committed =
   unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated', 'committed'))
@@ -45,7 +45,7 @@ if length ~= total - window_first_seq + 1 + (tonumber(hidden) or 0) then return 
 for at = 10, first_block - 1, 3 do
   if redis.call('LINDEX', messages, ARGV[at]) ~= ARGV[at + 1] then return 0 end -- [as it was read]
 end
-for at = first_block, first_set - 1, 4 do
+for at = first_block, first_set - 1, 5 do
   if redis.call('HGET', originals, ARGV[at]) ~= ARGV[at + 1] then return 0 end -- [its block]
 end
 local sets, drops = {unpack(ARGV, first_set, first_drop - 1)}, {unpack(ARGV, first_drop)}
@@ -59,9 +59,9 @@ redis.call('HDEL', state, 'sketch', unpack(drops)) -- [dropped]
 if block_count ~= '0' then
   --- @include drop_vectors
 end
-for at = first_block, first_set - 1, 4 do
-  local block, _, new_block, new_signature = unpack(ARGV, at, at + 3)
-  redis.call('HDEL', originals, 'v' .. block) -- [its vectors]
+for at = first_block, first_set - 1, 5 do
+  local block, _, new_block, new_signature, gone = unpack(ARGV, at, at + 4)
+  for name in string.gmatch(gone, '%S+') do redis.call('HDEL', originals, name) end -- [its vectors]
   if new_block == '' then
     redis.call('HDEL', originals, block, 's' .. block) -- [its original]
   else

@@ -9,13 +9,14 @@
 --   limit
 --   with_originals  1 or 0
 --   block_count     messages of a full block
+--   merged_blocks   blocks of a merged block, which has the number of the first one
 -- FIELDS reads counters epoch with_originals
 -- REPLY epoch, start_seq, end of the originals, number of the first block, count of blocks; then the blocks, false for a
 --   missing one; then the messages of the window. If a gap stands for several seqs: all elements of the window, and the
 --   last seq. Empty if there is no session
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals = unpack(KEYS)
-local before_seq, limit, with_originals, block_count = unpack(ARGV)
+local before_seq, limit, with_originals, block_count, merged_blocks = unpack(ARGV)
 local counters, epoch, kept = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'with_originals'))
 if not counters then return {} end
 --- @include counters
@@ -25,7 +26,7 @@ local has_originals = with_originals == '1' and kept and redis.call('HLEN', orig
 local oldest = has_originals and 1 or first_seq -- [originals]
 local stop = math.min(tonumber(before_seq) or math.huge, total + 1)
 local start = math.max(oldest, stop - limit)
-local first_block = math.floor((start - 1) / block_count)
+local first_block = math.floor((start - 1) / block_count / merged_blocks) * merged_blocks -- [merged]
 local reply = {epoch, start, math.min(stop, first_seq), first_block, 0}
 -- One HGET per block: a missing block is false here, but would end the list of unpack(HMGET).
 local last_block = start < first_seq and math.floor((math.min(stop, first_seq) - 2) / block_count) or -1

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,9 +25,9 @@ from redismem.messages.decoding import decode_messages
 from redismem.messages.gaps import gap_count, place_of
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import decode_block
+from redismem.originals.blocks import decode_block, is_merged, numbers_in
 from redismem.originals.dictionaries import Dictionaries, DictionaryMissing
-from redismem.originals.signatures import decode_signature
+from redismem.originals.signatures import decode_signature, split_signatures
 from redismem.originals.vectors import decode_vectors
 from redismem.protocol import layout, replies
 from redismem.protocol.layout import Counters, QueueState
@@ -239,28 +239,47 @@ def _original_rules(seen: Stored, first_seq: int) -> Broken:
             yield "I15", "a vector set without originals"
         return
     blocks = {int(field): block for field, block in seen.originals.items() if field.isdigit()}
-    signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
     vectors = (field for field in seen.originals if field[:1] in (b"v", b"w") and field[1:].isdigit())
     embedded = {int(field[1:]): seen.originals[field] for field in vectors}
-    others = len(seen.originals) - len(blocks) - len(signed) - len(embedded.keys() & blocks.keys())
-    others -= b"vectors" in seen.originals
-    if signed != blocks.keys() or others:
-        yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
+    yield from _field_rules(seen, blocks, embedded.keys())
     for number, block in sorted(blocks.items()):
         try:
             first, elements = decode_block(number, block, seen.dictionaries)
             decode_messages(elements, first, "")
-            decode_signature(seen.originals.get(b"s%d" % number, b""))
+            _check_signatures(number, block, seen.originals.get(b"s%d" % number, b""))
         except DictionaryMissing as missing:
             yield "I15", f"block {number} of the originals cannot be read: {missing}"
             continue
         except (Undecodable, RedismemError):
             yield "I15", f"block {number} of the originals cannot be read"
             continue
-        if number in embedded and not _are_vectors(embedded[number]):
-            yield "I15", f"the vectors of block {number} of the originals cannot be read"
+        for at in numbers_in(number, block):
+            if at in embedded and not _are_vectors(embedded[at]):
+                yield "I15", f"the vectors of block {at} of the originals cannot be read"
         if first + len(elements) > first_seq:
             yield "I6", f"originals end at {first + len(elements) - 1}, but the window begins at {first_seq}"
+
+
+def _field_rules(seen: Stored, blocks: dict[int, bytes], embedded: Set[int]) -> Broken:
+    """Check that each block has a signature, and that it is in no merged block as well."""
+    signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
+    merged = {at for number, block in blocks.items() if is_merged(block) for at in numbers_in(number, block)}
+    others = len(seen.originals) - len(blocks) - len(signed) - len(embedded & (merged | blocks.keys()))
+    others -= b"vectors" in seen.originals
+    if signed != blocks.keys() or others:
+        yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
+    twice = [number for number, block in sorted(blocks.items()) if number in merged and not is_merged(block)]
+    if twice:
+        yield "I15", f"blocks {twice} of the originals are also in a merged block"
+
+
+def _check_signatures(number: int, block: bytes, field: bytes) -> None:
+    """Check the signatures of a block. Raises Undecodable."""
+    signatures = split_signatures(field)
+    if len(signatures) != len(numbers_in(number, block)):
+        raise Undecodable("another number of signatures than blocks")
+    for signature in signatures:
+        decode_signature(signature)
 
 
 def _are_vectors(encoded: bytes) -> bool:

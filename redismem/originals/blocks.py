@@ -1,6 +1,7 @@
 """The codec of compressed blocks of summarised messages, and the mapping from seqs to blocks. No I/O.
 
-Block `n` contains the 16 seqs from `16 n + 1` on. Every change rewrites the whole block, so writes are idempotent.
+Block `n` contains the 16 seqs from `16 n + 1` on. Four full blocks, from a multiple of four on, are merged into one: it
+has the number of the first one, and 64 messages. Every change rewrites the whole block, so writes are idempotent.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ from redismem.originals.dictionaries import LEVEL, Dictionaries, Dictionary, Dic
 
 BLOCK_COUNT = 16
 """Messages in a full block."""
+MERGED_BLOCKS = 4
+"""The blocks in a merged block."""
+MERGED_COUNT = MERGED_BLOCKS * BLOCK_COUNT
+"""Messages in a merged block."""
 MOST_BYTES = 1 << 30
-"""The largest block that is decompressed: 16 messages of the largest size."""
+"""The largest block that is decompressed: 16 messages of the largest size. A merged block is much smaller."""
 
 NO_DICTIONARIES: Dictionaries = MappingProxyType({})
 
-_FORMAT = 3
+_FORMAT, _MERGED_FORMAT = 3, 4
+_FORMATS = (_FORMAT, _MERGED_FORMAT)
 _HEAD_BYTES = 3
 _COUNT_BITS = 4
 _MAGIC = zstandard.FRAME_HEADER
@@ -79,6 +85,22 @@ def first_seq_of(number: int) -> int:
     return number * BLOCK_COUNT + 1
 
 
+def head_of(number: int) -> int:
+    """Return the number of the merged block that may contain a block."""
+    return number - number % MERGED_BLOCKS
+
+
+def numbers_in(number: int, block: bytes) -> range:
+    """Return the numbers of the blocks that a stored block contains: one, or four if it is merged or unreadable."""
+    is_single = block[:1] == bytes([_FORMAT]) or number != head_of(number)
+    return range(number, number + (1 if is_single else MERGED_BLOCKS))
+
+
+def is_merged(block: bytes) -> bool:
+    """True if a stored block is a merged one."""
+    return block[:1] == bytes([_MERGED_FORMAT])
+
+
 def split_into_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
     """Split consecutive elements at block boundaries; yield block number, first seq and elements of each part.
 
@@ -104,33 +126,61 @@ def split_into_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tup
 
 
 def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictionary | None = None) -> bytes:
-    """Encode consecutive elements of one block.
+    """Encode consecutive elements of one block; 64 elements are a merged block.
 
-    The header has three bytes: format version; position of the first element, and their count; dictionary version, 0 if
-    there is none. A zstd frame without its magic number follows.
+    The header has three bytes: format version; position of the first element, and their count (0 in a merged block);
+    dictionary version, 0 if there is none. A zstd frame without its magic number follows.
     """
     place = first_seq - first_seq_of(block_number(first_seq))
-    assert 0 < len(elements) <= BLOCK_COUNT - place
-    head = (_FORMAT, place << _COUNT_BITS | len(elements) - 1, 0 if dictionary is None else dictionary.version)
+    version = 0 if dictionary is None else dictionary.version
+    if len(elements) == MERGED_COUNT:
+        assert place == 0 == block_number(first_seq) % MERGED_BLOCKS
+        head = (_MERGED_FORMAT, 0, version)
+    else:
+        assert 0 < len(elements) <= BLOCK_COUNT - place
+        head = (_FORMAT, place << _COUNT_BITS | len(elements) - 1, version)
     return bytes(head) + compress_frame(encode_columns(elements), dictionary)[len(_MAGIC) :]
 
 
 def decode_block(number: int, block: bytes, known: Dictionaries = NO_DICTIONARIES) -> tuple[int, list[bytes]]:
     """Return the first seq in a block, and its elements. Raises Undecodable, or its subclass DictionaryMissing."""
-    if len(block) <= _HEAD_BYTES or block[0] != _FORMAT:
+    if len(block) <= _HEAD_BYTES or block[0] not in _FORMATS:
         raise Undecodable("a block of originals has an unknown format")
     version = dictionary_of(block)
     place, count, frame = block[1] >> _COUNT_BITS, block[1] % BLOCK_COUNT + 1, _MAGIC + block[_HEAD_BYTES:]
-    if count > BLOCK_COUNT - place:
+    if is_merged(block):
+        count = MERGED_COUNT
+        is_valid = block[1] == 0 == number % MERGED_BLOCKS
+    else:
+        is_valid = count <= BLOCK_COUNT - place
+    if not is_valid:
         raise Undecodable("a block of originals has an invalid place or count")
     dictionary = None if version is None else _find_dictionary(version, frame, known)
     elements = decode_columns(decompress_frame(frame, known=dictionary or _BUILT_IN), count)
     return first_seq_of(number) + place, elements
 
 
+def decode_parts(
+    number: int, block: bytes, known: Dictionaries = NO_DICTIONARIES
+) -> dict[int, tuple[int, list[bytes]]]:
+    """Return first seq and elements of each block in a stored block, by number. Raises as `decode_block`."""
+    first_seq, elements = decode_block(number, block, known)
+    parts = split_at_blocks(first_seq, elements)
+    return {block_number(seq): (seq, part) for seq, part in parts}
+
+
+def split_at_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """Split elements of one seq each at block boundaries; yield the first seq and the elements of each part."""
+    at = 0
+    while at < len(elements):
+        stop = first_seq_of(block_number(first_seq + at) + 1) - first_seq
+        yield first_seq + at, list(elements[at:stop])
+        at = stop
+
+
 def dictionary_of(block: bytes) -> int | None:
     """Return the version of the dictionary that a block needs; None if it needs none."""
-    if len(block) <= _HEAD_BYTES or block[0] != _FORMAT:
+    if len(block) <= _HEAD_BYTES or block[0] not in _FORMATS:
         return None
     return block[2] or None
 
@@ -150,7 +200,7 @@ def mismatched_dictionary(block: bytes, known: Dictionaries) -> int | None:
 
 def unpacked_bytes(block: bytes) -> int:
     """Return the decompressed size that a block's header claims, 0 if it has none, without decompressing it."""
-    if block[:1] != bytes([_FORMAT]):
+    if not block or block[0] not in _FORMATS:
         return 0
     try:
         return _frame_head(block).content_size

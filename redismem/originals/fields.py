@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from redismem.messages.compression import expand_element
 from redismem.messages.decoding import decode_messages, is_gap
 from redismem.messages.message import Message, day_of
-from redismem.originals.blocks import encode_block, first_seq_of, split_into_blocks
+from redismem.originals.blocks import (
+    BLOCK_COUNT,
+    MERGED_BLOCKS,
+    block_number,
+    encode_block,
+    first_seq_of,
+    head_of,
+    is_merged,
+    split_at_blocks,
+    split_into_blocks,
+)
 from redismem.originals.dictionaries import Dictionary
+
+MERGED_BYTES = 128 * 1024
+"""The largest merged block, decompressed: who needs one message of it decompresses all. Larger blocks stay single."""
+_NO_SIGNATURES: Mapping[int, bytes] = MappingProxyType({})
 
 
 def searchable_texts(message: Message) -> list[str]:
@@ -24,18 +39,71 @@ def searchable_texts(message: Message) -> list[str]:
 
 
 def encode_fields(
-    first_seq: int, elements: Sequence[bytes], epoch: str, dictionary: Dictionary | None = None
+    first_seq: int,
+    elements: Sequence[bytes],
+    epoch: str,
+    dictionary: Dictionary | None = None,
+    signatures: Mapping[int, bytes] = _NO_SIGNATURES,
 ) -> dict[bytes, bytes]:
-    """Return the blocks and signatures of consecutive elements, as fields of the originals hash."""
-    from redismem.originals.signatures import encode_signature
+    """Return the blocks and signatures of consecutive elements, as fields of the originals hash.
 
+    `signatures` are the known ones of full blocks among them, by block number, which need not be made again.
+    """
     fields: dict[bytes, bytes] = {}
-    for number, seq, part in split_into_blocks(first_seq, elements):
+    blocks = [(seq, [expand_element(each) for each in part]) for _, seq, part in split_into_blocks(first_seq, elements)]
+    for seq, plain in _merge_blocks(blocks):
+        block, signature = encode_field(seq, plain, epoch, dictionary, signatures)
+        fields[b"%d" % block_number(seq)], fields[b"s%d" % block_number(seq)] = block, signature
+    return fields
+
+
+def _merge_blocks(blocks: Sequence[tuple[int, list[bytes]]]) -> Iterator[tuple[int, list[bytes]]]:
+    """Merge each four full blocks that belong together and are small enough."""
+    at = 0
+    while at < len(blocks):
+        first_seq, merged = blocks[at]
+        four = blocks[at : at + MERGED_BLOCKS]
+        number = block_number(first_seq)
+        is_whole = number == head_of(number) and all(len(part) == BLOCK_COUNT for _, part in four)
+        if is_whole and four[-1][0] == first_seq_of(number + MERGED_BLOCKS - 1):
+            every = [element for _, part in four for element in part]
+            if sum(map(len, every)) <= MERGED_BYTES:
+                merged = every
+        yield first_seq, merged
+        at += max(1, len(merged) // BLOCK_COUNT)
+
+
+def encode_field(
+    first_seq: int,
+    elements: Sequence[bytes],
+    epoch: str,
+    dictionary: Dictionary | None = None,
+    signatures: Mapping[int, bytes] = _NO_SIGNATURES,
+) -> tuple[bytes, bytes]:
+    """Return a block of these elements and its signatures, as stored. 64 elements are a merged block.
+
+    `signatures` are the known ones, by block number.
+    """
+    from redismem.originals.signatures import encode_signature, join_signatures
+
+    plain = [expand_element(element) for element in elements]
+    encoded: list[bytes] = []
+    for seq, part in split_at_blocks(first_seq, plain):
+        if (known := signatures.get(block_number(seq))) is not None:
+            encoded.append(known)
+            continue
         messages = decode_messages(part, seq, epoch)
         texts = [searchable_texts(message) for message in messages]
         days = [day_of(message.time_ms) for message in messages]
-        plain = [expand_element(element) for element in part]
-        fields[b"%d" % number] = encode_block(seq, plain, dictionary)
-        size_bytes = sum(map(len, plain))
-        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, size_bytes, days)
-    return fields
+        encoded.append(encode_signature((seq - 1) % BLOCK_COUNT, texts, sum(map(len, part)), days))
+    return encode_block(first_seq, plain, dictionary), join_signatures(encoded)
+
+
+def merged_number(fields: Mapping[bytes, bytes]) -> int | None:
+    """Return the number of the first merged block among these fields. None means that there is none."""
+    return min((int(name) for name, value in fields.items() if name.isdigit() and is_merged(value)), default=None)
+
+
+def replaced_fields(number: int) -> list[str]:
+    """Return the fields of the blocks that a merged block replaces, without its own number."""
+    return [f"{kind}{other}" for other in range(number + 1, number + MERGED_BLOCKS) for kind in ("", "s")]

@@ -8,21 +8,25 @@ false positives, never misses. Question words are stop words. Its layout, sizes 
     low bytes of the deltas between sorted hashes, marks (their high bytes in unary),
     a bit per stem: in one message only; a bit per other stem: in two messages only,
     the places of both (4 bits each), the masks of all other stems (2 each)
+
+The field `s<n>` of the originals has the number of signatures (1), the size of each if there are four (3 each), and the
+signatures of the blocks in a stored block.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from zlib import crc32
 
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT
+from redismem.originals.blocks import BLOCK_COUNT, MERGED_BLOCKS, head_of
 from redismem.text.stems import stems
 
 STEMS_LIMIT = 512
@@ -39,6 +43,7 @@ _LENGTHS_BYTES = BLOCK_COUNT // 2
 _CRC_BYTES = 2
 _HEAD_BYTES = 18
 _DAY_BYTES = 4
+_SIZE_BYTES = 3
 _EPOCH, _LAST_DAY = date(1970, 1, 1).toordinal(), date.max.toordinal()
 _DIGITS = "0123456789abcdef"
 _PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
@@ -215,3 +220,38 @@ def _unpack_bits(encoded: bytes, at: int, count: int) -> tuple[str, int]:
     if len(bits) != count:
         raise IndexError
     return bits, end
+
+
+def join_signatures(signatures: Sequence[bytes]) -> bytes:
+    """Return the field for the signatures of one block, or of the four blocks in a merged one."""
+    sizes = b"".join(len(each).to_bytes(_SIZE_BYTES, "big") for each in signatures) if len(signatures) > 1 else b""
+    return bytes([len(signatures)]) + sizes + b"".join(signatures)
+
+
+def split_signatures(field: bytes) -> list[bytes]:
+    """Return the signatures in a field, of one block or of four. Raises Undecodable."""
+    if field[:1] == b"\x01":
+        return [field[1:]]
+    start = 1 + MERGED_BLOCKS * _SIZE_BYTES
+    sizes = [int.from_bytes(field[at : at + _SIZE_BYTES], "big") for at in range(1, start, _SIZE_BYTES)]
+    stops = list(accumulate(sizes, initial=start))
+    if field[:1] != bytes([MERGED_BLOCKS]) or stops[-1] != len(field):
+        raise Undecodable("signatures are none")
+    return [field[start:stop] for start, stop in pairwise(stops)]
+
+
+def find_signatures(fields: Mapping[int, bytes | None], numbers: Iterable[int]) -> list[bytes | None]:
+    """Return the signature of each of these blocks, None for a missing or unreadable one.
+
+    `fields` has the fields `s<n>` of these blocks, and of the merged blocks that may contain them.
+    """
+    split: dict[int, list[bytes]] = {}
+    for number, field in fields.items():
+        with suppress(Undecodable):
+            split[number] = split_signatures(field or b"")
+    found: list[bytes | None] = []
+    for number in numbers:
+        merged = split.get(head_of(number), ())
+        own = split.get(number, (None,))[0]
+        found.append(merged[number - head_of(number)] if len(merged) > 1 else own)
+    return found

@@ -20,7 +20,7 @@ from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
-from redismem.protocol.session.archive import encode_leaving, is_block_begun
+from redismem.protocol.session.archive import Begun, blocks_to_extend, encode_leaving
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.protocol.session.pages import Block, Page
 from redismem.store.dictionaries import load_dictionaries
@@ -77,21 +77,25 @@ class Originals:
     ) -> dict[bytes, bytes]:
         """Encode `messages`, the first of a window, as the fields of the originals to set when they leave it.
 
-        If the last block is partly filled, reads it and returns it extended. The script that moves the messages refuses
-        a session that has changed since it was read, so no other process can have extended the block.
+        If the last block is partly filled, reads it and returns it extended. Four blocks that are full thereby are
+        merged into one, see `merged_number`. The script that moves the messages refuses a session that has changed
+        since it was read, so no other process can have extended the block.
 
         Raises StoreUnavailable.
         """
-        begun = await self.block(context.first_seq - 1) if is_block_begun(context, with_originals) else None
-        known = await load_dictionaries(self._store, [] if begun is None else [begun.stored])
-        encode = partial(encode_leaving, context, elements, messages, dictionaries=known, dictionary=dictionary)
+        numbers = blocks_to_extend(context, elements, messages) if with_originals else range(0)
+        begun = Begun()
+        if numbers:
+            blocks, signatures = await self._store.run(pages.read_for_merge(self._keys, numbers), quarantine=True)
+            begun = Begun(blocks, signatures, await load_dictionaries(self._store, [each.stored for each in blocks]))
+        encode = partial(encode_leaving, context, elements, messages, dictionary=dictionary)
         try:
-            return await run_apart(self._store.transport, partial(encode, begun=begun))
+            return await run_apart(self._store.transport, partial(encode, begun))
         except Undecodable:
-            if begun is None:
+            if not begun.blocks:
                 raise
-            await self.quarantine([begun], in_the_way=True)
-            return await run_apart(self._store.transport, partial(encode, begun=None))
+            await self.quarantine(begun.blocks[-1:], in_the_way=True)
+            return await run_apart(self._store.transport, partial(encode, Begun()))
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Move unreadable blocks into quarantine, and log each one.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Container, Iterable, Sequence, Set
 from functools import partial
 from operator import attrgetter
 from time import time
@@ -21,7 +21,7 @@ from redismem.messages.coercion import Shape
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message, day_of
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_block
+from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_parts
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import searchable_texts
 from redismem.originals.signatures import TEXT_CHARS, decode_signature, encode_signature
@@ -117,7 +117,8 @@ class Recall:
             stored = replies.fields(stored)
             context = decode_context(reply, stored, elements)
             kept = bool(signatures) and layout.WITH_ORIGINALS in stored
-            self._signed = Signatures(context.epoch, context.first_seq, kept, signatures, context.window_version)
+            decoded = pages.decode_signatures(self._numbers, signatures) if kept else ()
+            self._signed = Signatures(context.epoch, context.first_seq, kept, decoded, context.window_version)
             return context
 
         call.commands = (*call.commands, pages.signature_command(self._keys, self._numbers, self._vector_numbers))
@@ -228,8 +229,9 @@ class Recall:
         dictionaries = await load_dictionaries(self._store, (block.stored for block in blocks))
         for block in blocks:
             try:
-                work = partial(decode_contents, block, dictionaries, window_seq, epoch, with_days)
-                cached.add_block(block.number, await run_apart(self._store.transport, work, is_much=is_much))
+                work = partial(decode_contents, block, missing, dictionaries, window_seq, epoch, with_days)
+                for number, contents in (await run_apart(self._store.transport, work, is_much=is_much)).items():
+                    cached.add_block(number, contents)
                 await self._store.transport.sleep(0)
             except Undecodable:
                 unreadable.append(block)
@@ -237,10 +239,18 @@ class Recall:
             await Originals(self._store, self._keys).quarantine(unreadable)
 
 
-def decode_contents(block: Block, dictionaries: Dictionaries, window_seq: int, epoch: str, with_days: bool) -> Contents:
-    """Return the messages of a block that precede the window. Raise Undecodable, UnsupportedFormat."""
-    first_seq, elements = decode_block(*block, dictionaries)
-    return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch, with_days=with_days)
+def decode_contents(
+    block: Block, numbers: Container[int], dictionaries: Dictionaries, window_seq: int, epoch: str, with_days: bool
+) -> dict[int, Contents]:
+    """Return the messages before the window of the blocks `numbers` in a stored block.
+
+    Raise Undecodable, UnsupportedFormat.
+    """
+    return {
+        number: Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch, with_days=with_days)
+        for number, (first_seq, elements) in decode_parts(*block, dictionaries).items()
+        if number in numbers
+    }
 
 
 async def search_by_words(store: Store, session_id: str, query: str, limit: int) -> list[Message]:

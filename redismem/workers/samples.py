@@ -75,7 +75,7 @@ class SampledSessions:
 
 
 async def _load_blocks(store: Store, session_id: str, noted_bytes: int) -> tuple[Person, list[Block]]:
-    """Return the person of a session, its newest block, and older ones up to `noted_bytes`.
+    """Return the person of a session, and its newest blocks, until they have `noted_bytes`.
 
     An unreadable session has no blocks.
     """
@@ -94,9 +94,11 @@ async def _load_blocks(store: Store, session_id: str, noted_bytes: int) -> tuple
     size_bytes = 0
     for block in reversed(stored):
         size_bytes += unpacked_bytes(block.stored)
-        if size_bytes > (noted_bytes if newest else _SESSION_BYTES):
+        if size_bytes > _SESSION_BYTES:
             break
         newest.append(block)
+        if size_bytes >= noted_bytes:
+            break
     return person, newest[::-1]
 
 

@@ -16,7 +16,7 @@ from redismem.errors import ProviderUnavailable
 from redismem.events import Op, facts
 from redismem.messages.decoding import decode_messages
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_block, first_seq_of
+from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_parts, first_seq_of
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import searchable_texts
 from redismem.originals.vectors import (
@@ -34,7 +34,6 @@ from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.namespace.calls import Embedding
 from redismem.protocol.session import pages
 from redismem.protocol.session import vectors as vector_calls
-from redismem.protocol.session.pages import Block
 from redismem.protocol.session.vectors import BlockVectors
 from redismem.recall.nearest import floats
 from redismem.store.dictionaries import load_dictionaries
@@ -187,10 +186,9 @@ class VectorWriter:
 
     async def _complete_block(self, embedder: Embeds, keys: SessionKeys, beside: BlockVectors, epoch: str) -> bool:
         """Embed the messages of a block that have no vectors; return True if vectors were stored."""
-        block = beside.block
-        dictionaries = await load_dictionaries(self._store, [block.stored])
+        dictionaries = await load_dictionaries(self._store, [beside.block.stored])
         try:
-            place, texts = await asyncio.to_thread(_read_texts, block, dictionaries, epoch)
+            place, texts = await asyncio.to_thread(_read_texts, beside, dictionaries, epoch)
         except Undecodable:
             return False  # the next read quarantines it
         stop = place + len(texts)
@@ -205,26 +203,26 @@ class VectorWriter:
         if missing:
             dimensions, new = await embedder.rows([texts[at - place] for at in missing])
             if vectors is not None and dimensions != vectors.dimensions:
-                return await self._complete_block(embedder, keys, BlockVectors(block, None), epoch)
+                return await self._complete_block(embedder, keys, beside._replace(vectors=None), epoch)
             rows |= dict(zip(missing, new, strict=True))
         if not dimensions:
             return False
         if dimensions != self._recorded_dimensions and not await self._is_recorded(embedder, dimensions):
             return False
         encoded = encode_vectors(embedder.mark, dimensions, rows, place, stop)
-        return await self._store.run(vector_calls.set_vectors(keys, block, encoded))
+        return await self._store.run(vector_calls.set_vectors(keys, beside, encoded))
 
 
 def _describe(embedding: Embedding) -> str:
     return f"{embedding.name} of {embedding.dimensions} dimensions" if embedding.dimensions else embedding.name
 
 
-def _read_texts(block: Block, dictionaries: Dictionaries, epoch: str) -> tuple[int, list[str]]:
+def _read_texts(beside: BlockVectors, dictionaries: Dictionaries, epoch: str) -> tuple[int, list[str]]:
     """Return the position of a block's first message, and the text of each. Raises Undecodable, UnsupportedFormat."""
-    first_seq, elements = decode_block(*block, dictionaries)
+    first_seq, elements = decode_parts(*beside.block, dictionaries)[beside.number]
     messages = decode_messages(elements, first_seq, epoch)
     texts = ["\n".join(searchable_texts(message)).strip() for message in messages]
-    return first_seq - first_seq_of(block.number), texts
+    return first_seq - first_seq_of(beside.number), texts
 
 
 def _decode(vectors: bytes | None, mark: bytes) -> Vectors | None:

@@ -97,6 +97,28 @@ def archived_beside_gaps(machine: WorkMachine, name: str) -> None:
     machine.agrees()
 
 
+def four_blocks_become_one(machine: WorkMachine, name: str, by: str) -> None:
+    """The message that fills the fourth block leaves the window by an archive or a commit; then one goes, then half."""
+    machine.clear(name)
+    for _ in range(10):
+        machine.append_batch(name, 6)
+        machine.archive(name, 6, False)
+    machine.agrees()
+    machine.append_batch(name, 8)
+    if by == "archive":
+        machine.archive(name, 6, True)
+    else:
+        machine.works(name, True, 0)
+    machine.agrees()
+    machine.forget(name, 30, 2, True, True)
+    machine.agrees()
+    machine.rewrite(name, 28, 1, True)
+    machine.agrees()
+    machine.append_batch(name, 6)
+    machine.archive(name, 6, True)
+    machine.agrees()
+
+
 def archived_after_a_failover(machine: WorkMachine, name: str) -> None:
     """A failover loses messages, and others get their seqs: these were not read, so they stay in the window."""
     afresh(machine, name, 0, 2)
@@ -115,4 +137,5 @@ ARCHIVES: tuple[Scene, ...] = (
     *variants(archived_behind_a_writer, how=("archive", "prune", "append", "clear", "replace", "pop")),
     *(archived_in_a_second_life, archived_while_leased, archived_while_chosen, archived_beside_gaps),
     archived_after_a_failover,
+    *variants(four_blocks_become_one, by=("archive", "commit")),
 )

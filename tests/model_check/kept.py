@@ -16,7 +16,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import forget, pages
-from redismem.protocol.session.archive import encode_leaving, is_block_begun
+from redismem.protocol.session.archive import Begun, blocks_to_extend, encode_leaving
 from redismem.protocol.session.cuts import Cut, blocks_to_read, plan_cut
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.protocol.session.forget import Kept
@@ -41,12 +41,13 @@ def leaving_fields(
     dictionary: Dictionary | None = None,
 ) -> dict[bytes, bytes]:
     """Return the original fields of the first messages of a window as it was read."""
-    is_begun = is_block_begun(read.context, with_originals)
-    begun = run(pages.block(keys, block_number(read.context.first_seq - 1))) if is_begun else None
+    numbers = blocks_to_extend(read.context, read.elements, messages) if with_originals else ()
+    blocks, signatures = run(pages.read_for_merge(keys, numbers)) if numbers else ([], {})
+    begun = Begun(blocks, signatures, KNOWN)
     try:
-        return encode_leaving(read.context, read.elements, messages, begun, KNOWN, dictionary)
+        return encode_leaving(read.context, read.elements, messages, begun, dictionary)
     except Undecodable:
-        return encode_leaving(read.context, read.elements, messages, None, KNOWN, dictionary)
+        return encode_leaving(read.context, read.elements, messages, Begun(), dictionary)
 
 
 def cut_in(run: Run, keys: SessionKeys, view: View, from_seq: int, most_count: int) -> Cut | None:
@@ -61,7 +62,7 @@ def kept_blocks(run: Run, keys: SessionKeys, view: View, seqs: set[int]) -> dict
     """Return the blocks of originals that may contain these messages, decoded."""
     numbers = forget.blocks_to_read(view, seqs, {})
     blocks = run(pages.blocks(keys, numbers)) if numbers else []
-    return dict.fromkeys(numbers) | {block.number: forget.decode_kept(view, block, KNOWN) for block in blocks}
+    return dict.fromkeys(numbers) | forget.decode_all(view, blocks, KNOWN)
 
 
 def block_change(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange:

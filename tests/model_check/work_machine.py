@@ -101,10 +101,10 @@ class WorkMachine(EditMachine):
         name, seqs = newest([item for item in self.model.originals.items() if item[1]], place)
         keys, number = self.store.keys.session(name), block_number(newest(list(seqs), place))
         block = self.run_call(pages.block(keys, number))
-        foreign = pages.Block(number, b"foreign")
+        foreign = pages.Block(block.number, b"foreign")
         if not late:
-            self.run_call(Call(name, (("HSET", keys.originals, number, foreign.stored),), int))
-            self.model.quarantine_block(name, number)
+            self.run_call(Call(name, (("HSET", keys.originals, block.number, foreign.stored),), int))
+            self.model.quarantine_blocks(name, block.numbers)
         for sent in range(1 + again):
             given = self.run_call(pages.quarantine_block(keys, foreign, 77, 600_000))
             assert given is (not late and sent == 0), block

@@ -5,6 +5,7 @@ A number identifies a worker. Only the worker that claimed last may write; the m
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Model
@@ -110,9 +111,9 @@ class WorkModel(Model):
         self._queue(claim.name, "overdue" if self.waits(session) else None, now)
         return "ok"
 
-    def quarantine_block(self, name: str, number: int) -> None:
-        """Remove a block from the originals, and the originals with their last block."""
-        left = {seq: content for seq, content in self.originals[name].items() if block_number(seq) != number}
+    def quarantine_blocks(self, name: str, numbers: Container[int]) -> None:
+        """Remove the blocks in a stored block from the originals, and the originals with their last block."""
+        left = {seq: content for seq, content in self.originals[name].items() if block_number(seq) not in numbers}
         self.originals[name] = left
         if not left:
             self.originals.pop(name)

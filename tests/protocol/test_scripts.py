@@ -27,7 +27,7 @@ from redismem.protocol.session.pages import Block, quarantine_block
 from redismem.protocol.session.quarantine import restore
 from redismem.protocol.session.restore import Restoration
 from redismem.protocol.session.state import StateChanges
-from redismem.protocol.session.vectors import move_vectors, set_vectors
+from redismem.protocol.session.vectors import BlockVectors, move_vectors, set_vectors
 from redismem.settings.settings import Settings
 
 LUA = Path(__file__).parents[2] / "lua"
@@ -115,7 +115,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         },
     ),
     "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),
-    "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16}),
+    "page": (
+        lambda: CALLS.page(50, 31, True),
+        {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16, "merged_blocks": 4},
+    ),
     "read_window": (lambda: edits.window_by_script(CALLS), {"first": 0, "budget_bytes": 8_388_608}),
     "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
     "prune": (
@@ -144,6 +147,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "newest": VIEW.elements[-1],
             "uncounted_count": lambda count: count == 2,
             "tokens": lambda tokens: tokens == 120,
+            "merged": lambda number: number == "-",
             "moved_count": lambda count: count == 2,
         },
     ),
@@ -206,6 +210,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "old_block": lambda block: block == b"",
             "new_block": lambda block: block == b"",
             "new_signature": lambda signature: signature == b"",
+            "gone": lambda gone: gone == "",
         },
     ),
     "set_policy": (
@@ -219,8 +224,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     ),
     "named_dictionaries": (lambda: named(KEYS, cursor=7), {"cursor": 7, "count": 100}),
     "set_vectors": (
-        lambda: set_vectors(KEYS, Block(3, b"a block"), b"vectors"),
-        {"block": 3, "seen": b"a block", "vectors": b"vectors"},
+        lambda: set_vectors(KEYS, BlockVectors(6, Block(4, b"a block"), None), b"vectors"),
+        {"block": 6, "stored": 4, "seen": b"a block", "vectors": b"vectors"},
     ),
     "move_vectors": (
         lambda: move_vectors(KEYS, 3, b"vectors", b"model", [(b"element", b"vector")]),

@@ -226,16 +226,22 @@ async def test_blocks_and_signatures_that_cannot_be_read_cost_only_themselves(
 ) -> None:
     async with open_with(store, namespace) as memory:
         session, keys = await create_summarised_session(memory), memory.store.keys.session("a")
-        await raw.hset(keys.originals, "s0", "foreign")
-        assert await check_session(memory.store, "a")
-        assert 3 not in seqs(await session.recall("dog Biscuit"))
+        sound = await raw.hget(keys.originals, "s0")
+        for foreign in (b"foreign", sound[:1] + sound[2:], sound[1:]):
+            await raw.hset(keys.originals, "s0", foreign)
+            assert await check_session(memory.store, "a")
+            memory.recall_cache.forget("a")
+            assert 3 not in seqs(await session.recall("dog Biscuit"))
+            assert 77 in seqs(await session.recall("大阪のホテル"))
+        await raw.hset(keys.originals, "s0", sound)
+        memory.recall_cache.forget("a")
         assert 40 in seqs(await session.recall("shipyard"))
-        await raw.hset(keys.originals, "2", "foreign")
+        await raw.hset(keys.originals, "0", "foreign")
         assert 40 in seqs(await session.recall("shipyard")), "this process has read it before"
         memory.recall_cache.forget("a")
         for _ in range(2):
             assert 40 not in seqs(await session.recall("shipyard"))
-        assert not await raw.hexists(keys.originals, "2")
+        assert not await raw.hexists(keys.originals, "0")
         assert 77 in seqs(await session.recall("大阪のホテル"))
 
 

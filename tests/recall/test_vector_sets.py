@@ -134,7 +134,7 @@ async def end(memory: Memory, how: str, server: RedisServer, raw: Any) -> None:
         await raw.hset(keys.state, "counters", "none")
         await session.append({"role": "user", "content": "anew"})
     elif how == "a block":
-        await raw.hset(keys.originals, "2", "foreign")
+        await raw.hset(keys.originals, "4", "foreign")
         assert await session.messages(include_originals=True)
         assert await raw.hexists(keys.originals, "v1")
     else:

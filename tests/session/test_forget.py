@@ -213,14 +213,14 @@ async def test_a_long_summary_is_written_anew_from_its_newest_blocks(
     monkeypatch.setattr("redismem.session.forgetting._STEP_COUNT", 3)
     async with store.memory(namespace, KEPT) as memory:
         session = memory.session("a")
-        await converse(session, memory, None, 80)
+        await converse(session, memory, None, 140)
         (last,) = (each.last_seq for each in (await session.read()).summaries)
-        assert (await session.forget(68)).rewritten == ((1, last),)
+        assert (await session.forget(132)).rewritten == ((1, last),)
         (summary,) = (await session.read()).summaries
-        told = [seq for seq in range(1, 81) if f"velvet{seq}q" in summary.text]
+        told = [seq for seq in range(1, 141) if f"velvet{seq}q" in summary.text]
         assert len(told) > 10
-        assert told[0] > 32, "neither among the newest blocks nor near the message"
-        await check_gone(memory, raw, session, {68})
+        assert told[0] > 64, "neither among the newest blocks nor near the message"
+        await check_gone(memory, raw, session, {132})
 
 
 async def test_wrong_seqs_are_refused(session: Session) -> None:

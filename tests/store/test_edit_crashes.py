@@ -42,6 +42,18 @@ async def archive_oldest(memory: Memory, view: View) -> Call[Any]:
     return archive.archive(calls, view, oldest, fields)
 
 
+async def merge_blocks(memory: Memory) -> Call[Any]:
+    """Return the archive of the last of 64 messages, of which the others are in blocks already."""
+    session, calls = memory.session("a"), memory.store.session_calls("a")
+    await session.append(*(user(str(number)) for number in range(65)))
+    await session.archive(40)
+    view = await read_window(memory)
+    oldest = view.context.messages[:25]
+    fields = await Originals(memory.store, calls.keys).encode_leaving(view.context, view.elements, oldest, True)
+    assert list(fields) == [b"0", b"s0", b"4", b"s4"]
+    return archive.archive(calls, view, oldest, fields)
+
+
 async def call_of(memory: Memory, write: str) -> Call[Any]:
     """Return one call, which is sent again unchanged."""
     calls = memory.store.session_calls("a")
@@ -49,6 +61,8 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
         return calls.append([SYSTEM, user("last")], {"id": "last"})
     view = await (move_pinned_message(memory) if write.endswith("what left the window") else read_window(memory))
     context = view.context
+    if write == "archive that merges blocks":
+        return await merge_blocks(memory)
     if write in ("commit", "archive"):
         return await (commit if write == "commit" else archive_oldest)(memory, view)
     if write == "rewrite what left the window":
@@ -58,7 +72,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     if write == "forget what left the window":
         numbers = forget.blocks_to_read(view, {1, 2}, {})
         blocks = await memory.store.run(pages.blocks(calls.keys, numbers))
-        read = {block.number: forget.decode_kept(view, block, {}) for block in blocks}
+        read = forget.decode_all(view, blocks, {})
         assert read
         return forget.forget(calls, view, {1, 2, 5}, read, dict.fromkeys(context.summaries))
     made: dict[str, Callable[[], Call[Any] | None]] = {
@@ -87,6 +101,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
         "append pinned",
         "commit",
         "archive",
+        "archive that merges blocks",
         "prune",
         "pop",
         "rewrite",

@@ -37,6 +37,7 @@ COMMIT: dict[str, Any] = {
     "summary_field": "summary:1",
     "summary": "told",
     "sketch": "-",
+    "merged": "-",
     "moved_count": 0,
     "kept_count": 0,
 }

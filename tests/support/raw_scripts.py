@@ -52,6 +52,7 @@ PRUNE: dict[str, Any] = {
 ARCHIVE: dict[str, Any] = {
     "token": b"archiv1newepoch",
     **{name: value for name, value in PRUNE.items() if name != "nonce"},
+    "merged": "-",
     "moved_count": 0,
 }
 REPLACE: dict[str, Any] = {
@@ -74,6 +75,7 @@ REPLACE: dict[str, Any] = {
     "old_block": "",
     "new_block": "",
     "new_signature": "",
+    "gone": "",
 }
 REWRITE: dict[str, Any] = {
     "limits": " ".join(map(str, LIMITS.values())),

@@ -63,9 +63,7 @@ async def test_it_is_trained_and_used_a_minute_later(store: Store, namespace: st
         clock.now_ms += SETTLED_MS
         await append_messages(session, 60, begin=86)
         await worker.drain()
-        assert await block_dictionaries(memory, raw, "a") == [None] * 5 + [1] * 4, (
-            "the block that had begun is written anew"
-        )
+        assert await block_dictionaries(memory, raw, "a") == [None, 1, 1], "blocks that are merged are written anew"
         assert await texts(session) == [make_message(number, "minea")["content"] for number in range(146)]
         assert [violation async for violation in check(memory.store)] == []
         assert (await doctor(memory)).case == "there"
@@ -128,14 +126,14 @@ async def test_blocks_wait_for_their_dictionary(
     fault: str, store: Store, namespace: str, raw: Any, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_with(store, namespace) as memory:
-        await append_messages(memory.session("a"), 41)
+        await append_messages(memory.session("a"), 81)
         worker = Worker(memory.store, Echo())
         await worker.drain()
         await fill_sessions(memory, worker)
         clock.now_ms += SETTLED_MS
-        await append_messages(memory.session("a"), 40, begin=41)
+        await append_messages(memory.session("a"), 40, begin=81)
         await worker.drain()
-        assert await block_dictionaries(memory, raw, "a") == [None, None, 1, 1, 1]
+        assert await block_dictionaries(memory, raw, "a") == [None, 1, 1, 1, 1]
         key = memory.store.keys.dictionaries
     good = await raw.hget(key, "1")
     if fault == "missing":
@@ -146,15 +144,15 @@ async def test_blocks_wait_for_their_dictionary(
         session = memory.session("a")
         (violation, *others) = await check_session(memory.store, "a")
         assert violation.invariant == "I15"
-        assert "block 2 of the originals cannot be read: a block of originals needs dictionary 1, " in violation.text
-        assert len(others) == 2
+        assert "block 4 of the originals cannot be read: a block of originals needs dictionary 1, " in violation.text
+        assert len(others) == 3
         assert (await doctor(memory)).case == {"missing": "none", "foreign": "there", "broken": "lost"}[fault]
         read = await texts(session)
         window = len((await session.read()).messages)
-        wanted = [make_message(number, "minea")["content"] for number in range(81)]
-        assert read == wanted[:32] + wanted[81 - window :]
+        wanted = [make_message(number, "minea")["content"] for number in range(121)]
+        assert read == wanted[:64] + wanted[121 - window :]
         assert await texts(session) == read
-        assert await block_dictionaries(memory, raw, "a") == [None, None, 1, 1, 1], "they wait for it"
+        assert await block_dictionaries(memory, raw, "a") == [None, 1, 1, 1, 1], "they wait for it"
         (line,) = [record for record in caplog.records if getattr(record, "error", "") == "DictionaryMissing"]
         assert "needs dictionary 1, " in line.message
     await raw.hset(key, "1", good)

@@ -181,7 +181,7 @@ async def compresses(there: Namespace) -> None:
     first = await there.raw.hget(key, "1")
     assert b"mine" not in first
     telling_on.worker = Worker(other.store, Echo())
-    await tell("g")
+    await tell("g", 80)
     assert await telling_on.dictionaries_of("g") == {0}
     there.clock.now_ms += SETTLED_MS
     await tell("g", 21)
@@ -256,7 +256,7 @@ MUTANTS = [
     Mutant(Trainer, "_sync", "lost for ever", "store.dictionaries.keys() - set(listing.versions)", "()", compresses),
     Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
     Mutant(dictionaries, "add", "over an older one", "HSETNX", "HSET", compresses),
-    Mutant(archive, "_elements_before", "without its dictionary", "*block, dictionaries", "*block", compresses),
+    Mutant(archive, "_elements_before", "without its dictionary", "*block, begun.dictionaries", "*block", compresses),
     Mutant(loading, "load_versions", "whatever was read", "store.dictionaries.update(loaded)", "pass", compresses),
 ]
 

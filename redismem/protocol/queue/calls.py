@@ -15,6 +15,7 @@ from redismem.context import Context, Summary
 from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.messages.message import Message
+from redismem.originals.fields import merged_number
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
@@ -298,6 +299,7 @@ class QueueCalls:
             layout.NONE if summary is None else _summary_field(summary),
             layout.NONE if summary is None else summary.encode(),
             layout.NONE if sketch is None else sketch,
+            layout.NONE if (merged := merged_number(originals)) is None else merged,
             len(leaving.moved),
             2 * len(originals),
             *leaving.moved,

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from redismem.context import Context
 from redismem.events import Op
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, decode_block
+from redismem.originals.blocks import (
+    MERGED_BLOCKS,
+    NO_DICTIONARIES,
+    block_number,
+    decode_block,
+    first_seq_of,
+    head_of,
+)
 from redismem.originals.dictionaries import Dictionaries, Dictionary
-from redismem.originals.fields import encode_fields
+from redismem.originals.fields import encode_fields, merged_number
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.ids import append_token
@@ -19,38 +28,73 @@ from redismem.protocol.session.edits import View, plan_leaving
 from redismem.protocol.session.pages import Block
 
 
-def is_block_begun(context: Context, with_originals: bool) -> bool:
-    """True if the last block before the window is partly filled, so that the next messages extend it."""
-    return with_originals and (context.first_seq - 1) % BLOCK_COUNT > 0
+class Begun(NamedTuple):
+    """The blocks behind the window that messages extend when they leave it, empty by default."""
+
+    blocks: Sequence[Block] = ()
+    signatures: Mapping[int, bytes] = MappingProxyType({})
+    dictionaries: Dictionaries = NO_DICTIONARIES
+
+
+def blocks_to_extend(context: Context, elements: Sequence[bytes], messages: Sequence[Message]) -> range:
+    """Return the numbers of the blocks that `messages`, the first of the window, may extend when they leave it.
+
+    These are all blocks since the last merged one if the messages complete four, else the last of them. It may be
+    full, but it may also be a merged block that a crash has left behind.
+    """
+    first_seq, next_seq = context.first_seq, plan_leaving(context, elements, messages).next_seq
+    head, last = head_of(block_number(first_seq)), block_number(first_seq - 1)
+    return range(head if _completes_four(first_seq, next_seq) else max(head, last), last + 1)
+
+
+def _completes_four(first_seq: int, next_seq: int) -> bool:
+    """True if a window that begins at `next_seq` instead of `first_seq` leaves four full blocks behind."""
+    return next_seq >= first_seq_of(head_of(block_number(first_seq)) + MERGED_BLOCKS)
 
 
 def encode_leaving(
     context: Context,
     elements: Sequence[bytes],
     messages: Sequence[Message],
-    begun: Block | None,
-    dictionaries: Dictionaries,
+    begun: Begun,
     dictionary: Dictionary | None = None,
 ) -> dict[bytes, bytes]:
     """Encode the blocks and signatures of `messages`, the first of the window, as fields of the originals.
 
-    `begun` is the block to extend, and `dictionaries` must contain the dictionary it was compressed with. `dictionary`
-    compresses the new blocks. Raises Undecodable if the begun block cannot be read.
+    `begun` are the blocks that they may extend. `dictionary` compresses the new blocks. Raises Undecodable if a begun
+    block that is partly filled cannot be read.
     """
     leaving = plan_leaving(context, elements, messages)
-    first_seq, leaving_elements = context.first_seq, list(elements[: leaving.element_count])
-    if begun is not None:
-        before = _elements_before(begun, first_seq, dictionaries)
-        leaving_elements, first_seq = [*before, *leaving_elements], first_seq - len(before)
-    return encode_fields(first_seq, leaving_elements, context.epoch, dictionary)
+    first_seq = context.first_seq
+    before = _elements_before(begun, first_seq, _completes_four(first_seq, leaving.next_seq))
+    whole = {number: each for number, each in begun.signatures.items() if first_seq_of(number + 1) <= first_seq}
+    leaving_elements = [*before, *elements[: leaving.element_count]]
+    return encode_fields(first_seq - len(before), leaving_elements, context.epoch, dictionary, whole)
 
 
-def _elements_before(block: Block, first_seq: int, dictionaries: Dictionaries) -> list[bytes]:
-    """Return the elements of a block before this seq. Raises Undecodable if the block does not reach up to it."""
-    block_first, elements = decode_block(*block, dictionaries)
-    before = elements[: max(0, first_seq - block_first)]
-    if block_first + len(before) != first_seq:
-        raise Undecodable("a block of originals does not reach up to the window")
+def _elements_before(begun: Begun, first_seq: int, with_full: bool) -> list[bytes]:
+    """Return the elements before a seq of the block that contains it; with the full blocks before it, if asked for.
+
+    Raises Undecodable if the block that contains the seq cannot be read, or does not reach up to it.
+    """
+    before: list[bytes] = []
+    for block in reversed(begun.blocks):
+        stop_seq = first_seq - len(before)
+        is_in_the_way = first_seq_of(block.numbers[-1] + 1) > first_seq
+        if not (is_in_the_way or with_full):
+            break
+        try:
+            block_first, elements = decode_block(*block, begun.dictionaries)
+        except Undecodable:
+            if is_in_the_way:
+                raise
+            break
+        part = elements[: max(0, stop_seq - block_first)]
+        if block_first + len(part) != stop_seq:
+            if is_in_the_way:
+                raise Undecodable("a block of originals does not reach up to the window")
+            break
+        before = part + before
     return before
 
 
@@ -76,6 +120,7 @@ def archive(
             view.elements[leaving.element_count - 1],
             leaving.element_count - len(messages),
             sum(message.tokens for message in messages),
+            layout.NONE if (merged := merged_number(originals)) is None else merged,
             len(leaving.moved),
             *leaving.moved,
             *(part for field in originals.items() for part in field),

@@ -14,7 +14,7 @@ from redismem.messages.coercion import Shape, check_role_or_type
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT
+from redismem.originals.blocks import BLOCK_COUNT, MERGED_BLOCKS
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
@@ -257,7 +257,13 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals),
-            (layout.NONE if before_seq is None else before_seq, limit, int(include_originals), BLOCK_COUNT),
+            (
+                layout.NONE if before_seq is None else before_seq,
+                limit,
+                int(include_originals),
+                BLOCK_COUNT,
+                MERGED_BLOCKS,
+            ),
         )
         return Call(keys.session_id, (command,), lambda reply: page(keys.session_id, reply, before_seq), script, op=op)
 

@@ -15,7 +15,7 @@ from redismem.messages.decoding import StoredMessages
 from redismem.messages.gaps import gap_count
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_block, dictionary_of
+from redismem.originals.blocks import MERGED_COUNT, block_number, decode_block, dictionary_of
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import encode_fields
 from redismem.protocol import layout
@@ -41,7 +41,7 @@ class Cut:
     block: int | None = None
     """The number of the first block of originals to remove or rewrite; None means that there are no originals."""
     originals: Mapping[bytes, bytes] = field(default_factory=dict)
-    """The fields of that block, without the removed messages; empty if no message is left in it."""
+    """The fields of that block, without the removed messages; several blocks if it was a merged one."""
 
     def fields(self) -> list[bytes]:
         """Return script arguments: the fields to set, the fields to remove, and what is left of the block."""
@@ -97,7 +97,7 @@ def blocks_to_read(view: View, from_seq: int, most_count: int) -> Sequence[int]:
     if from_seq - first_seq > most_count:
         over = over_limit("max_window_count", most_count)
         raise TooLarge(f"up to {from_seq - first_seq} messages would come back, {over}", session_id)
-    if first_seq == from_seq and (first_seq - 1) % BLOCK_COUNT == 0:
+    if first_seq == from_seq and (first_seq - 1) % MERGED_COUNT == 0:
         return ()  # whole blocks go
     return range(block_number(first_seq), block_number(max(from_seq - 1, first_seq)) + 1)
 
@@ -141,13 +141,15 @@ def plan_cut(view: View, from_seq: int, blocks: Sequence[Block], known: Dictiona
 def _plan(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionaries) -> Cut:
     cut = Cut(first_seq_after(view, from_seq))
     first_seq, epoch = cut.first_seq, view.context.epoch
+    number = block_number(first_seq)
     elements: dict[int, bytes] = {}
     seqs: set[int] = set()
     for block in blocks:
         seq, part = decode_block(*block, known)
         seqs.update(range(seq, seq + len(part)))
         elements |= {at: element for at, element in enumerate(part, seq) if not gap_count(element)}
-        if block.number == block_number(first_seq) and seq < first_seq:
+        if seq < first_seq and block_number(first_seq) in block.numbers:
+            number = block.number
             dictionary = known.get(dictionary_of(block.stored) or 0)
             cut.originals = encode_fields(seq, part[: first_seq - seq], epoch, dictionary)
     _cut_pinned(view, cut, elements)
@@ -159,7 +161,7 @@ def _plan(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionarie
     cut.dropped += [layout.SUMMARY + b"%d" % each.first_seq for each in view.context.summaries if each not in kept]
     cut.dropped += [layout.SKETCH, layout.COMMITTED]
     if layout.WITH_ORIGINALS in view.fields:
-        cut.block = block_number(first_seq)
+        cut.block = number
         cut.dropped += [layout.WITH_ORIGINALS] if first_seq == 1 else []
     return cut
 

@@ -19,9 +19,9 @@ from redismem.messages.encoding import encode_message
 from redismem.messages.gaps import place_of
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import decode_block, dictionary_of
+from redismem.originals.blocks import block_number, decode_block, dictionary_of, is_merged
 from redismem.originals.dictionaries import Dictionaries
-from redismem.originals.fields import encode_fields
+from redismem.originals.fields import encode_field, replaced_fields
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha
 from redismem.protocol.clock import time_argument
@@ -47,6 +47,8 @@ class BlockChange(NamedTuple):
     before: bytes = b""
     after: bytes = b""
     signature: bytes = b""
+    dropped: str = ""
+    """The fields of the originals that go: the vectors of the message's block."""
 
 
 NO_BLOCK_CHANGE = BlockChange()
@@ -261,8 +263,9 @@ def encode_block_change(
         if first_seq <= old.seq < first_seq + len(elements):
             elements[old.seq - first_seq] = changed.element + view.element(old)[-STAMP_BYTES:]
             used = known.get(dictionary_of(block.stored) or 0)
-            after, signature = encode_fields(first_seq, elements, view.context.epoch, used).values()
-            return BlockChange(block.number, block.stored, after, signature)
+            after, signature = encode_field(first_seq, elements, view.context.epoch, used)
+            gone = [f"v{block_number(old.seq)}", *(replaced_fields(block.number) if is_merged(block.stored) else ())]
+            return BlockChange(block.number, block.stored, after, signature, " ".join(gone))
     return NO_BLOCK_CHANGE
 
 

@@ -18,9 +18,9 @@ from redismem.messages.decoding import StoredMessages
 from redismem.messages.gaps import encode_gap, gap_count, last_seqs
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import block_number, decode_block, dictionary_of
+from redismem.originals.blocks import block_number, decode_parts, dictionary_of, is_merged
 from redismem.originals.dictionaries import Dictionaries, Dictionary
-from redismem.originals.fields import encode_fields
+from redismem.originals.fields import encode_field, replaced_fields
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.ids import append_token, nonce
@@ -34,9 +34,10 @@ _NEIGHBOURS_COUNT = 2
 
 
 class Kept(NamedTuple):
-    """A decoded block of originals."""
+    """A decoded block of originals, by itself or as part of a merged one."""
 
     block: Block
+    """The block as stored."""
     first_seq: int
     elements: Sequence[bytes]
     dictionary: Dictionary | None
@@ -51,24 +52,26 @@ Blocks = Mapping[int, Kept | None]
 """The blocks that were read, by number; None for a block that does not exist."""
 
 
-def decode_kept(view: View, block: Block, known: Dictionaries) -> Kept:
-    """Decode a block of originals. `known` must contain its dictionary.
+def decode_kept(view: View, block: Block, known: Dictionaries) -> dict[int, Kept]:
+    """Decode a stored block of originals, and return each block in it by number. `known` must contain its dictionary.
 
     Raises:
         NotInWindow: the block cannot be read, so nobody knows which messages are in it.
     """
     try:
-        first_seq, elements = decode_block(*block, known)
-        StoredMessages(elements, first_seq, "")
+        parts = decode_parts(*block, known)
+        for first_seq, elements in parts.values():
+            StoredMessages(elements, first_seq, "")
     except Undecodable:
         number = f"block {block.number} of the originals"
         raise NotInWindow(f"cannot forget: {number} cannot be read", view.context.session_id) from None
-    return Kept(block, first_seq, elements, known.get(dictionary_of(block.stored) or 0))
+    dictionary = known.get(dictionary_of(block.stored) or 0)
+    return {number: Kept(block, *part, dictionary) for number, part in parts.items()}
 
 
 def decode_all(view: View, blocks: Sequence[Block], known: Dictionaries) -> dict[int, Kept]:
     """Decode blocks of originals, by number. Raises NotInWindow."""
-    return {block.number: decode_kept(view, block, known) for block in blocks}
+    return {number: kept for block in blocks for number, kept in decode_kept(view, block, known).items()}
 
 
 def blocks_to_read(view: View, seqs: Set[int], blocks: Blocks) -> list[int]:
@@ -167,7 +170,7 @@ class _Removal:
     """The changes of a session, as arguments of the script."""
 
     places: list[bytes | int] = field(default_factory=list)
-    blocks: list[bytes | int] = field(default_factory=list)
+    blocks: list[bytes | str | int] = field(default_factory=list)
     sets: list[bytes] = field(default_factory=list)
     drops: list[bytes] = field(default_factory=list)
     tokens: int = 0
@@ -206,7 +209,7 @@ def forget(
             nonce(),
             pins if removal.pinned_count else layout.NONE,
             f"{-removal.tokens} {removal.uncounted_count} {-removal.hidden_count}",
-            f"{len(removal.places) // 3} {len(removal.blocks) // 4} {len(removal.sets) // 2}",
+            f"{len(removal.places) // 3} {len(removal.blocks) // 5} {len(removal.sets) // 2}",
             *removal.places,
             *removal.blocks,
             *removal.sets,
@@ -258,15 +261,21 @@ def _change_pinned(removal: _Removal, view: View, selected: Set[int]) -> None:
 
 def _change_blocks(removal: _Removal, view: View, selected: Set[int], blocks: Blocks) -> None:
     """Encode the blocks again, with gaps in place of messages. A block without a message goes."""
-    for number, kept in blocks.items():
-        if kept is None or selected.isdisjoint(kept.messages):
-            continue
+    changed = {number: kept for number, kept in blocks.items() if kept and not selected.isdisjoint(kept.messages)}
+    for block in dict.fromkeys(kept.block for kept in changed.values()):
+        parts = [kept for number in block.numbers if (kept := blocks.get(number))]
+        first_seq = parts[0].first_seq
         elements = [
             encode_gap(1) + element[-STAMP_BYTES:] if seq in selected else element
-            for seq, element in enumerate(kept.elements, kept.first_seq)
+            for seq, element in enumerate([element for kept in parts for element in kept.elements], first_seq)
         ]
-        fields = encode_fields(kept.first_seq, elements, view.context.epoch, kept.dictionary)
-        removal.blocks += [number, kept.block.stored, *(fields.values() or (b"", b""))]
+        new = (b"", b"")
+        if not all(map(gap_count, elements)):
+            new = encode_field(first_seq, elements, view.context.epoch, parts[0].dictionary)
+        # The second: what a crash may have left of blocks that were merged.
+        gone = [f"v{number}" for number in block.numbers if number in changed]
+        gone += replaced_fields(block.number) if is_merged(block.stored) else []
+        removal.blocks += [block.number, block.stored, *new, " ".join(gone)]
 
 
 def _change_summaries(removal: _Removal, view: View, summaries: Mapping[Summary, Summary | None]) -> None:

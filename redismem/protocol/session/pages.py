@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +13,14 @@ from redismem.messages.decoding import decode_messages
 from redismem.messages.gaps import elements_between
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import block_number, decode_block, unpacked_bytes
+from redismem.originals.blocks import (
+    block_number,
+    decode_block,
+    head_of,
+    is_merged,
+    numbers_in,
+    unpacked_bytes,
+)
 from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
@@ -23,10 +30,15 @@ from redismem.protocol.replies import corrupt_session
 
 
 class Block(NamedTuple):
-    """A block of originals, as stored."""
+    """A block of originals, as stored. A merged block has the number of the first block in it."""
 
     number: int
     stored: bytes
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the blocks in it."""
+        return numbers_in(self.number, self.stored)
 
 
 @dataclass(slots=True)
@@ -82,7 +94,7 @@ class Page:
                 except Undecodable:
                     if first_seq >= self.originals_stop:
                         raise
-                    self.unreadable += [block for block in self.blocks if block.number == block_number(first_seq)]
+                    self.unreadable += [block for block in self.blocks if block_number(first_seq) in block.numbers]
         except UnsupportedFormat as newer:
             raise UnsupportedFormat(str(newer), self.session_id) from None
         except (Undecodable, ValueError) as cause:
@@ -99,7 +111,9 @@ def page(session_id: str, reply: Sequence[Any], before_seq: int | None = None) -
     if not reply:
         return None
     epoch, start_seq, originals_stop, first_block, block_count, *stored = reply
-    blocks = [Block(number, block) for number, block in enumerate(stored[:block_count], first_block) if block]
+    last_block = first_block + block_count - 1
+    wanted = range(block_number(start_seq), last_block + 1)
+    blocks = find_blocks(wanted, dict(enumerate(stored[:block_count], first_block)))
     elements = stored[block_count:]
     try:
         name = epoch.decode()
@@ -124,10 +138,32 @@ def explain_unreadable(block: Block, known: Dictionaries) -> Undecodable:
     return Undecodable("a block of originals holds elements that are no messages")
 
 
+def with_heads(numbers: Iterable[int]) -> list[int]:
+    """Return the numbers of blocks, and of the merged blocks that may contain them."""
+    every = set(numbers)
+    return sorted(every | {head_of(number) for number in every})
+
+
+def find_blocks(numbers: Iterable[int], stored: Mapping[int, bytes | None]) -> list[Block]:
+    """Return the blocks of these numbers that exist, each merged block once.
+
+    `stored` has the fields of the numbers, and those of `with_heads`. After a crash, a block may also exist beside the
+    merged block that contains it; the merged block counts.
+    """
+    found: dict[int, Block] = {}
+    for number in numbers:
+        head, own = stored.get(head_of(number)), stored.get(number)
+        if head and (is_merged(head) or (not own and number in numbers_in(head_of(number), head))):
+            found[head_of(number)] = Block(head_of(number), head)
+        elif own:
+            found[number] = Block(number, own)
+    return list(found.values())
+
+
 def block(keys: SessionKeys, number: int) -> Call[Block | None]:
-    """Build a call that reads a block of originals. None means that the block does not exist."""
-    commands = (("HGET", keys.originals, number),)
-    return Call(keys.session_id, commands, lambda stored: Block(number, stored) if stored else None, op=Op.BLOCK)
+    """Build a call that reads the block of originals with a number. None means that the block does not exist."""
+    read = blocks(keys, [number])
+    return Call(keys.session_id, read.commands, lambda reply: next(iter(read.decode(reply)), None), op=Op.BLOCK)
 
 
 class Signatures(NamedTuple):
@@ -148,7 +184,15 @@ def signature_command(keys: SessionKeys, numbers: Sequence[int], vectors: Sequen
     If `vectors` is not empty, the last field names the model that made the vector set.
     """
     vector_fields = (*(f"v{number}" for number in vectors), "vectors") if vectors else ()
-    return ("HMGET", keys.originals, *(f"s{number}" for number in numbers), *vector_fields)
+    return ("HMGET", keys.originals, *(f"s{number}" for number in with_heads(numbers)), *vector_fields)
+
+
+def decode_signatures(numbers: Sequence[int], reply: Sequence[bytes | None]) -> list[bytes | None]:
+    """Return the signatures of blocks `numbers`, then the vectors, from the reply to `signature_command`."""
+    from redismem.originals.signatures import find_signatures  # stems cost a cold start, and no append needs them
+
+    fields = with_heads(numbers)
+    return [*find_signatures(dict(zip(fields, reply, strict=False)), numbers), *reply[len(fields) :]]
 
 
 def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Call[Signatures]:
@@ -165,7 +209,11 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
             return Signatures("", 1, False, ())
         try:
             return Signatures(
-                (epoch or b"").decode(), bounds(counters)[0], kept is not None, signatures, (edited or b"").decode()
+                (epoch or b"").decode(),
+                bounds(counters)[0],
+                kept is not None,
+                decode_signatures(numbers, signatures),
+                (edited or b"").decode(),
             )
         except UnsupportedFormat as other:
             raise UnsupportedFormat(str(other), keys.session_id) from None
@@ -177,12 +225,26 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
 
 
 def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
-    """Build a call that reads blocks by number. Missing blocks are left out."""
+    """Build a call that reads the blocks with these numbers, each merged block once. Missing blocks are left out."""
+    fields = with_heads(numbers)
 
     def decode(reply: Sequence[bytes | None]) -> list[Block]:
-        return [Block(number, stored) for number, stored in zip(numbers, reply, strict=True) if stored]
+        return find_blocks(numbers, dict(zip(fields, reply, strict=True)))
 
-    return Call(keys.session_id, (("HMGET", keys.originals, *numbers),), decode, op=Op.RECALL)
+    return Call(keys.session_id, (("HMGET", keys.originals, *fields),), decode, op=Op.RECALL)
+
+
+def read_for_merge(keys: SessionKeys, numbers: Sequence[int]) -> Call[tuple[list[Block], dict[int, bytes]]]:
+    """Build a call that reads blocks by number, and the signatures that exist, by number of the block."""
+    fields = with_heads(numbers)
+
+    def decode(reply: Sequence[bytes | None]) -> tuple[list[Block], dict[int, bytes]]:
+        stored = dict(zip(fields, reply, strict=False))
+        signatures = zip(numbers, decode_signatures(numbers, reply[len(fields) :]), strict=True)
+        return find_blocks(numbers, stored), {number: each for number, each in signatures if each}
+
+    command: Command = ("HMGET", keys.originals, *fields, *(f"s{number}" for number in fields))
+    return Call(keys.session_id, (command,), decode, op=Op.BLOCK)
 
 
 def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_ms: int) -> Call[bool]:
@@ -193,5 +255,6 @@ def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_
     script = scripts.load("quarantine_block")
     quarantine = b"%s:%d:originals" % (keys.quarantine, now_ms)
     names = (keys.state, keys.originals, keys.vectors, quarantine)
-    command = evalsha(script, names, (block.number, block.stored, idle_timeout_ms))
+    fields = [f"s{block.number}", *(f"v{number}" for number in block.numbers)]
+    command = evalsha(script, names, (block.number, block.stored, idle_timeout_ms, *fields))
     return Call(keys.session_id, (command,), bool, script, op=Op.QUARANTINE_BLOCK)

@@ -10,13 +10,15 @@ from redismem.originals.vectors import MARK_BYTES
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.session.pages import Block
+from redismem.protocol.session.pages import Block, find_blocks, with_heads
 
 
 class BlockVectors(NamedTuple):
     """A block of originals, and the field with the vectors of its messages."""
 
+    number: int
     block: Block
+    """The block as stored, which may be a merged one."""
     vectors: bytes | None
 
 
@@ -38,17 +40,20 @@ def lengths(keys: SessionKeys, numbers: Sequence[int], kind: str = BLOCK_FIELD) 
 def read_block(keys: SessionKeys, number: int) -> Call[BlockVectors | None]:
     """Build a call that reads a block with its vectors. None means that the block does not exist."""
 
+    fields = with_heads([number])
+
     def decode(values: Sequence[bytes | None]) -> BlockVectors | None:
-        stored, vectors = values
-        return None if stored is None else BlockVectors(Block(number, stored), vectors)
+        blocks = find_blocks([number], dict(zip(fields, values, strict=False)))
+        return BlockVectors(number, blocks[0], values[-1]) if blocks else None
 
-    return Call(keys.session_id, (("HMGET", keys.originals, number, f"v{number}"),), decode, op=Op.VECTORS)
+    return Call(keys.session_id, (("HMGET", keys.originals, *fields, f"v{number}"),), decode, op=Op.VECTORS)
 
 
-def set_vectors(keys: SessionKeys, block: Block, vectors: bytes) -> Call[bool]:
+def set_vectors(keys: SessionKeys, beside: BlockVectors, vectors: bytes) -> Call[bool]:
     """Build a call that writes a block's vectors. False means that the block has changed since it was read."""
     script = scripts.load("set_vectors")
-    command = evalsha(script, (keys.originals,), (block.number, block.stored, vectors))
+    block = beside.block
+    command = evalsha(script, (keys.originals,), (beside.number, block.number, block.stored, vectors))
     return Call(keys.session_id, (command,), bool, script, op=Op.SET_VECTORS)
 
 

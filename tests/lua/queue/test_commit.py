@@ -169,6 +169,17 @@ async def test_originals_are_kept_in_blocks_and_expire_with_the_session(lua: Scr
     assert b"summary:1" not in await lua.fields(), "what is folded stands behind the originals"
 
 
+async def test_a_merged_block_replaces_the_three_after_it(lua: Scripts) -> None:
+    await create_claimed(lua)
+    names = [f"{kind}{number}" for number in (3, 4, 5, 6, 7, 8) for kind in ("", "s", "v")]
+    await lua.raw.hset(lua.key("originals"), mapping=dict.fromkeys(names, "old"))
+    await lua.raw.hset(lua.key("state"), "with_originals", 1)
+    kept = COMMIT | {"kept_count": 4, "merged": 4}
+    assert await lua.run("commit", "4", "merged", "s4", "of all", **kept) == b"ok"
+    left = {name.encode(): b"old" for name in names if name not in {"5", "6", "7", "s5", "s6", "s7"}}
+    assert await originals(lua) == left | {b"4": b"merged", b"s4": b"of all"}
+
+
 async def test_originals_of_an_earlier_epoch_are_dropped(lua: Scripts) -> None:
     await create_claimed(lua)
     await lua.raw.hset(lua.key("originals"), "7", "old")

@@ -58,7 +58,7 @@ async def test_another_message_or_block_in_its_place_is_left(lua: Scripts) -> No
         assert await lua.run("forget", 1, old, b"gap", **FORGET) == 0
     assert await lua.run("forget", 9, stored_element("b"), b"gap", **FORGET) == 0
     for number in (0, 1):
-        assert await lua.run("forget", number, "block", "new", "sign", **FORGET | {"sizes": "0 1 0"}) == 0
+        assert await lua.run("forget", number, "block", "new", "sign", "v0", **FORGET | {"sizes": "0 1 0"}) == 0
     assert await lua.read_namespace() == before
 
 
@@ -69,10 +69,27 @@ async def test_summaries_pins_and_blocks_are_changed_with_the_window(lua: Script
     blocks = {f"{kind}{number}": f"{kind}{number}" for kind in ("", "s", "v") for number in range(3)}
     await lua.raw.hset(originals, mapping=blocks | {"w3": "set", "vectors": "model"})
     await lua.raw.set(lua.key("vectors"), "a set")
-    parts = (0, "0", b"new", b"sign", 2, "2", b"", b"", "summary:1", "new", "pinned:5", "p", "pinned:4,5", "committed")
+    parts = (
+        0,
+        "0",
+        b"new",
+        b"sign",
+        "v0",
+        2,
+        "2",
+        b"",
+        b"",
+        "v2 v3",
+        "summary:1",
+        "new",
+        "pinned:5",
+        "p",
+        "pinned:4,5",
+        "committed",
+    )
     changed = {"committed": "9-f", "pins": "-1,-9,2,50", "sizes": "1 2 2"}
     assert await lua.run("forget", *SECOND, *parts, **FORGET | changed) == 1
-    kept = {b"0": b"new", b"s0": b"sign", b"1": b"1", b"s1": b"s1", b"v1": b"v1", b"v3": b"set"}
+    kept = {b"0": b"new", b"s0": b"sign", b"1": b"1", b"s1": b"s1", b"v1": b"v1"}
     assert await lua.raw.hgetall(originals) == kept
     assert await lua.raw.exists(lua.key("vectors")) == 0
     fields = await lua.fields()

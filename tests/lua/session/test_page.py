@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
 from support.stored import set_counters
 
-PAGE: dict[str, Any] = {"before_seq": "-", "limit": 100, "with_originals": 0, "block_count": 4}
+PAGE: dict[str, Any] = {"before_seq": "-", "limit": 100, "with_originals": 0, "block_count": 4, "merged_blocks": 2}
 
 
 async def make(lua: Scripts, originals: int, window: int, session_id: str = "s") -> None:

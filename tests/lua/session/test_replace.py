@@ -17,6 +17,7 @@ COPY: dict[str, Any] = REPLACE | {
     "old_block": b"with the old",
     "new_block": b"with the new",
     "new_signature": b"what that is about",
+    "gone": "v0 v1",
 }
 
 

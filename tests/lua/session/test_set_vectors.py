@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
 
-VECTORS: dict[str, Any] = {"block": 1, "seen": b"that", "vectors": b"meant"}
+VECTORS: dict[str, Any] = {"block": 1, "stored": 1, "seen": b"that", "vectors": b"meant"}
 
 
 @pytest.fixture
@@ -28,11 +28,16 @@ async def test_vectors_are_stored_beside_their_block_and_expire_with_it(stored: 
         assert 0 < await stored.raw.pttl(stored.key("originals")) <= 5_000_000
 
 
-@pytest.mark.parametrize("changed", [{"seen": b"another"}, {"block": 7}, {"block": "s1"}])
+@pytest.mark.parametrize("changed", [{"seen": b"another"}, {"stored": 7}, {"stored": "s1"}])
 async def test_vectors_of_a_changed_block_are_not_stored(stored: Scripts, changed: dict[str, Any]) -> None:
     before = await stored.read_namespace()
     assert await stored.run("set_vectors", **VECTORS | changed) == 0
     assert await stored.read_namespace() == before
+
+
+async def test_vectors_of_a_block_in_a_merged_one_have_its_own_number(stored: Scripts) -> None:
+    assert await stored.run("set_vectors", **VECTORS | {"block": 3}) == 1
+    assert await stored.raw.hmget(stored.key("originals"), "v1", "v3", "w1") == [None, b"meant", b"meant before"]
 
 
 async def test_a_missing_session_is_not_created(lua: Scripts) -> None:

@@ -100,6 +100,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
             "summary_field": b"summary:31",
             "summary": NEW.encode(),
             "sketch": b"sketched",
+            "merged": "-",
             "moved_count": lambda count: count == 2,
             "kept_count": 8,
         },

@@ -16,7 +16,7 @@ from support.stores import Store
 from support.writers import Echo, chat_message
 
 from redismem import Memory, Session, Settings
-from redismem.originals.signatures import decode_signature, stem_hash
+from redismem.originals.signatures import decode_signature, split_signatures, stem_hash
 from redismem.protocol.layout import EvictionReason
 from redismem.protocol.owner.calls import owner_keys
 from redismem.protocol.owner.entries import decode_entry, decode_name
@@ -44,7 +44,8 @@ async def read_index(memory: Memory, raw: Any, owner: str) -> dict[str, dict[int
 
 async def stored_signatures(memory: Memory, raw: Any, session_id: str) -> dict[int, bytes]:
     fields = await raw.hgetall(memory.store.keys.session(session_id).originals)
-    return {int(name[1:]): value for name, value in fields.items() if name[:1] == b"s"}
+    signed = {int(name[1:]): split_signatures(value) for name, value in fields.items() if name[:1] == b"s"}
+    return {first + at: each for first, signatures in signed.items() for at, each in enumerate(signatures)}
 
 
 def holds(signatures: dict[int, bytes], word: str) -> bool:
