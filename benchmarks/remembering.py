@@ -9,7 +9,8 @@ The friends' chats are generated from a seed, in six languages. The customer's y
 receive.
 
 --evidence measures recall alone: the share of the messages with the answer that a model is given, and the share of the
-answer's words, for budgets of 350, 700 and 1,400 tokens, beside plain BM25 over the same messages.
+answer's words, for budgets of 350, 700 and 1,400 tokens, beside plain BM25 over the same messages. With an embedder
+(wordllama, if it is installed), it also measures recall with the embedder, and the embedder alone.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ def main() -> None:
     parser.add_argument(
         "--evidence", nargs="?", const=evidence.MADE_UP, type=Path, metavar="FILE", help=evidence.FILE_HELP
     )
-    parser.add_argument("--embed", help="with --evidence: an embedder, such as openai:text-embedding-3-small")
+    parser.add_argument("--embed", help="with --evidence: openai:MODEL or gemini:MODEL [default: wordllama]")
     parser.add_argument("--provider", choices=("openai", "gemini", "anthropic"), help="a model writes the summaries")
     asked = parser.parse_args()
     if asked.evidence is not None:

@@ -124,9 +124,9 @@ class Memory:
             concurrency: The number of summaries in progress at a time, 1 to 10,000. `None` means 16.
             fallback: True serves appends and reads from this process while Redis is down, marked `degraded`, and
                 replays them afterwards. `None` means `REDISMEM_FALLBACK`.
-            embed: An async callable that returns one vector per text, or a provider's model such as
-                `openai:text-embedding-3-small`; recall then also searches by meaning. `None` means `REDISMEM_EMBED`.
-                Needs `redismem[embeddings]`.
+            embed: An async callable that returns one vector per text, a provider's model such as
+                `openai:text-embedding-3-small`, or `wordllama`, which works offline; recall then also searches by
+                meaning. `None` means `REDISMEM_EMBED`. Needs `redismem[embeddings]`, or `redismem[wordllama]`.
 
         Raises:
             InvalidSessionId: The namespace is invalid.

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from benchmarks.remembered.dated import dated
 from benchmarks.running import load, run, show_results
 from redismem import Memory, Message, Session, Settings
 from redismem.inspection.weight import stored_bytes
+from redismem.originals.blocks import BLOCK_COUNT
+from redismem.originals.vectors import Vectors, decode_vectors, encode_vectors
 from redismem.text.stems import stems
 from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker
@@ -33,7 +36,9 @@ MADE_UP = Path()
 """The place of a file if there is none: the conversations are made up."""
 BUDGETS = (350, 700, 1_400)
 PLAIN = "plain BM25"
-_PLAIN_BUDGET = 700
+OFFLINE = "wordllama"
+"""The embedder that is measured if it is installed."""
+_ALONE_BUDGET = 700
 _TOLD_TOGETHER = 40
 
 
@@ -139,29 +144,72 @@ async def tell(memory: Memory, conversation: Conversation) -> Session:
     return session
 
 
+async def embedder_alone(texts: Sequence[str], questions: Sequence[str], embed: Any) -> dict[str, list[int]]:
+    """Return the seqs of the texts by the similarity of their vectors to each question, best first."""
+    from redismem.recall.embedder import open_embedder  # needs numpy
+    from redismem.recall.nearest import find_nearest
+
+    embedder = open_embedder(embed, Settings())
+    _, rows = await embedder.rows([*texts, *questions])
+    vectors = {}
+    for number in range(-(-len(texts) // BLOCK_COUNT)):
+        block = rows[number * BLOCK_COUNT : min((number + 1) * BLOCK_COUNT, len(texts))]
+        encoded = encode_vectors(embedder.mark, embedder.dimensions, dict(enumerate(block)), 0, len(block))
+        vectors[number] = decode_vectors(encoded) or Vectors(embedder.dimensions, 0, b"", b"")
+    await embedder.aclose()
+    return {
+        question: list(find_nearest(row, vectors, len(texts) + 1, len(texts)))
+        for question, row in zip(questions, rows[len(texts) :], strict=True)
+    }
+
+
 async def measure(url: str, name: str, conversation: Conversation, embed: Any = None) -> tuple[Results, float]:
-    """Return the figures by method and kind, and the bytes of a message in Redis."""
-    settings = Settings(shards=1, threshold=4, recent_limit=2, train_dictionaries=False)
-    texts = [str(turn.payload.get("content") or "") for turn in conversation.turns]
-    search = plain_bm25(texts)
+    """Return the figures by method and kind, and the bytes of a message in Redis: without an embedder, and with it."""
     results: Results = {}
+    size_bytes = await _measure_recall(results, "recall", url, name, conversation, None)
+    texts = [str(turn.payload.get("content") or "") for turn in conversation.turns]
+    _measure_alone(results, PLAIN, conversation, texts, plain_bm25(texts))
+    if embed is not None:
+        label = embed if isinstance(embed, str) else "embedder"
+        size_bytes = await _measure_recall(results, f"recall, {label}", url, f"{name}-vectors", conversation, embed)
+        nearest = await embedder_alone(texts, [question.text for question in conversation.questions], embed)
+        _measure_alone(results, f"{label} alone", conversation, texts, nearest.__getitem__)
+    return results, size_bytes
+
+
+async def _measure_recall(
+    results: Results, label: str, url: str, name: str, conversation: Conversation, embed: Any
+) -> float:
+    """Measure recall at all budgets, and return the bytes of a message in Redis."""
+    settings = Settings(shards=1, threshold=4, recent_limit=2, train_dictionaries=False, embed_timeout_s=30)
     async with Memory.connect(url, namespace=name, settings=settings, embed=embed) as memory:
         session = await tell(memory, conversation)
         size_bytes = await stored_bytes(memory.store, [session.id]) or 0
         for question in conversation.questions:
             for budget in BUDGETS:
-                _add(results, f"recall {budget}", question, await _recall(session, conversation, question, budget))
-            begun_s = time.process_time()
-            seqs, lines, left = set[int](), list[str](), _PLAIN_BUDGET
-            for seq in search(question.text):
-                if tokens_of(texts[seq - 1]) + 1 <= left:
-                    seqs.add(seq)
-                    lines.append(texts[seq - 1])
-                    left -= tokens_of(texts[seq - 1]) + 1
-            spent_s = time.process_time() - begun_s
-            found = _judge(question, conversation, seqs, "\n".join(lines), spent_s)
-            _add(results, f"{PLAIN} {_PLAIN_BUDGET}", question, found)
-    return results, size_bytes / len(conversation.turns)
+                _add(results, f"{label} {budget}", question, await _recall(session, conversation, question, budget))
+    return size_bytes / len(conversation.turns)
+
+
+def _measure_alone(
+    results: Results,
+    label: str,
+    conversation: Conversation,
+    texts: Sequence[str],
+    search: Callable[[str], Sequence[int]],
+) -> None:
+    """Measure a search that gives the best messages within the budget, and nothing beside them."""
+    for question in conversation.questions:
+        begun_s = time.process_time()
+        seqs, lines, left = set[int](), list[str](), _ALONE_BUDGET
+        for seq in search(question.text):
+            if tokens_of(texts[seq - 1]) + 1 <= left:
+                seqs.add(seq)
+                lines.append(texts[seq - 1])
+                left -= tokens_of(texts[seq - 1]) + 1
+        spent_s = time.process_time() - begun_s
+        found = _judge(question, conversation, seqs, "\n".join(lines), spent_s)
+        _add(results, f"{label} {_ALONE_BUDGET}", question, found)
 
 
 async def _recall(session: Session, conversation: Conversation, question: Question, budget: int) -> Found:
@@ -201,6 +249,8 @@ def report(results: Results) -> str:
 
 def show(place: Path, *, embed: str | None, quick: bool, file: Path | None) -> None:
     """Measure all conversations, and print the figures of each and of all together."""
+    if embed is None and find_spec(OFFLINE) is not None:
+        embed = OFFLINE
     name = f"bench-{os.getpid()}"
     sums: Results = {}
     parts, figures = list[str](), list[dict[str, Any]]()

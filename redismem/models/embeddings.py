@@ -119,4 +119,4 @@ def open_wire(provider: str, base_url: str | None) -> EmbeddingsWire:
         return OpenAIEmbeddings(key_header_for(base_url))
     if provider == "gemini":
         return GeminiEmbeddings()
-    raise InvalidSettings("embed must be openai:MODEL, gemini:MODEL or an async callable")
+    raise InvalidSettings("embed must be openai:MODEL, gemini:MODEL, wordllama or an async callable")

@@ -38,7 +38,7 @@ _SCALE = 1 << 16
 # Neighbours count, because an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.5
 # The share of an embedder in the score of a message.
-_VECTORS_SHARE = 0.3
+_VECTORS_SHARE = 0.2
 
 
 def query_hashes(query: str) -> list[int]:

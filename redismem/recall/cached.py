@@ -82,6 +82,8 @@ class CachedSession:
         self._last: tuple[int, bytes] | None = None
         self._growing: tuple[int, bytes | None] | None = None
         self._contents_bytes = self._vectors_bytes = 0
+        # The number of blocks with vectors when these were judged, and the verdict.
+        self._trust = 0, True
         self._lock = threading.Lock()
 
     @property
@@ -145,6 +147,16 @@ class CachedSession:
                 both = self.vectors | added
                 self.vectors = {number: vectors for number, vectors in both.items() if number >= since}
                 self._vectors_bytes = sum(vectors.size_bytes + _ELEMENT_BYTES for vectors in self.vectors.values())
+
+    def trusts_vectors(self) -> bool:
+        """Return False if the vectors say nothing of the words. Judged again once there are twice as many."""
+        judged_count, is_trusted = self._trust
+        if len(self.vectors) >= 2 * judged_count:
+            from redismem.recall.nearest import knows_words
+
+            is_trusted = knows_words(self.postings.rare_pairs(), self.vectors)
+            self._trust = max(1, len(self.vectors)), is_trusted
+        return is_trusted
 
     def blocks_without_vectors(self, dimensions: int, count: int, limit: int) -> list[int]:
         """Return the numbers of the newest full blocks that lack the vector of any message.

@@ -147,14 +147,20 @@ class Embedder:
 
 
 def open_embedder(embed: Embed | str, settings: Settings) -> Embedder:
-    """Return an embedder that calls this callable, or this provider's model, such as `openai:text-embedding-3-small`.
+    """Return an embedder that calls this callable, or a model: `openai:MODEL`, `gemini:MODEL` or `wordllama`.
 
     Raises InvalidSettings.
     """
     timeout_s = settings.embed_timeout_s
+    if embed == "wordllama":
+        from redismem.recall.wordllama import WordLlama
+
+        embed = WordLlama(settings.embed_dimensions)
     if not isinstance(embed, str):
         if not callable(embed):
-            raise InvalidSettings(f"embed must be an async callable or provider:model, not {type(embed).__name__}")
+            raise InvalidSettings(
+                f"embed must be an async callable, provider:model or wordllama, not {type(embed).__name__}"
+            )
         return Embedder(embed, _name_of(embed), timeout_s)
     provider, _, model = embed.partition(":")
     key, base_url = settings.embed_api_key, settings.embed_base_url

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Mapping, Sized
 from heapq import nlargest
 from types import MappingProxyType
 
 import numpy as np
 
 from redismem.errors import ModelFailed
-from redismem.originals.blocks import BLOCK_COUNT, first_seq_of
+from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.vectors import DIMENSIONS_LIMIT, Vectors
 
 _LARGEST = 127
 _FLOAT = np.dtype("<f4")
+_PAIRS_LIMIT, _PAIRS_LEAST = 128, 32
+# Standard errors: about one useless embedder in a thousand seems to be better than chance.
+_CHANCE = 3.0
 NOTHING: Mapping[int, float] = MappingProxyType({})
 
 
@@ -76,6 +79,42 @@ def find_nearest(
         limit, ((score, seq) for seq, score in cosines.items() if seq < before_seq and 0 < score < math.inf)
     )
     return {seq: score for score, seq in best}
+
+
+def knows_words(pairs: Iterable[tuple[int, int]], blocks: Mapping[int, Vectors]) -> bool:
+    """Return False if the vectors say nothing of these texts, such as vectors drawn by chance.
+
+    Messages that share a rare word must be more similar than other messages. Fewer than 32 pairs with vectors decide
+    nothing.
+
+    Args:
+        pairs: The seqs of messages that share a rare word.
+        blocks: The vectors by the number of their block.
+    """
+    rows: list[tuple[bytes, bytes]] = []
+    for one, other in pairs:
+        row, other_row = (
+            None if (vectors := blocks.get(block_number(seq))) is None else vectors.row((seq - 1) % BLOCK_COUNT)
+            for seq in (one, other)
+        )
+        # Equal texts have equal vectors, whatever the embedder.
+        if row and other_row and row != other_row and len(row) == len(other_row) == len(rows[0][0] if rows else row):
+            rows.append((row, other_row))
+            if len(rows) == _PAIRS_LIMIT:
+                break
+    if len(rows) < _PAIRS_LEAST:
+        return True
+    ones, others = (_unit_vectors([pair[at] for pair in rows]) for at in (0, 1))
+    by_chance = np.roll(others, len(rows) // 2, axis=0)
+    gains = (ones * (others - by_chance)).sum(axis=1)
+    return bool(gains.mean() * math.sqrt(len(gains)) > _CHANCE * gains.std())
+
+
+def _unit_vectors(rows: list[bytes]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    """Return the vectors of these rows, one per line."""
+    table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
+    scales = np.ascontiguousarray(table[:, : _FLOAT.itemsize]).view(_FLOAT)
+    return table[:, _FLOAT.itemsize :].view(np.int8).astype(np.float32) * scales
 
 
 def estimate_products(row: bytes, blocks: Sized) -> int:

@@ -6,8 +6,9 @@ A query looks up only its own stems, so its cost grows with the number of matche
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from redismem.originals.blocks import BLOCK_COUNT
@@ -19,6 +20,8 @@ _SEGMENT_SEQS = SEGMENT_COUNT * BLOCK_COUNT
 _POSTING: Final = "H"
 # The approximate memory of a block, and of a stem in a segment, without their postings.
 _BLOCK_BYTES, _STEM_BYTES = 530, 120
+# A stem is rare in a segment if two to four messages contain it. This many stems of a segment are looked at.
+_RARE_BYTES, _PAIRED_STEMS = (4, 8), 4_096
 _NO_WEIGHTS = (0.0,) * BLOCK_COUNT
 
 
@@ -130,6 +133,15 @@ class Postings:
             first_seq = growing[0] * BLOCK_COUNT + 1
             seqs = [*seqs, *(first_seq + place for place in places_of(mask))]
         return seqs
+
+    def rare_pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield pairs of messages that share a rare stem, as seqs, newest segment first."""
+        for at in sorted(self._segments, reverse=True):
+            base = at * _SEGMENT_SEQS
+            for packed in list(self._segments[at].values())[:_PAIRED_STEMS]:  # another thread may add some
+                if _RARE_BYTES[0] <= len(packed) <= _RARE_BYTES[1]:
+                    distances = memoryview(packed).cast(_POSTING)
+                    yield from ((base + one, base + other) for one, other in pairwise(distances))
 
     def on_days(self, matches: Callable[[int], bool]) -> list[int]:
         """Return the seqs of the messages on days that match, ascending."""

@@ -58,10 +58,14 @@ class Meaning:
             self._embedding.cancel()
 
     async def scores(self, cached: CachedSession, before_seq: int, limit: int) -> dict[int, float]:
-        """Return the similarities of the most similar messages, by seq; empty if the embedding failed."""
+        """Return the similarities of the most similar messages, by seq.
+
+        Empty if the embedding failed, or if the embedder knows nothing of the words of this session: its vectors would
+        only displace what the words find.
+        """
         from redismem.recall.nearest import estimate_products, find_nearest
 
-        if not (cached.vectors or cached.set_model):
+        if not (cached.vectors or cached.set_model) or not cached.trusts_vectors():
             return {}
         row = await (self._embed_query() if self._embedding is None else self._embedding)
         if row is None:

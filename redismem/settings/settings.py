@@ -93,7 +93,8 @@ class Settings(BaseModel):
     )
     embed: str | None = Field(
         None,
-        description="embedding model for semantic recall, such as openai:text-embedding-3-small; unset: words alone",
+        description="embedding model for semantic recall, such as openai:text-embedding-3-small, or wordllama, which "
+        "works offline; unset: words alone",
     )
     embed_api_key: SecretStr | None = Field(
         None,

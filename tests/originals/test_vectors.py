@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from redismem.errors import ModelFailed
 from redismem.messages.values import Undecodable
 from redismem.originals.vectors import Vectors, decode_vectors, encode_vectors, field_bytes, mark_of
 from redismem.recall.bm25 import HITS_MOST, LIFTED_COUNT, fuse, rank
-from redismem.recall.nearest import find_nearest, quantize
+from redismem.recall.nearest import find_nearest, knows_words, quantize
 
 MARK = mark_of("a model")
 numbers = st.floats(-1e300, 1e300, allow_subnormal=False)
@@ -136,3 +137,26 @@ def test_what_words_and_meaning_rank_first_is_first(words: dict[int, float], cos
     assert words.keys() <= fused.keys()
     assert cosines.keys() <= fused.keys()
     assert max(fused.values()) <= 1 + 1e-9
+
+
+def rows_of(table: Any) -> dict[int, Any]:
+    _, rows = quantize(table, len(table))
+    return {
+        at // 16: decode(encode_vectors(MARK, len(table[0]), dict(enumerate(rows[at : at + 16])), 0, 16))
+        for at in range(0, len(table), 16)
+    }
+
+
+def test_vectors_by_chance_know_no_words_and_those_that_follow_words_do() -> None:
+    chosen = random.Random(7)
+    pairs = [(seq, seq + 64) for seq in range(1, 65)]
+    noise = [[chosen.gauss() for _ in range(64)] for _ in range(128)]
+    topics = [[chosen.gauss() for _ in range(64)] for _ in range(64)]
+    follow = [[0.5 * a + b for a, b in zip(topics[at % 64], row, strict=True)] for at, row in enumerate(noise)]
+    assert knows_words(pairs, rows_of(follow))
+    assert not knows_words(pairs, rows_of(noise))
+    assert not knows_words(pairs, rows_of([[value + 100 for value in row] for row in noise])), "nearly all is alike"
+    assert knows_words(pairs[:31], rows_of(noise)), "too few to tell"
+    assert knows_words(pairs, {}), "no vectors here, such as those in a vector set"
+    same = [noise[at % 64] for at in range(128)]
+    assert knows_words(pairs, rows_of(same)), "equal texts tell nothing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 from typing import Any
@@ -15,6 +16,8 @@ from support.redis_server import RedisServer
 from support.stores import Store
 from support.writers import Echo, chat_message, fill
 
+from benchmarks.remembered.dated import dated
+from benchmarks.remembered.evidence import tell
 from redismem import InvalidSettings, Memory, Settings
 from redismem.blocking import memory as blocking
 from redismem.events import Event
@@ -51,6 +54,29 @@ async def test_other_words_are_found_with_an_embedder_and_not_without(store: Sto
         session = memory.session("a")
         assert await first(session) == []
         assert await first(session, "Biscuit") == [2, 3, 4], "the words alone"
+
+
+class Chance:
+    """An embedder that draws a vector for each text."""
+
+    async def __call__(self, texts: list[str]) -> list[list[float]]:
+        return [[chosen.gauss() for _ in range(32)] for chosen in map(random.Random, texts)]
+
+
+async def test_a_useless_embedder_changes_nothing_that_the_words_find(namespace: str) -> None:
+    told = dated("en", 240)
+    found: list[list[list[int]]] = []
+    for embed in (None, Chance()):
+        settings = Settings(shards=1, threshold=4, recent_limit=2, embed_timeout_s=20)
+        async with Memory.connect("memory://", namespace=namespace, settings=settings, embed=embed) as memory:
+            session = await tell(memory, told)
+            texts = [question.text for question in told.questions[:40]]
+            found.append([seqs(await session.recall(text, max_tokens=350)) for text in texts])
+            cached = memory.recall_cache.get(session.id)
+            assert cached is not None
+            assert bool(cached.vectors) is bool(embed)
+            assert cached.trusts_vectors() is (embed is None)
+    assert found[0] == found[1]
 
 
 async def test_words_and_meaning_are_fused(store: Store, namespace: str) -> None:

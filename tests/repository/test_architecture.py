@@ -59,6 +59,8 @@ DOORS = {
     "pydantic_core": "text",
     "httpx": "models",
     "numpy": "recall",
+    "tokenizers": "recall",
+    "safetensors": "recall",
     "apscheduler": "workers",
     "cyclopts": "cli",
     "rich": "cli",
