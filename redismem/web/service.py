@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ from redismem.web.metrics.load import Load
 from redismem.web.metrics.prometheus import Meters
 from redismem.web.open_streams import Kind, OpenStreams, Place
 from redismem.web.watching import Watch
+
+log = logging.getLogger("redismem")
 
 CALLER = "redismem.caller"
 """The key of the `Caller` in a request's ASGI scope."""
@@ -184,12 +187,14 @@ class Memories(dict[str, Memory]):
     async def aclose(self) -> None:
         """Close all memories at once, because each may wait for its workers and for the replay of its backlog.
 
-        Raises the first error, after all of them have ended.
+        Raises the first error, after all of them have ended. Further ones are logged by their type.
         """
         results = await asyncio.gather(*(memory.aclose() for memory in self.values()), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        errors = [result for result in results if isinstance(result, BaseException)]
+        for error in errors[1:]:
+            log.error("another memory was not closed as it should be: %s", type(error).__name__)
+        if errors:
+            raise errors[0]
 
 
 @contextlib.asynccontextmanager
