@@ -116,8 +116,15 @@ async def undo(session: Session) -> None:
     await session.undo()
 
 
+async def forget_archived(session: Session) -> None:
+    """Forget a message that was archived, not summarised."""
+    oldest = (await session.messages())[0]
+    await session.archive(1)
+    await session.forget(oldest.seq)
+
+
 WAYS: list[Callable[[Session], Awaitable[None]]] = [
-    *(clear, clear_and_begin_anew, pop, prune, replace, rewrite, forget, undo),
+    *(clear, clear_and_begin_anew, pop, prune, replace, rewrite, forget, forget_archived, undo),
 ]
 
 
