@@ -21,7 +21,7 @@ from redismem.protocol.owners import decode_owner, is_owner_field
 from redismem.protocol.session import quarantine
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.owner.upkeep import OwnerIndex, change_owned
-from redismem.record.erasure import RecordErasure, indexed_records
+from redismem.record.erasure import EVENTS_PREFIX, RecordErasure, indexed_records
 from redismem.store.store import Store
 
 __all__ = ["OnProgress", "Wanted", "count_records", "count_sessions", "forget"]
@@ -88,6 +88,8 @@ class _Erasure:
             await self._remove_indexed()
             await self._drop_index()
             if not await self._remove_scanned() and not await self._remove_indexed() and not await self._drop_index():
+                # Any of them may quote a removed session. Without them, a broken stream cannot be resumed.
+                await RecordErasure(self._store, Wanted(prefix=EVENTS_PREFIX)).remove_indexed()
                 proven_ms = await self._store.server_time_ms()
                 count = self.done.session_count
                 log.info(

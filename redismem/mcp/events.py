@@ -20,6 +20,7 @@ from redismem import InvalidSettings, Memory, RedismemError, StoreUnavailable
 from redismem.adapters.sessions import check_memory, missing_framework
 from redismem.events import facts
 from redismem.record import Change, Page, Record
+from redismem.record.erasure import EVENTS_PREFIX
 
 try:
     from mcp.server import streamable_http as sdk
@@ -36,7 +37,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_PREFIX = "mcp-events:"
 _CALLER = b"caller"
 _PAGE_COUNT = 100
 _FIRST_POLL_S, _LAST_POLL_S = 0.05, 1.0
@@ -48,6 +48,7 @@ class _Session:
     def __init__(self, session_id: str = "") -> None:
         self.id = session_id
         """Empty until the answer to the first request names it, and once the client has ended the session."""
+        self.caller = b""
         self.last = 0
         self.sizes: deque[tuple[int, int]] = deque()
         self.total_bytes = 0
@@ -133,7 +134,8 @@ class EventStore(sdk.EventStore):
             gone.append(_member(number))
         if member in gone:
             return Change(drops=gone, removes=gone)
-        return Change(sets={member: event}, adds=[member], drops=gone, removes=gone)
+        # Each event names the caller: `clear` may have removed the record meanwhile.
+        return Change(sets={member: event, _CALLER: session.caller}, adds=[member], drops=gone, removes=gone)
 
     async def replay_events_after(self, last_event_id: str, send_callback: sdk.EventCallback) -> str | None:
         """Send the events of a stream after this one, each once and in their order.
@@ -189,6 +191,23 @@ class EventStore(sdk.EventStore):
             return not await record.exists()
         return False
 
+    async def clear(self) -> int:
+        """Remove the stored events of all sessions, and return the number of these sessions.
+
+        Call it after text was removed that a tool may have returned. A stream that is broken at this moment cannot be
+        resumed from before; later events are stored as usual.
+
+        Raises:
+            StoreUnavailable: Redis did not answer in time.
+        """
+        memory, count, cursor, is_first = self._memory_of(), 0, None, True
+        while cursor is not None or is_first:
+            page = await memory.records(EVENTS_PREFIX, _PAGE_COUNT, cursor)
+            for entry in page.records:
+                count += await memory.record(entry.id, tag=entry.tag).clear()
+            cursor, is_first = page.cursor, False
+        return count
+
     def wrap(self, app: App) -> App:
         """Return an ASGI application that tells this store the session of each request, and removes ended sessions.
 
@@ -230,9 +249,9 @@ class EventStore(sdk.EventStore):
     async def _begin(self, session: _Session, scope: Scope, session_id: str) -> None:
         """Name the session that the first request has opened, and note its caller for the other processes."""
         if not session.id:
-            session.id = session_id
+            session.id, session.caller = session_id, _caller(scope)
             self._sessions[session_id] = session
-            begun = Change(sets={_CALLER: _caller(scope)})
+            begun = Change(sets={_CALLER: session.caller})
             await self._attempt("other processes do not resume it", self._record(session_id).write(begun))
 
     async def _end(self, session: _Session) -> None:
@@ -260,7 +279,7 @@ class EventStore(sdk.EventStore):
     def _record(self, session_id: str) -> Record:
         # Whoever has a session's id may resume it, so the id itself is not stored.
         digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
-        return self._memory_of().record(f"{_PREFIX}{digest}", ttl_s=self._ttl_s)
+        return self._memory_of().record(f"{EVENTS_PREFIX}{digest}", ttl_s=self._ttl_s)
 
 
 class _Answer:

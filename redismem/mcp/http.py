@@ -43,8 +43,8 @@ def create_app(
             raise ToolError(f"this key does not have the scope {scope}")
         return service.memory(caller)
 
-    server = server_over(memory_of, hidden)
     events = EventStore(lambda: service.memory(_caller.get())) if resumable else None
+    server = server_over(memory_of, hidden, events)
     routes = server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=events is None,

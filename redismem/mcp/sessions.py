@@ -9,6 +9,7 @@ from pydantic import Field
 
 from redismem import UNSET
 from redismem.mcp.access import Access, settle_write
+from redismem.mcp.events import EventStore
 from redismem.mcp.results import (
     Appended,
     Cleared,
@@ -38,9 +39,10 @@ ParamName = Annotated[str, Field(max_length=256)]
 class SessionTools:
     """The tools for conversations. Their docstrings are their descriptions, which a model reads."""
 
-    def __init__(self, access: Access, hidden: frozenset[str]) -> None:
+    def __init__(self, access: Access, hidden: frozenset[str], events: EventStore | None) -> None:
         self._access = access
         self._hidden = hidden
+        self._events = events
 
     async def append_messages(self, session_id: SessionId, messages: Batch, id: RetryId = "") -> Appended:
         """Append messages to a conversation, all or none. Begins the conversation if it does not exist."""
@@ -109,4 +111,7 @@ class SessionTools:
         Call it only if the user asks for it. It removes exactly the conversation with this id, no other.
         """
         session = self._access("write").session(session_id)
-        return Cleared(session_id=session_id, existed=await settle_write(session.clear()))
+        existed = await settle_write(session.clear())
+        if self._events is not None:
+            await settle_write(self._events.clear())
+        return Cleared(session_id=session_id, existed=existed)

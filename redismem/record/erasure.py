@@ -11,6 +11,8 @@ from redismem.protocol.record.calls import Life
 from redismem.protocol.record.keys import Description, RecordKeys, decode_description
 from redismem.store.store import Store
 
+EVENTS_PREFIX = "mcp-events:"
+"""The beginning of the ids of the records that have events of MCP sessions: copies of what tools have returned."""
 _PAGE_COUNT = 500
 
 

@@ -16,14 +16,16 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp import Client
 from mcp.types import JSONRPCNotification, JSONRPCResponse
 from support import steps_server
 from support.commands import wait_for_line
 from support.proxy import Proxy
 from support.redis_server import RedisServer
+from support.stored import read_namespace
 
 from redismem import InvalidSettings, Memory, Settings
-from redismem.mcp import EventStore
+from redismem.mcp import EventStore, create_server
 from redismem.mcp.events import _event_id, _parse_event_id
 
 VERSION = "2025-11-25"
@@ -185,6 +187,35 @@ async def test_the_events_of_a_session_are_bounded_in_number_size_and_time(memor
     kept = await record.page(limit=100)
     assert sum(len(found.value or b"") for found in kept.found) <= 3_000
     assert await served.act(lambda store: replayed(store, "0.1"), b"s") == ["answer"]
+
+
+async def test_what_was_cleared_or_forgotten_is_in_no_event(memory: Memory, raw: Any, namespace: str) -> None:
+    """Other events go too, because any may quote it; later ones can be resumed, also in another process."""
+    store = EventStore(memory)
+    served = Served(store)
+    server = create_server(memory, events=store)
+    answer = JSONRPCResponse(jsonrpc="2.0", id=1, result={})
+
+    async def clear_session() -> None:
+        async with Client(server) as client:
+            await client.call_tool("clear_session", {"session_id": "s"})
+
+    async def forget() -> None:
+        await memory.forget(prefix="s")
+
+    for at, remove in enumerate((clear_session, forget, store.clear)):
+        session = b"s" if at else b""
+        await memory.session("s").append({"role": "user", "content": "CANARY"})
+        await served.act(lambda store: store.store_event("1", note(1, "CANARY")), session)
+        assert "CANARY" in repr(await read_namespace(raw, namespace))
+        await memory.session("s").clear() if at == 2 else None
+        await remove()
+        assert "CANARY" not in repr(await read_namespace(raw, namespace))
+        await served.act(lambda store: store.store_event("1", answer), b"s")
+        assert await served.act(lambda store: replayed(store, "0.1"), b"s") == ["answer"]
+        (entry,) = (await memory.records("mcp-events:")).records
+        assert await memory.record(entry.id).get(b"caller") != [None], "another process can tell whose it is"
+        await store.clear()
 
 
 @pytest.mark.parametrize("limits", [{"max_events": 0}, {"max_bytes": 0}, {"ttl_s": 0}])
