@@ -32,6 +32,8 @@ All but the last are members too. Records of users and apps have the values of t
 """
 _VALUES = Related(b"s", b":")
 _PAGE_COUNT = 1_000
+_ONE_TRIP_COUNT = 10_000
+"""The keys of a state that Redis returns with the session in one step."""
 _WINDOW_COUNT = 100
 """The events that a read with `after_timestamp` asks for at a time."""
 
@@ -320,8 +322,15 @@ async def _read_state(record: Record) -> dict[str, Any]:
 
 
 async def _read_session(record: Record) -> Found | None:
-    """Return the time, the count and the state of a session, as they were at one moment."""
-    return await record.newest(_SESSION, member=_SESSION, related=_VALUES)
+    """Return the time, the count and the state of a session, as they were at one moment.
+
+    More keys than one round trip returns are read again if an event was appended meanwhile, up to ten times.
+    """
+    for _ in range(10):
+        found = await record.newest(_SESSION, member=_SESSION, related=_VALUES)
+        if found is None or len(found.related) <= _ONE_TRIP_COUNT or await record.get(_SESSION) == [found.value]:
+            break
+    return found
 
 
 async def _read_events(record: Record, config: GetSessionConfig | None) -> list[Event]:

@@ -15,6 +15,7 @@ from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.sessions import Listing, hash_of, key_of, list_sessions, look, numbers_of, originals_of
 
 Session = Annotated[str, Parameter(help="The id of the session.")]
+Shown = Annotated[str, Parameter(help="The id of the session, or with `--record` of the record.")]
 Full = Annotated[
     bool, Parameter(negative=(), show_default=False, help="Print whole messages instead of their beginnings.")
 ]
@@ -81,7 +82,7 @@ def _print_sessions(found: Listing) -> None:
 
 
 async def show(
-    session: Session,
+    session: Shown,
     /,
     *,
     limit: Annotated[
@@ -92,14 +93,22 @@ async def show(
     ] = False,
     full: Full = False,
     redact: Redact = False,
+    record: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Show the records with this id: numbers, fields, sizes.")
+    ] = False,
+    values: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="With `--record`: print the values of the fields.")
+    ] = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
     """Show a session: summaries, pending and recent messages, state names, counters.
 
-    Prints the conversation's text, but never the values of its state.
+    Prints the conversation's text, but never the values of its state. With `--record`, shows a record.
     """
+    if record:
+        return await _show_record(session, limit or _SHOWN_COUNT, values, url, namespace, as_json)
     from redismem.cli import session_view
 
     async with open_read_only(url, namespace) as (memory, place):
@@ -114,6 +123,15 @@ async def show(
         session_view.show(console(), context, info, now_ms, where, key, full, redact, messages)
         if (hidden := info.window_count - len(context.pending) - len(context.recent)) > 0:
             print(f"{plural(hidden, 'earlier message')} not shown: --limit {min(info.window_count, 10_000)}")
+    return 0
+
+
+async def _show_record(record_id: str, limit: int, values: bool, url: str | None, namespace: str, as_json: bool) -> int:
+    from redismem.cli import record_view
+
+    async with open_read_only(url, namespace) as (memory, place):
+        where = (namespace, place.name)
+        await record_view.show(memory.store, record_id, limit, where, values=values, as_json=as_json)
     return 0
 
 

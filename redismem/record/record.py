@@ -105,6 +105,8 @@ class Record:
     ) -> Found | None:
         """Return the greatest member that begins with a prefix, with its value, in one round trip.
 
+        A related range of more than 10,000 members takes further round trips.
+
         Args:
             prefix: The beginning of the member.
             before: Only members less than this one.
@@ -123,6 +125,7 @@ class Record:
                 raise InvalidRecord("member begins with prefix, and excludes before")
         options = ReadOptions(prefix, 1, reverse=True, named=named, related=related, renew=renew)
         page = await self._run(reads.page(self._keys, bounds, options, self._store.clock))
+        await self._complete_ranges(page, prefix, related)
         return page.found[0] if page.found else None
 
     async def page(
@@ -137,6 +140,8 @@ class Record:
         renew: bool = False,
     ) -> Page:
         """Return a page of the members that begin with a prefix, with their values, in one round trip.
+
+        A related range of more than 10,000 members takes further round trips.
 
         Args:
             prefix: The beginning of the members.
@@ -153,7 +158,22 @@ class Record:
         """
         bounds = reads.bounds_of(prefix, before=after) if reverse else reads.bounds_of(prefix, after=after)
         options = ReadOptions(prefix, limit, reverse=reverse, named=named, related=related, renew=renew)
-        return await self._run(reads.page(self._keys, bounds, options, self._store.clock))
+        page = await self._run(reads.page(self._keys, bounds, options, self._store.clock))
+        await self._complete_ranges(page, prefix, related)
+        return page
+
+    async def _complete_ranges(self, page: Page, prefix: bytes, related: Related | None) -> None:
+        """Read the rest of each related range that is longer than one call returns."""
+        if related is None:
+            return
+        for found in page.found:
+            if len(found.related) >= reads.RANGE_COUNT:
+                beginning = related.prefix + found.member[len(prefix) :] + related.suffix
+                after: bytes | None = found.related[-1][0]
+                while after is not None:
+                    rest = await self.page(beginning, after=after, limit=reads.RANGE_COUNT)
+                    found.related += [(each.member, each.value) for each in rest.found]
+                    after = rest.after
 
     async def walk(
         self,

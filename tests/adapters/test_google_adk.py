@@ -32,6 +32,7 @@ from support.stores import PATIENCE, Store
 
 from redismem import InvalidRecord, InvalidSessionId, Memory, Settings, StoreUnavailable
 from redismem.adapters.google_adk import SessionService
+from redismem.record import Record
 
 ROOT = Path(__file__).parents[2]
 numbers = itertools.count(1)
@@ -265,6 +266,7 @@ sys.path[:0] = ["tests"]
 from adapters.test_google_adk import make_event
 from redismem import Memory
 from redismem.adapters.google_adk import SessionService
+from redismem.record import Record
 
 async def main(url, namespace):
     async with Memory.connect(url, namespace=namespace) as memory:
@@ -302,3 +304,25 @@ def test_without_the_framework_one_line_names_the_extra() -> None:
     program = "import sys; sys.modules['google.adk'] = None; import redismem.adapters.google_adk"
     failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
     assert failed.stderr.splitlines()[-1].endswith("pip install 'redismem[google-adk]'")
+
+
+async def test_a_state_of_any_number_of_keys_is_read_whole_as_of_one_moment(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redismem.protocol.record.reads.RANGE_COUNT", 2)
+    monkeypatch.setattr("redismem.adapters.google_adk._ONE_TRIP_COUNT", 2)
+    service = SessionService(memory=memory)
+    place = {"app_name": "shop", "user_id": "anna"}
+    session = await service.create_session(**place, session_id="s", state={f"k{number}": 0 for number in range(7)})
+    assert len(session.state) == 7
+    waiting, real = [1, 2], Record.page
+
+    async def page(record: Record, *args: Any, **options: Any) -> Any:
+        if waiting:  # another process is faster
+            number = waiting.pop()
+            await service.append_event(session, make_event(number, {f"k{key}": number for key in range(7)}))
+        return await real(record, *args, **options)
+
+    monkeypatch.setattr(Record, "page", page)
+    (listed,) = (await service.list_sessions(**place)).sessions
+    assert listed.state == {f"k{number}": 1 for number in range(7)}

@@ -122,3 +122,24 @@ def test_nothing_of_a_forgotten_person_is_left_in_quarantine(memory: Any, raw: A
     assert ("CANARY" in stored(raw, namespace)) is not is_found
     record.clear()
     assert "CANARY" not in stored(raw, namespace)
+
+
+def test_a_record_is_shown_without_its_values_unless_asked(
+    command: Any, redis_options: list[str], memory: Any, raw: Any
+) -> None:
+    record = memory.record(ID, tag="user 1", owner="ann", ttl_s=7_000)
+    record.write(Change(absent=[b"m"], sets={b"m": CANARY, b"n\xff": b"1" * 20_000}, adds=[b"m"]))
+    shown = command("show", ID, "--record", *redis_options)
+    assert "2 fields · 1 member · expires in 117 min · 1 write remembered" in " ".join(shown.out.split())
+    for text in ("tag: user 1 · owner: ann", "m: 6 B", r"n\xff: 20 KiB", ":record:chat:{1}:2"):
+        assert text in shown.out
+    assert "CANARY" not in shown.out
+    assert "CANARY" in command("show", ID, "--record", "--values", *redis_options).out
+    told = command("show", ID, "--record", "--json", "--limit", "1", *redis_options).document
+    (view,) = told["records"]
+    assert (view["fields"], view["fields_count"]) == ([{"name": "m", "bytes": 6}], 2)
+    memory.record(ID, tag="user 2").write(Change(sets={b"x": b""}))
+    both = command("show", ID, "--record", *redis_options).out
+    assert ("owner: ann" in both, "tag: user 2 · no owner" in both) == (True, True)
+    missing = command("show", "chat", "--record", *redis_options)
+    assert (missing.code, "no readable record" in missing.err) == (1, True)

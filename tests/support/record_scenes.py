@@ -239,7 +239,7 @@ async def reads_in_order(memory: Memory, raw: Any) -> None:
     with patch.object(reads, "RANGE_COUNT", 1):
         found = await record.newest(b"c:", member=b"c:2", related=RELATED)
         assert found is not None
-        assert found.related == [(b"w:2:a", b"2")]
+        assert len(found.related) == 2, "the rest comes with a further call"
     many = {b"n:%04d" % number: b"" for number in range(1_200)}
     await record.write(
         Change(sets={**many, b"h": Head(b"", tuple(many)).encode(), b"odd": b"no head"}, adds=[b"h", b"odd"])

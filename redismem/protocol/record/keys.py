@@ -169,6 +169,11 @@ def is_described(field: bytes | None) -> bool:
     raise CorruptSession("the description of the record is damaged")
 
 
+def writes_count(field: bytes) -> int:
+    """Return the number of writes with conditions that this description remembers."""
+    return field[_RING] if len(field) > _RING else 0
+
+
 def birth_of(field: bytes) -> bytes:
     """Return owner and tag, as this description ends."""
     return field[_RING + 1 + _NONCE_BYTES * field[_RING] :]

@@ -21,7 +21,7 @@ STEPS_COUNT = 2_000
 DROP_COUNT = 1_000
 """The most members that one call drops."""
 RANGE_COUNT = 10_000
-"""The most members of one related range."""
+"""The most members of one related range that one call returns."""
 _PAGE_LIMIT = 10_000
 
 
@@ -49,7 +49,7 @@ class Found:
     named: dict[bytes, bytes | None] = field(default_factory=dict)
     """The fields that the value names as a `Head`, if asked for; `None` for a missing one."""
     related: list[tuple[bytes, bytes | None]] = field(default_factory=list)
-    """Members and values of the related range, if asked for, least first, at most 10,000."""
+    """Members and values of the related range, if asked for, least first."""
 
 
 @dataclass(slots=True)
