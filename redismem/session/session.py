@@ -142,7 +142,7 @@ class Session(EditableSession):
             context.background = background
             return context
         if recall_scope != "session":
-            check_scope(recall_scope, self._calls.owner, self.id, has_budget=recall is not None)
+            check_scope(recall_scope, self._calls.session_owner, self.id, has_budget=recall is not None)
         call = self._calls.append_and_read(messages, options)
         if recall is None:
             context = await self._run(call)
@@ -185,14 +185,14 @@ class Session(EditableSession):
         if not isinstance(query, str):
             raise TypeError(f"query must be a string, not {type(query).__name__}")
         check(limit, max_tokens=max_tokens)
-        check_scope(scope, self._calls.owner, self.id)
+        check_scope(scope, self._calls.session_owner, self.id)
         return await self._open_recall(query, scope).search(limit, max_tokens)
 
     def _open_recall(self, query: str, scope: Scope) -> Recall | OwnerRecall:
-        if scope == "owner" and self._calls.owner is not None:
+        if scope == "owner" and self._calls.session_owner is not None:
             from redismem.recall.owner.search import OwnerRecall
 
-            return OwnerRecall(self._store, self._recall_cache, self._calls.owner, self.id, query)
+            return OwnerRecall(self._store, self._recall_cache, self._calls.session_owner, self.id, query)
         from redismem.recall.recall import Recall
 
         return Recall(self._store, self._recall_cache, self._calls.keys, query)

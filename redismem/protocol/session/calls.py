@@ -47,7 +47,17 @@ _MOST = 1 << 53
 class SessionCalls:
     """Builds the calls of one session; the parts that all calls share are built once."""
 
-    __slots__ = ("_append_head", "_confirm", "_reads", "_script", "clock", "count_tokens", "keys", "owner", "settings")
+    __slots__ = (
+        "_append_head",
+        "_confirm",
+        "_reads",
+        "_script",
+        "clock",
+        "count_tokens",
+        "keys",
+        "session_owner",
+        "settings",
+    )
 
     def __init__(
         self,
@@ -69,7 +79,7 @@ class SessionCalls:
         self.settings = settings
         self.count_tokens = count_tokens
         self.clock = clock
-        self.owner = owner
+        self.session_owner = owner
         appends = keys.appends
         limits = limits or append_limits(settings)
         if owner is not None:
