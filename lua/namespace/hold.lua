@@ -47,7 +47,6 @@ end
 if #taken == 0 then return reply end
 taken[#taken + 1] = 'last'
 taken[#taken + 1] = string.format('%.0f', now)
-redis.call('HDEL', ticks, taken[1])
 redis.call('HSET', ticks, unpack(taken))
 redis.call('PEXPIRE', ticks, keep_ms)
 redis.call('PEXPIRE', processes, keep_ms)

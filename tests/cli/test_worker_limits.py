@@ -54,6 +54,9 @@ def test_override_leaves_what_this_environment_does_not_set(
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "50")
     assert command("worker", "--once", "--override", *redis_options).code == 0
     assert raw.hgetall(record) == before | {b"max_sessions": b"50"}
+    monkeypatch.delenv("REDISMEM_MAX_SESSIONS")
     monkeypatch.setenv("REDISMEM_EMBED", "")
     assert command("worker", "--once", "--override", *redis_options).code == 0
-    assert b"embedder" not in raw.hgetall(record)
+    left = raw.hgetall(record)
+    assert left | {b"embedder": before[b"embedder"]} == before | {b"max_sessions": b"50"}
+    assert b"embedder" not in left
