@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.checks import until
-from support.example_processes import Places, start_example
+from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
 
 from redismem import Memory
@@ -21,9 +21,7 @@ async def test_an_approval_arrives_in_another_process_and_a_killed_turn_makes_no
         await until(lambda: proxy.broken_count)  # the history is stored, and what the agent waits for is not
         running.kill()
     for text, answer in ((QUESTION, "May I? "), ("yes", "Done: refunded 20, refunded 35")):
-        with start_example(NAME, places, "order-7", text, REDISMEM_URL=proxy.url) as running:
-            await until(lambda: running.poll() is not None)
-            assert answer in running.communicate()[0]
+        assert answer in await run_example_here(NAME, places, "order-7", text)
     async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
         history = await HistoryProvider(memory=memory).get_messages("order-7")
     contents = [content.type for message in history for content in message.contents]

@@ -12,11 +12,12 @@ from collections import Counter
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from support.commands import wait_for_line
-from support.example_processes import ROOT, Places, start_example
+from support.example_processes import ROOT, Places, run_example_here, start_example
 
 from redismem import Memory
 from redismem.adapters.langchain import ChatMessageHistory
 
+NAME = "langchain_chat.py"
 STOPS_BEFORE_A_STEP = """
 import asyncio, time
 from examples import langchain_chat as chat
@@ -33,7 +34,7 @@ asyncio.run(chat.main("anna", "Where are my orders A-1 and A-2?"))
 
 
 def say(places: Places, text: str) -> str:
-    with start_example("langchain_chat.py", places, "anna", text) as running:
+    with start_example(NAME, places, "anna", text) as running:
         output, _ = running.communicate(timeout=60)
         assert running.returncode == 0, output
         return output.strip()
@@ -59,8 +60,9 @@ async def test_a_turn_goes_on_in_another_process_and_outlives_a_kill(places: Pla
     assert len(before) == step_count
     assert say(places, "Where are my orders A-1 and A-2?") == "A-1 is on its way, A-2 is on its way"
     for _ in range(2):
-        assert say(places, "Refund A-1 and A-2, please.") == "Waiting for approval: say approve, to any process."
-    assert say(places, "approve") == "A-1 is refunded, A-2 is refunded"
+        printed = await run_example_here(NAME, places, "anna", "Refund A-1 and A-2, please.")
+        assert printed == "Waiting for approval: say approve, to any process.\n"
+    assert await run_example_here(NAME, places, "anna", "approve") == "A-1 is refunded, A-2 is refunded\n"
     messages = await read(places)
     assert messages[:step_count] == before
     calls = Counter(call["id"] for each in messages if isinstance(each, AIMessage) for call in each.tool_calls)

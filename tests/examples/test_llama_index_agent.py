@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.checks import until
-from support.example_processes import Places, start_example
+from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
 
 from redismem import Memory
@@ -24,9 +24,7 @@ async def test_a_conversation_goes_on_in_another_process_and_a_killed_one_leaves
         (QUESTION, "Question 2: 4 degrees in Oslo, 19 degrees in Rome."),
         ("Lima?", "Question 3:"),
     ):
-        with start_example(NAME, places, "anna", question, REDISMEM_URL=proxy.url) as running:
-            await until(lambda: running.poll() is not None)
-            assert answer in running.communicate()[0]
+        assert answer in await run_example_here(NAME, places, "anna", question)
     async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
         stored = await ChatStore(memory=memory).get_messages("anna")
     turn = ["user", "assistant", "tool", "tool", "assistant"]

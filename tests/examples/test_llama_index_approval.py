@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.checks import until
-from support.example_processes import Places, start_example
+from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
 
 from redismem import Memory
@@ -26,14 +26,12 @@ async def test_approvals_arrive_in_another_process_and_killed_ones_answer_once(p
         if killed:
             proxy.forget()
             proxy.break_next("swallow", 1, to=b"param:paused")
-        with start_example(NAME, places, "order-7", text, REDISMEM_URL=proxy.url) as running:
-            if killed:
+            with start_example(NAME, places, "order-7", text, REDISMEM_URL=proxy.url) as running:
                 await until(lambda: proxy.broken_count)
                 running.kill()
-            else:
-                await until(lambda: running.poll() is not None)
-                printed = running.communicate()[0]
-                assert [part for part in expected if part not in printed] == []
+        else:
+            printed = await run_example_here(NAME, places, "order-7", text)
+            assert [part for part in expected if part not in printed] == []
     async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
         stored = await ChatStore(memory=memory).get_messages("order-7")
         state = await memory.session("llama_index:order-7").state()

@@ -11,11 +11,12 @@ from collections import Counter
 from typing import Any
 
 from support.commands import wait_for_line
-from support.example_processes import ROOT, Places, start_example
+from support.example_processes import ROOT, Places, run_example_here, start_example
 
 from redismem import Memory
 from redismem.adapters.openai_agents import Session
 
+NAME = "openai_agents_chat.py"
 STOPS_BETWEEN_ITS_STEPS = """
 import asyncio, time
 from examples import openai_agents_chat as chat
@@ -32,7 +33,7 @@ asyncio.run(chat.main("anna", "Where are my orders A-1 and A-2?"))
 
 
 def say(places: Places, text: str) -> str:
-    with start_example("openai_agents_chat.py", places, "anna", text) as running:
+    with start_example(NAME, places, "anna", text) as running:
         output, _ = running.communicate(timeout=60)
         assert running.returncode == 0, output
         return output.strip()
@@ -60,7 +61,7 @@ async def test_a_run_goes_on_in_another_process_and_outlives_a_kill(places: Plac
         *["function_call_output"] * 2,
     ]
     assert say(places, "Refund A-1 and A-2, please.") == "Waiting for approval: say approve, to any process."
-    assert say(places, "approve") == "A-1 is refunded, A-2 is refunded"
+    assert await run_example_here(NAME, places, "anna", "approve") == "A-1 is refunded, A-2 is refunded\n"
     items = await read_items(places)
     assert items[: len(before)] == before
     calls = Counter(item["call_id"] for item in items if item.get("type") == "function_call")

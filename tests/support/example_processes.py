@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
+import importlib
+import io
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from redismem.models.tls import default_ssl_context
 from support.provider_server import ProviderServer
@@ -60,6 +66,25 @@ def start_example(name: str, places: Places, *more: str, **environment: str) -> 
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
+
+
+async def run_example_here(name: str, places: Places, *words: str, **environment: str) -> str:
+    """Run an example's main function in this process, and return what it prints.
+
+    It goes on where killed processes of the example have stopped. Only they pay for the import of its framework.
+    """
+    example = importlib.import_module(f"examples.{name.removesuffix('.py')}")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # of the framework, also of what it leaves to the garbage collector
+        for variable, value in (places.environment | environment).items():
+            patch.setenv(variable, value)
+        await asyncio.to_thread(asyncio.run, example.main(*words))
+        gc.collect()
+    return printed.getvalue()
 
 
 @contextlib.contextmanager

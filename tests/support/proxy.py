@@ -53,6 +53,8 @@ class Proxy:
         """Chunks from the server to clients, before any fault."""
         self.connections_count = 0
         self.broken_count = 0
+        self.frozen_count = 0
+        """Replies that a freeze has kept back: the server has run what they answer."""
         self.heal()
 
     async def __aenter__(self) -> Self:
@@ -87,7 +89,7 @@ class Proxy:
         """Reset records and counts."""
         self.sent.clear()
         self.received.clear()
-        self.connections_count = self.broken_count = 0
+        self.connections_count = self.broken_count = self.frozen_count = 0
 
     def break_next(self, how: How, count: float = 1, to: bytes = b"", delay_s: float = 0) -> None:
         """Break the next `count` requests that contain the bytes `to`; replaces the last order."""
@@ -145,6 +147,7 @@ class Proxy:
 
     async def _answer(self, link: _Link, reply: bytes) -> None:
         if link.how == "freeze":
+            self.frozen_count += 1
             return
         how = link.how
         # A reply that was on its way to an earlier request must not close the hole: the client would take the next
