@@ -9,7 +9,7 @@ from redismem.formats.recalled import DAY_TOKENS
 from redismem.formats.tool_groups import CallIds, answers, call_ids
 from redismem.messages.message import Message
 
-_HITS_SHARE = 0.7
+_HITS_SHARE = 0.75
 """The share of a budget that is spent on hits before their neighbours are added."""
 _HIT_TOKENS = 50
 """A budget considers one hit per this number of tokens, so that short messages do not displace better hits."""
@@ -72,7 +72,7 @@ def choose(
 ) -> list[int]:
     """Return the seqs of the best hits, the messages beside them, and all tool calls and results of these, sorted.
 
-    A budget is spent on hits up to 70 %, then on their neighbours, then on more hits. It first spends what half of it
+    A budget is spent on hits up to 75 %, then on their neighbours, then on more hits. It first spends what half of it
     would, so a budget always finds all that its half finds.
 
     Args:
