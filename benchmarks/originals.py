@@ -8,7 +8,8 @@ divides by the texts alone. Each conversation has an owner of its own.
 
 Each conversation is played twice: in a new namespace, and in a namespace with dictionaries trained on other
 conversations of the same kind. The first dictionary is trained as soon as the conversations suffice; a day later a
-second one on all of them replaces it, if it is better by a tenth. Each takes 160 KiB per namespace, not counted here.
+second one on all of them replaces it, if it is better by a tenth. Each takes at most 64 KiB per namespace, which is not
+counted here.
 """
 
 from __future__ import annotations

@@ -16,7 +16,11 @@ from redismem.originals.columns import encode_columns, split_element
 from redismem.originals.dictionaries import LEVEL, with_id
 from redismem.originals.phrases import Tokens, find_phrases, join_phrases, split_text
 
-LARGEST_BYTES = 160 * 1024
+LARGEST_BYTES = 64 * 1024
+_LEAST_BYTES = 16 * 1024
+"""The limit of a dictionary that is trained on little."""
+# A dictionary saves a tenth of the raw bytes or more, so one of a twelfth of what it was trained on soon pays.
+_SHARE = 12
 
 # With fixed parameters, training takes a fraction of a second; if zstd searches for the best ones, a minute.
 _SEGMENT_BYTES, _DMER_BYTES = 1_000, 8
@@ -55,7 +59,8 @@ def train_dictionary(blocks: Blocks) -> bytes | None:
     tables = _train_tables([encode_columns(elements) for of_person in blocks.values() for elements in of_person])
     if tables is None:
         return None
-    most_bytes = LARGEST_BYTES - len(tables) - len(BUILT_IN_CONTENT)
+    sample_bytes = sum(len(each) for of_person in blocks.values() for elements in of_person for each in elements)
+    most_bytes = min(LARGEST_BYTES, max(_LEAST_BYTES, sample_bytes // _SHARE)) - len(tables) - len(BUILT_IN_CONTENT)
     phrases = join_phrases(find_phrases(lines_of), texts_of, most_bytes)
     return with_id(tables + BUILT_IN_CONTENT + phrases) if phrases else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -22,6 +22,10 @@ from redismem.recall.selection import Size, map_calls
 _ELEMENT_BYTES = 420
 _SESSION_BYTES = 2_000
 _CALL_BYTES = 600
+
+
+Part = tuple[int, Sequence[bytes]]
+"""First seq and elements of one block."""
 
 
 class Contents:
@@ -69,6 +73,8 @@ class CachedSession:
         self.postings = Postings()
         self.contents: dict[int, Contents] = {}
         """The cached blocks by number."""
+        self.siblings: dict[int, Part] = {}
+        """First seq and elements of blocks that were read within a merged block, but not asked for, by number."""
         self.vectors: dict[int, Vectors] = {}
         """The vectors of messages, by the number of their block; empty if there is no embedder."""
         self.set_model: bytes | None = None
@@ -186,10 +192,34 @@ class CachedSession:
             before = self.contents.get(number)
             self.contents[number] = block
             self._contents_bytes += block.size_bytes - (0 if before is None else before.size_bytes)
+            self._contents_bytes -= _part_bytes(self.siblings.pop(number, None))
+
+    def take_sibling(self, number: int, make: Callable[[int, Sequence[bytes]], Contents]) -> bool:
+        """Cache a block that was read within a merged one. False means that it was not, or cannot be read."""
+        part = self.siblings.get(number)
+        if part is None:
+            return False
+        try:
+            self.add_block(number, make(*part))
+        except Undecodable:
+            return False  # the caller reads it again, and puts it into quarantine
+        return True
+
+    def add_siblings(self, parts: Mapping[int, Part]) -> None:
+        """Cache the other blocks of a merged one, until they are asked for."""
+        with self._lock:
+            added = {number: part for number, part in parts.items() if number not in self.contents}
+            self._contents_bytes += sum(_part_bytes(part) for part in added.values())
+            self._contents_bytes -= sum(_part_bytes(self.siblings.get(number)) for number in added)
+            self.siblings |= added
 
     def select(self, seqs: Sequence[int], blocks: Sequence[Contents]) -> SelectedMessages:
         """Select the messages with these seqs, which these blocks contain."""
         return SelectedMessages(self, self._epoch, seqs, blocks)
+
+
+def _part_bytes(part: Part | None) -> int:
+    return 0 if part is None else sum(map(sys.getsizeof, part[1]))
 
 
 class SelectedMessages:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Sequence, Set
 from functools import partial
 from operator import attrgetter
 from time import time
@@ -21,7 +21,7 @@ from redismem.messages.coercion import Shape
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message, day_of
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_parts
+from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_parts, unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import searchable_texts
 from redismem.originals.signatures import TEXT_CHARS, decode_signature, encode_signature
@@ -44,7 +44,7 @@ from redismem.recall.bm25 import (
     select_blocks,
 )
 from redismem.recall.cache import NO_CACHE, RecallCache
-from redismem.recall.cached import CachedSession, Contents, SelectedMessages
+from redismem.recall.cached import CachedSession, Contents, Part, SelectedMessages
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
 from redismem.recall.selection import Size, choose, count_hits, group_calls, map_calls
@@ -222,35 +222,41 @@ class Recall:
         if not missing:
             return
         unreadable: list[Block] = []
-        get_stats, with_days = cached.postings.blocks.get, self._store.settings.recall_days
-        sizes = [LARGE_BYTES if (stats := get_stats(number)) is None else stats.block_bytes for number in missing]
-        is_much = sum(sizes) > LARGE_BYTES
-        blocks = await self._store.run(pages.blocks(self._keys, missing), quarantine=True)
+        make = partial(_make_contents, window_seq, epoch, self._store.settings.recall_days)
+        missing = [number for number in missing if not cached.take_sibling(number, make)]
+        blocks = await self._store.run(pages.blocks(self._keys, missing), quarantine=True) if missing else []
+        is_much = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
         dictionaries = await load_dictionaries(self._store, (block.stored for block in blocks))
         for block in blocks:
+            work = partial(decode_contents, block, missing, dictionaries, make)
             try:
-                work = partial(decode_contents, block, missing, dictionaries, window_seq, epoch, with_days)
-                for number, contents in (await run_apart(self._store.transport, work, is_much=is_much)).items():
-                    cached.add_block(number, contents)
-                await self._store.transport.sleep(0)
+                contents, siblings = await run_apart(self._store.transport, work, is_much=is_much)
             except Undecodable:
                 unreadable.append(block)
+                continue
+            for number, each in contents.items():
+                cached.add_block(number, each)
+            cached.add_siblings(siblings)
+            await self._store.transport.sleep(0)
         if unreadable:
             await Originals(self._store, self._keys).quarantine(unreadable)
 
 
+def _make_contents(window_seq: int, epoch: str, with_days: bool, first_seq: int, elements: Sequence[bytes]) -> Contents:
+    """Return the elements before the window. Raise Undecodable, UnsupportedFormat."""
+    return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch, with_days=with_days)
+
+
 def decode_contents(
-    block: Block, numbers: Container[int], dictionaries: Dictionaries, window_seq: int, epoch: str, with_days: bool
-) -> dict[int, Contents]:
-    """Return the messages before the window of the blocks `numbers` in a stored block.
+    block: Block, numbers: Container[int], dictionaries: Dictionaries, make: Callable[[int, Sequence[bytes]], Contents]
+) -> tuple[dict[int, Contents], dict[int, Part]]:
+    """Return the contents of the blocks `numbers` in a stored block, and the other blocks in it.
 
     Raise Undecodable, UnsupportedFormat.
     """
-    return {
-        number: Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch, with_days=with_days)
-        for number, (first_seq, elements) in decode_parts(*block, dictionaries).items()
-        if number in numbers
-    }
+    parts = decode_parts(*block, dictionaries)
+    contents = {number: make(*part) for number, part in parts.items() if number in numbers}
+    return contents, {number: part for number, part in parts.items() if number not in numbers}
 
 
 async def search_by_words(store: Store, session_id: str, query: str, limit: int) -> list[Message]:

@@ -12,6 +12,7 @@ from support.dictionaries import STAMP, WORDS, Blocks, element, make_dictionary,
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.messages.values import encode_plain
+from redismem.originals import training
 from redismem.originals.blocks import BLOCK_COUNT, BUILT_IN_CONTENT, encode_block
 from redismem.originals.columns import LARGE_BYTES
 from redismem.originals.dictionaries import Dictionary
@@ -104,6 +105,18 @@ def test_it_makes_blocks_of_others_smaller() -> None:
     others = [block for seed in range(100, 110) for block in blocks_of(chat(seed))]
     with_one, without = (sum(len(encode_block(1, block, used)) for block in others) for used in (dictionary, None))
     assert with_one < 0.6 * without
+
+
+def test_a_dictionary_takes_a_bounded_share_of_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    chats = {person(seed): blocks_of(chat(seed)) for seed in range(20)}
+    sample_bytes = sum(len(each) for blocks in chats.values() for elements in blocks for each in elements)
+    monkeypatch.setattr(training, "_LEAST_BYTES", 0)
+    sizes = []
+    for share in (20, 25):
+        monkeypatch.setattr(training, "_SHARE", share)
+        sizes.append(len(trained(chats)))
+        assert sizes[-1] <= sample_bytes // share
+    assert sizes[0] > sizes[1], "or there was room for all phrases"
 
 
 @pytest.mark.parametrize("count", range(7))

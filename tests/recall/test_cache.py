@@ -44,6 +44,21 @@ async def test_what_came_since_is_found_without_reading_the_rest_again(store: St
             assert 3 in seqs(await session.recall("dog Biscuit"))
 
 
+async def test_the_blocks_beside_it_in_a_merged_one_are_not_read_again(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await create_summarised_session(memory, {3: "The dog is Biscuit.", 60: "The parrot is Zora."})
+        assert 3 in seqs(await session.recall("Biscuit", limit=1))
+        cached = memory.recall_cache.get("a")
+        assert (sorted(cached.contents), sorted(cached.siblings)) == ([0], [1, 2, 3])
+        before = cached.size_bytes
+        with trips_of(memory) as sent:
+            assert 60 in seqs(await session.recall("Zora", limit=1))
+        assert len(sent) == 1, "the signatures alone"
+        assert (sorted(cached.contents), sorted(cached.siblings)) == ([0, 3], [1, 2])
+        texts_bytes = sum(len(element) for _, elements in cached.siblings.values() for element in elements)
+        assert before - texts_bytes > memory.recall_cache.size_bytes - before > 0, "counted once"
+
+
 async def test_of_a_session_that_grew_by_much_the_rest_is_read(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
         session, worker = await create_summarised_session(memory), Worker(memory.store, Echo())
