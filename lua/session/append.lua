@@ -8,14 +8,14 @@
 -- without the epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins:
 -- number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
 -- limits may end with ~ and the policy, and @ and the owner, of a session that the append creates. The key owners is needed
--- only with an owner.
+-- only with an owner. Most appends have only the first four keys, because each key costs time (see all_keys.lua).
 -- KEYS
 --   messages
 --   state
---   originals
---   vectors
 --   active
 --   overdue
+--   originals
+--   vectors
 --   leased
 --   dead
 --   evictions
@@ -30,8 +30,8 @@
 --   writes counters epoch owner ids_a ids_b ids_c ids_d repeated queued pins large_bytes param: waiting last_intent last_result plan
 -- REPLY counters@epoch; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
--- ERROR PAST now_ms · CONFLICT last_seq cleared · FULL window_count · BYTES large_bytes bytes_limit · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
-local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences, owners = unpack(KEYS)
+-- ERROR PAST now_ms · CONFLICT last_seq cleared · FULL window_count · BYTES large_bytes bytes_limit · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version · KEYS all
+local messages, state, active, overdue, originals, vectors, leased, dead, evictions, fences, owners = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local kept_ms, threshold, token_limit = string.match(limits, '(%d+) (%d+) (%S+)')
 local fresh, message_count, set_count, tokens, expect, now_ms, pins =
@@ -49,6 +49,7 @@ if fresh ~= '1' or repeated then -- [made before]
 end
 --- @include expected
 --- @include policy
+--- @include all_keys
 local count_before = total - window_first_seq + 1 + (tonumber(hidden) or 0) -- [hidden]
 local found_count = message_count > 0 and redis.call('LLEN', messages) or count_before
 if found_count ~= count_before then return {counters, epoch or redis.call('HGET', state, 'epoch'), found_count} end

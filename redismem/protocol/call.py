@@ -44,6 +44,8 @@ class Call(Generic[T]):
     """True if the caller gave the write an id, so that the caller can retry it safely."""
     absent: Any = None
     """The reply to assume for an unreachable node if other nodes answer; None means that the call fails."""
+    short_command: Command | None = None
+    """The first command with fewer keys. It is sent instead of it, until Redis refuses it with the word KEYS."""
     sends: list[float] | None = None
     """The timeout of each attempt in seconds, recorded for the hook; None means that there is no hook."""
 
@@ -51,7 +53,19 @@ class Call(Generic[T]):
         """Return the call for a retry, when the server may have run the call already."""
         if self.resent is None:
             return self
-        return replace(self, commands=self.resent(self.commands), resent=None)
+        return replace(self, commands=self.resent(self.commands), resent=None, short_command=None)
+
+    def needs_all_keys(self, failure: ServerError | ConnectionLost) -> bool:
+        """True if Redis has refused the short command, and so has written nothing."""
+        return self.short_command is not None and isinstance(failure, ServerError) and failure.word == "KEYS"
+
+    def with_all_keys(self) -> Call[T]:
+        """Return the call without its short command."""
+        return replace(self, short_command=None)
+
+    def sent_commands(self) -> tuple[Command, ...]:
+        """Return the commands to send."""
+        return self.commands if self.short_command is None else (self.short_command, *self.commands[1:])
 
     def fill_absent(self, answers: list[Any]) -> list[Any]:
         """Replace the answers of unreachable nodes by `absent`."""

@@ -55,7 +55,7 @@ class SessionKeys:
     quarantine: bytes
     shard: ShardKeys
     appends: tuple[bytes, ...]
-    """The keys of an append, in the order of its script's KEYS."""
+    """The keys of an append, in the order of its script's KEYS. The first four are enough for most appends."""
 
 
 def _matches(pattern: re.Pattern[str], text: object) -> bool:
@@ -149,5 +149,8 @@ class Keys:
             vectors=vectors,
             quarantine=f"{tag}:quarantine:{session_id}".encode(),
             shard=shard,
-            appends=(messages, state, originals, vectors, *shard.indexes, shard.fences),
+            appends=(
+                *(messages, state, shard.active, shard.overdue),
+                *(originals, vectors, shard.leased, shard.dead, shard.evictions, shard.fences),
+            ),
         )

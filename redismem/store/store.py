@@ -306,11 +306,11 @@ class Store(Agreement):
             return self._gather(call, timeout_s)
         if call.confirm:
             return self._transmit_confirmed(call, timeout_s)
-        return self.transport.run(call.commands, timeout_s, call.script)
+        return self.transport.run(call.sent_commands(), timeout_s, call.script)
 
     def _transmit_confirmed(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)
-        return self.transport.run_confirmed(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
+        return self.transport.run_confirmed(call.sent_commands(), timeout_s, call.script, Wanted(call.confirm, wait_s))
 
     async def _gather(self, call: Call[T], timeout_s: float) -> list[Any]:
         """Return the replies of all nodes. A missing reply is replaced by the call's `absent`, if it has one."""
@@ -338,7 +338,7 @@ class Store(Agreement):
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
             breaker = self.breaker_of(call)
             self._raise_if_away(breaker, call, retries)
-            call = call.again()
+            call = call.with_all_keys() if call.needs_all_keys(failure) else call.again()
             self._large_windows.note(call, failure)
             try:
                 value = call.finish(await self._transmit(call, retries.timeout_s()))
@@ -355,7 +355,7 @@ class Store(Agreement):
         retries.note(failure)
         if isinstance(failure, ServerError):
             self.breaker_of(call).answered_s = begun_s
-            return retries.pause_s(failure)
+            return 0.0 if call.needs_all_keys(failure) else retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
             self.note_unanswered(begun_s, failure)
         self._raise_if_away(

@@ -227,6 +227,7 @@ MUTANTS = [
     Mutant("append", "not known any more", "made before", *NEVER),
     Mutant("append", "what was sent again counts as a duplicate", "sent again", r"fresh >= '2'", "false"),
     Mutant("append", "no call's duplicate", "sent again", r" and .*", ""),
+    Mutant("append", "few keys, and the originals expire before the state", "all keys", r" or \w+ ~= '1'", ""),
     Mutant("append", "remembered out of order", "ring", r"(\w+) \.\. (\w+) \.\. (\w+)", r"\2 .. \1 .. \3"),
 ]
 

@@ -134,7 +134,7 @@ class Scripts:
         return bytes(getattr(keys, name) if hasattr(keys, name) else getattr(keys.shard, name))
 
     async def run(self, name: str, /, *tail: Any, session_id: str = "s", **arguments: Any) -> Any:
-        """Run a script, and return its reply.
+        """Run a script, with its first `keys_count` keys if that is among the arguments, and return its reply.
 
         Raises:
             KeyError: An argument is missing.
@@ -143,7 +143,7 @@ class Scripts:
         script = scripts.load(name)
         head = header(script.source.decode())
         given = {"session": session_id} | arguments
-        keys = [self.key(key, session_id) for key in head.keys]
+        keys = [self.key(key, session_id) for key in head.keys[: arguments.get("keys_count")]]
         values = [given[argument] for argument in head.arguments]
         await self.raw.script_load(script.source)
         return await self.raw.evalsha(script.sha.decode(), len(keys), *keys, *values, *tail)
@@ -157,9 +157,12 @@ class Scripts:
         token: bytes = b"token..1",
         nonce: str = "ab",
         own: bytes = b"\0\0\0",
+        keys_count: int | None = None,
         **changed: Any,
     ) -> Any:
         """Run append.lua with messages of these contents; `changed` replaces values of LIMITS and REQUEST.
+
+        `keys_count` is the number of keys, None for all.
 
         Return the reply without the epoch.
         """
@@ -172,7 +175,7 @@ class Scripts:
         )
         tail = [*(element(content) for content in contents), *pairs, *drops]
         names = {"limits": limits, "request": request, "token": token[-7:] + own + bytes.fromhex(nonce)}
-        reply = await self.run("append", *tail, session_id=session_id, **names)
+        reply = await self.run("append", *tail, session_id=session_id, keys_count=keys_count, **names)
         if isinstance(reply, bytes):
             return reply.partition(b"@")[0]
         return reply if len(reply) == 3 else reply[:5]

@@ -23,6 +23,8 @@ from redismem.settings.settings import Settings
 T = TypeVar("T")
 
 _REPLICAS_LIMIT = 64
+# In counters: a window from the first message on, and the mark of a policy.
+_WHOLE_WINDOW, _POLICY = b"v1 1 ", b"~"
 ANY = "@"
 """The argument `expect` that expects nothing, and has the epoch in the reply; `layout.NONE` leaves it out."""
 
@@ -143,6 +145,19 @@ def pins_argument(settings: Settings, more_count: int, more_bytes: int) -> str:
 def request_place(command: Command) -> int:
     """Return the index of the argument `request` in the command of an append: with an owner, it has one more key."""
     return int(command[2]) + 5
+
+
+def needs_few_keys(counters: bytes, window_count: int, threshold: int) -> bool:
+    """True if the next append needs only four keys: if the session has no policy and no message left the window.
+
+    Above the threshold, a worker may summarise the session before the next append, which then took two round trips.
+    """
+    return -1 < window_count <= threshold and counters.startswith(_WHOLE_WINDOW) and _POLICY not in counters
+
+
+def shorten(command: Command) -> Command:
+    """Return the command of an append with only its first four keys, which are enough for most appends."""
+    return (*command[:2], 4, *command[3:7], *command[3 + int(command[2]) :])
 
 
 def mark_resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:

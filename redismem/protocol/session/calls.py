@@ -33,8 +33,10 @@ from redismem.protocol.session.append import (
     encode_with_pin,
     expect_argument,
     mark_resent,
+    needs_few_keys,
     pins_argument,
     set_confirm,
+    shorten,
 )
 from redismem.protocol.session.pages import Page, page
 from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, change, check_options
@@ -48,15 +50,8 @@ class SessionCalls:
     """Builds the calls of one session; the parts that all calls share are built once."""
 
     __slots__ = (
-        "_append_head",
-        "_confirm",
-        "_reads",
-        "_script",
-        "clock",
-        "count_tokens",
-        "keys",
-        "session_owner",
-        "settings",
+        *("_append_head", "_confirm", "_needs_few_keys", "_reads", "_script"),
+        *("clock", "count_tokens", "keys", "session_owner", "settings"),
     )
 
     def __init__(
@@ -88,6 +83,7 @@ class SessionCalls:
         self._append_head: Command = ("EVALSHA", self._script.sha, len(appends), *appends, keys.session, limits)
         self._reads = context_reads(keys)
         self._confirm = settings.confirm
+        self._needs_few_keys = False
 
     def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
         """Build an append.
@@ -99,8 +95,10 @@ class SessionCalls:
             InvalidTime: the clock returned an invalid time.
         """
         command, session_id = self._append("append", ANY, messages, options), self.keys.session_id
-        decode = partial(replies.receipt, session_id, len(messages))  # no keywords below, which cost time on every turn
+        decode = partial(self._receipt, len(messages))  # no keywords below, which cost time on every turn
         call = Call(session_id, (command,), decode, self._script, mark_resent, Op.APPEND)
+        if self._needs_few_keys:
+            call.short_command = shorten(command)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def append_and_read(
@@ -108,7 +106,7 @@ class SessionCalls:
     ) -> Call[Context]:
         """Build an append and the reads of a context, in one transaction. Raises the errors of `append`."""
         command, session_id = self._append("append_and_read", layout.NONE, messages, options), self.keys.session_id
-        decode = partial(replies.appended_context, session_id, len(messages), self.settings.recent_limit)
+        decode = partial(self._appended_context, len(messages))
         call = Call(session_id, (command, *self._reads), decode, self._script, mark_resent, Op.APPEND_AND_READ)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
@@ -122,9 +120,23 @@ class SessionCalls:
             InvalidTime: the clock returned an invalid time.
         """
         command, session_id = self._command((), 0, self.change(**changes), id, ANY), self.keys.session_id
-        decode = partial(replies.receipt, session_id, 0)
-        call = Call(session_id, (command,), decode, self._script, mark_resent, Op.UPDATE)
+        call = Call(session_id, (command,), partial(self._receipt, 0), self._script, mark_resent, Op.UPDATE)
+        if self._needs_few_keys:
+            call.short_command = shorten(command)
         return set_confirm(call, {"id": id}, self._confirm)
+
+    def _receipt(self, sent_count: int, reply: Any) -> Receipt:
+        receipt = replies.receipt(self.keys.session_id, sent_count, reply)
+        counters = reply if type(reply) is bytes else reply[0]
+        self._needs_few_keys = needs_few_keys(counters, receipt.window_count, self.settings.threshold)
+        return receipt
+
+    def _appended_context(self, sent_count: int, reply: Any, stored: Any, elements: Sequence[bytes]) -> Context:
+        limit = self.settings.recent_limit
+        context = replies.appended_context(self.keys.session_id, sent_count, limit, reply, stored, elements)
+        counters = reply if type(reply) is bytes else reply[0]
+        self._needs_few_keys = needs_few_keys(counters, len(elements), self.settings.threshold)
+        return context
 
     def _append(self, called: str, expect: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:
@@ -245,7 +257,11 @@ class SessionCalls:
         keys, settings = self.keys, self.settings
 
         def decode(stored: Any, elements: Any) -> Context:
-            return replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements, limit)
+            fields = replies.fields(stored)
+            context = replies.context(keys.session_id, settings.recent_limit, fields, elements, limit)
+            counters = fields.get(layout.COUNTERS, b"")
+            self._needs_few_keys = needs_few_keys(counters, len(elements), settings.threshold)
+            return context
 
         # With a limit of 0, -0 would mean the whole window.
         first, last = (1, 0) if limit == 0 else (-min(limit or 0, _MOST), -1)
