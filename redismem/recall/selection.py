@@ -85,11 +85,13 @@ def choose(
         frame_tokens: The tokens that the quotation takes without any line.
         heading_tokens: The tokens of each heading.
     """
-    best = [hit for hit in hits if hit in sizes and hit in matching]
-    if limit is None and len(best) < len(hits):
-        usable = {*best}  # a message beside one that is pinned or popped is no candidate
-        best = [hit for hit in hits if hit in usable or (hit in sizes and (hit - 1 in usable or hit + 1 in usable))]
-    candidates = {*best[:limit]}
+    if max_tokens is not None:
+        hits = hits[: count_hits(max_tokens)]
+    candidates = {*[hit for hit in hits if hit in matching and hit in sizes][:limit]}
+    if limit is None and len(candidates) < len(hits):
+        for hit in hits:  # a message beside one that is pinned or popped is no candidate
+            if hit in sizes and any(seq in matching and seq in sizes for seq in (hit - 1, hit + 1)):
+                candidates.add(hit)
     choice = _Choice(sizes, together, heading_tokens)
     for budget in (math.inf,) if max_tokens is None else reversed(_halvings(max_tokens, frame_tokens)):
         considered = hits if budget == math.inf else hits[: count_hits(int(budget))]
