@@ -13,6 +13,7 @@ from redismem.cli.terminal import AsJson, Namespace, Url, console, fit_table, pr
 from redismem.inspection.check import check as check_all
 from redismem.inspection.figures import plural, printable
 from redismem.inspection.invariants import Violation
+from redismem.inspection.owners import check_owners
 from redismem.inspection.projects import check_projects
 from redismem.inspection.records import check_records
 from redismem.store.depths import sessions_count
@@ -29,9 +30,9 @@ async def check(
     """Check every session, project and record of a namespace against the invariants.
 
     A session's messages, counters, summaries, queues, leases and expiry must be consistent; so must a project's
-    items, versions, links, names and indexes, and a record's keys, expiry and indexes. Workers and appends may run
-    meanwhile. It writes nothing and prints no message text. Use the settings of the pods: threshold, strategy and
-    limits matter.
+    items, versions, links, names and indexes, a record's keys, expiry and indexes, and an owner's index for recall.
+    Workers and appends may run meanwhile. It writes nothing and prints no message text. Use the settings of the pods:
+    threshold, strategy and limits matter.
 
     Exit code: 0 no violations, 1 violations found, 2 the namespace was never used on this Redis.
     """
@@ -48,6 +49,7 @@ async def check(
             found = [violation async for violation in check_all(memory.store, on_checked=advance)]
             found += [violation async for violation in check_projects(memory.store)]
             found += [violation async for violation in check_records(memory.store)]
+            found += [violation async for violation in check_owners(memory.store)]
     if as_json:
         rows = [violation._asdict() for violation in found[:limit]]
         numbers = {"sessions_count": checked, "violations_count": len(found)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from redismem.errors import CorruptSession, StoreUnavailable
+from redismem.errors import CorruptSession, RedismemError, StoreUnavailable
 from redismem.events import Op, facts
 from redismem.info import Health
 from redismem.originals.dictionaries import Dictionary
@@ -16,6 +17,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.owner import calls as owner_calls
 from redismem.protocol.queue.calls import QueueCalls
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
@@ -290,12 +292,25 @@ class Store(Agreement):
             StoreUnavailable: Redis did not answer in time.
         """
         assert corrupt.session_id is not None
+        owner = await self._owner_of(corrupt.session_id, begun_s)
         await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()), begun_s=begun_s)
         session = session_hash(corrupt.session_id)
         log_fields = facts(
             op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__
         )
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=log_fields)
+        if owner is not None:  # the index of the owner must not keep words of the session
+            with contextlib.suppress(RedismemError):
+                await self.send(
+                    owner_calls.change(owner_calls.owner_keys(self.keys, owner), self.clock), begun_s=begun_s
+                )
+
+    async def _owner_of(self, session_id: str, begun_s: float | None) -> str | None:
+        """Return the owner of an unreadable session; `None` if it has none, or none that can be read."""
+        with contextlib.suppress(RedismemError):
+            (owner,) = await self.send(owner_calls.owners_of([self.keys.session(session_id)]), begun_s=begun_s)
+            return owner
+        return None
 
     def _transmit(self, call: Call[Any], timeout_s: float) -> Awaitable[list[Any]]:
         if self._large_windows.session_ids and call in self._large_windows:

@@ -178,6 +178,16 @@ def due_indexes(keys: Keys, now_ms: int, limit: int) -> Call[list[tuple[str, int
     return independent(commands, decode, Op.OWNER_INDEX, absent=())
 
 
+def list_indexes(keys: Keys, shard: int, start: int, count: int) -> Call[list[tuple[str, int]]]:
+    """Build a call that reads some owners of a shard that have an index, each with the time of its next check."""
+    command = ("ZRANGE", keys.prefixes()[shard] + b":indexes", start, start + count - 1, "WITHSCORES")
+
+    def decode(answer: Any) -> list[tuple[str, int]]:
+        return [(name_of(owner), due_ms) for owner, due_ms in scored_members(answer)]
+
+    return Call(None, (command,), decode)
+
+
 def shards_with_owners(keys: Keys) -> Call[list[ShardKeys]]:
     """Build a call that finds the shards with sessions that have an owner."""
 

@@ -16,11 +16,14 @@ from support.stores import Store
 from support.writers import Echo, chat_message
 
 from redismem import Memory, Session, Settings
+from redismem.events import Op
+from redismem.inspection.owners import check_owners
 from redismem.originals.signatures import decode_signature, split_signatures, stem_hash
 from redismem.protocol.layout import EvictionReason
 from redismem.protocol.owner.calls import owner_keys
 from redismem.protocol.owner.entries import decode_entry, decode_name
 from redismem.protocol.queue.calls import queue_eviction
+from redismem.recall.owner.upkeep import OwnerIndex
 from redismem.text.stems import stems
 from redismem.workers.eviction import Eviction
 from redismem.workers.owner_indexes import OwnerChecks
@@ -110,6 +113,60 @@ async def test_no_removal_leaves_a_word_in_the_index(
         assert not await raw.exists(owner_keys(memory.store.keys, "bob").index), "an index without entries goes"
         await memory.forget(owner="ann")
         assert [key async for key in raw.scan_iter(f"rm:{{{namespace}:*}}:index*")] == []
+
+
+async def test_an_update_that_a_clear_overtakes_takes_back_what_it_wrote(
+    store: Store, namespace: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with store.memory(namespace, SETTINGS) as memory:
+        session, index = await begin(memory, "a", "ann"), OwnerIndex(memory.store, "ann")
+        await Worker(memory.store, Echo()).drain()
+        await index.drop()
+        run, overtaken = memory.store.run, list[bool]()
+
+        async def overtake(call: Any, **options: Any) -> Any:
+            if call.op is Op.INDEX_OWNER and not overtaken:
+                overtaken.append(True)
+                await session.clear()
+            return await run(call, **options)
+
+        monkeypatch.setattr(memory.store, "run", overtake)
+        await index.update("a")
+        assert overtaken
+        assert await read_index(memory, raw, "ann") == {}
+
+
+async def test_check_reports_an_index_that_disagrees_unless_a_worker_is_about_to_check_it(
+    store: Store, namespace: str, raw: Any
+) -> None:
+    async with store.memory(namespace, SETTINGS) as memory:
+        for session_id in ("a", "b", "c"):
+            await begin(memory, session_id, "ann")
+        await Worker(memory.store, Echo()).drain()
+        keys = owner_keys(memory.store.keys, "ann")
+        a, b = (memory.store.keys.session(name) for name in ("a", "b"))
+        await raw.hset(a.state, "edited", "other")
+        await raw.hset(b.originals, "s0", b"other")
+        assert [each async for each in check_owners(memory.store)] == []
+        await raw.zadd(keys.indexes, {"ann": 5})
+        found = sorted([(each.session_id, each.invariant) async for each in check_owners(memory.store)])
+        assert found == [("a", "O1"), ("b", "O2")]
+
+
+async def test_a_session_in_quarantine_leaves_the_index_at_the_next_check(
+    store: Store, namespace: str, raw: Any
+) -> None:
+    async with store.memory(namespace, SETTINGS) as memory:
+        session = await begin(memory, "a", "ann")
+        await Worker(memory.store, Echo()).drain()
+        keys = owner_keys(memory.store.keys, "ann")
+        await raw.zadd(keys.indexes, {"ann": 1 << 45})
+        await raw.hset(memory.store.keys.session("a").state, "counters", b"broken")
+        assert (await session.read()).messages == []
+        now_ms, due_ms = await memory.server_time_ms(), int(await raw.zscore(keys.indexes, "ann"))
+        assert due_ms <= now_ms + 60_000
+        await OwnerChecks(memory.store).check("ann", due_ms, now_ms)
+        assert not await raw.exists(keys.index, keys.indexes)
 
 
 CLEAR_AND_DIE = """
