@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,19 +57,16 @@ async def play(server: RedisServer, steps: list[list[tuple[str, str, str]]]) -> 
             work = (do(memory, *step) for step in together)
             for outcome in await asyncio.gather(*work, return_exceptions=True):
                 assert outcome is None or isinstance(outcome, RedismemError), outcome
-        owned: dict[str, dict[str, Any]] = {owner: {} for owner in OWNERS}
+        lives: dict[tuple[str | None, str], tuple[str, str]] = {}
         for session_id in SESSIONS:
             described = await memory.store.run(calls.describe(memory.store.keys.session(session_id)))
-            if described.owner is not None:
-                owned[described.owner][session_id] = described
+            lives[described.owner, session_id] = described.epoch, described.edits
         for owner in OWNERS:
-            keys = calls.owner_keys(memory.store.keys, owner)
-            for name, entry in decode_all(await memory.store.run(calls.read_index(keys))):
+            stored = await memory.store.run(calls.read_index(calls.owner_keys(memory.store.keys, owner)))
+            for name, entry in decode_all(stored):
                 decoded = decode_name(name)
                 assert decoded is not None
-                described = owned[owner].get(decoded[1])
-                assert described is not None, "an entry of a session that is gone"
-                assert (entry.epoch, entry.edits) == (described.epoch, described.edits)
+                assert (entry.epoch, entry.edits) == lives.get((owner, decoded[1])), "an entry of what is gone"
         for number in range(SETTINGS.shards):
             for owner, due_ms in await memory.store.run(calls.list_indexes(memory.store.keys, number, 0, 10)):
                 await OwnerChecks(memory.store).check(owner, due_ms, await memory.server_time_ms())
