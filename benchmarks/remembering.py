@@ -10,7 +10,8 @@ receive.
 
 --evidence measures recall alone: the share of the messages with the answer that a model is given, and the share of the
 answer's words, for budgets of 350, 700 and 1,400 tokens, beside plain BM25 over the same messages. With an embedder
-(wordllama, if it is installed), it also measures recall with the embedder, and the embedder alone.
+(wordllama, if it is installed), it also measures recall with the embedder, and the embedder alone. In the rows "owner",
+the conversation is told in many sessions of one owner, a talk in each, and recall searches all of them.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.measuring import chosen_server, surroundings, table
 from benchmarks.remembered.conversation import Conversation, Question, Turn, share
 from benchmarks.remembered.dated import dated
+from benchmarks.remembered.many import HITS_LIMIT, ManySessions
 from benchmarks.running import load, run, show_results
 from redismem import Memory, Message, Session, Settings
 from redismem.inspection.weight import stored_bytes
@@ -188,6 +189,10 @@ async def _measure_recall(
         for question in conversation.questions:
             for budget in BUDGETS:
                 _add(results, f"{label} {budget}", question, await _recall(session, conversation, question, budget))
+            best = {message.seq for message in await session.recall(question.text, HITS_LIMIT)}
+            _add(results, f"{label}, best 10", question, _judge(question, conversation, best, "", 0))
+        if embed is None and conversation.turns[0].ms:
+            await _measure_many(ManySessions(memory, conversation), conversation, results)
     return size_bytes / len(conversation.turns)
 
 
@@ -212,11 +217,26 @@ def _measure_alone(
         _add(results, f"{label} {_ALONE_BUDGET}", question, found)
 
 
+async def _measure_many(sessions: ManySessions, conversation: Conversation, results: Results) -> None:
+    """Add the figures of recall over all sessions of an owner, with the conversation in many sessions."""
+    await sessions.tell()
+    for question in conversation.questions:
+        for budget in BUDGETS:
+            seqs, quoted = await sessions.ask(_asked(conversation, question), budget)
+            _add(results, f"owner {budget}", question, _judge(question, conversation, seqs, quoted, 0))
+        best, is_found = await sessions.search(question)
+        _add(results, "owner, best 10", question, _judge(question, conversation, best, "", 0))
+        _add(results, "owner, best 5 sessions", question, Found(1, float(is_found)))
+
+
+def _asked(conversation: Conversation, question: Question) -> Message:
+    asked_ms = question.asked_ms or max(turn.ms for turn in conversation.turns)
+    return Message("user", question.text, timestamp=datetime.fromtimestamp((asked_ms or 1) / 1000, UTC))
+
+
 async def _recall(session: Session, conversation: Conversation, question: Question, budget: int) -> Found:
     """Ask in a turn, as a chat would, and take the turn back."""
-    asked_ms = question.asked_ms or max(turn.ms for turn in conversation.turns)
-    asked = Message("user", question.text, timestamp=datetime.fromtimestamp((asked_ms or 1) / 1000, UTC))
-    context = await session.append_and_read(asked, recall=budget)
+    context = await session.append_and_read(_asked(conversation, question), recall=budget)
     shown = context.to_openai()
     begun_s = time.process_time()
     await session.recall(question.text, max_tokens=budget)  # the cache is warm now

@@ -15,6 +15,7 @@ from redismem.inspection.loading import load_scripts, scripts_count
 from redismem.inspection.servers import drop_keys
 from redismem.protocol import scripts
 from redismem.protocol.call import Call
+from redismem.recall.owner.upkeep import OwnerIndex
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,6 +47,21 @@ async def test_the_doctor_reports_a_single_node_that_would_drop_keys(
                 assert (found.verdict, found.case) == ("fail", "evicts")
             finally:
                 node.say("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0")
+
+
+async def test_conversations_of_an_owner_are_found_on_every_node(
+    cluster_servers: ClusterServers, namespace: str
+) -> None:
+    async with open_caller("asyncio", cluster_servers.url, namespace) as caller:
+        names = [name for (name,) in session_ids_by_place(caller, cluster_servers.topology().owners).values()]
+        async with Memory.connect(cluster_servers.url, namespace=namespace, settings=caller.store.settings) as memory:
+            for name in names:
+                await memory.session(name, owner="ann").append({"role": "user", "content": "The hinge broke."})
+                await OwnerIndex(memory.store, "ann").update(name, with_window=True)
+            found = await memory.session("new", owner="ann").recall("hinge", scope="owner")
+            assert sorted(str(message.session_id) for message in found) == sorted(names)
+            assert len(names) == 3
+            assert (await memory.forget(owner="ann")).session_count == 3
 
 
 async def test_a_person_is_forgotten_on_every_node(cluster_servers: ClusterServers, namespace: str) -> None:
