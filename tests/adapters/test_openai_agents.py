@@ -296,6 +296,7 @@ async def test_a_run_goes_on_after_a_write_of_unknown_outcome_and_stores_it_once
         """Refund it."""
         return "refunded"
 
+    agents.set_tracing_disabled(True)
     model = ScriptedModel([[function_call("refund", {}, call_id="c")], [assistant_message("Done.")]])
     agent = agents.Agent(name="shop", tools=[refund], model=model)
     session = Losing("a", memory=memory)
