@@ -22,7 +22,7 @@ from redismem.errors import StoreUnavailable
 from redismem.events import Op, Outage, facts
 from redismem.info import Health, SessionInfo
 from redismem.protocol import layout
-from redismem.protocol.call import Call
+from redismem.protocol.call import Call, script_arguments
 from redismem.protocol.ids import now_ms
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.session.append import parse_append
@@ -245,9 +245,10 @@ class Fallback:
                 return _mark_degraded(call.decode(view.fields if layout.COUNTERS in view.fields else {}))
             case Op.INFO if layout.COUNTERS in view.fields:
                 return _mark_degraded(call.decode(view.fields))
-            case Op.MESSAGES if layout.COUNTERS in view.fields and command[-2] == 0:
-                before, limit = command[-4:-2]
-                return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
+            case Op.MESSAGES if layout.COUNTERS in view.fields and command[0] == "EVALSHA":
+                before, limit, include_originals, *_ = script_arguments(command)
+                if not include_originals:
+                    return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
         raise self._refusal(call, f"this {call.op} cannot be served without it")
 
     def _accept(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
