@@ -25,6 +25,7 @@ from support.sentinel_servers import SentinelServers
 from support.stores import Store
 
 from redismem import Memory, Session, Settings
+from redismem.protocol import scripts
 from redismem.protocol.keys import Keys, SessionKeys
 
 # Properties may be slow, and may use fixtures that are shared by all examples.
@@ -95,6 +96,7 @@ def ctrl_c_is_heard() -> None:
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """One server for all tests that need any Redis; each test has its own namespace."""
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    _load_scripts(server)
     _shared_servers.append(server)
     yield server
     _shared_servers.clear()
@@ -107,6 +109,15 @@ def no_keys_of_other_files() -> Iterator[None]:
     yield
     for server in _shared_servers:
         server.say("FLUSHALL", "SYNC")
+        _load_scripts(server)
+
+
+def _load_scripts(server: RedisServer) -> None:
+    """Load what the server lacks: else a first reply would depend on the tests before, which load scripts too."""
+    known = [scripts.load(name) for name in scripts.names()]
+    for script, is_loaded in zip(known, server.say("SCRIPT", "EXISTS", *(each.sha for each in known)), strict=True):
+        if not is_loaded:
+            server.say("SCRIPT", "LOAD", script.source)
 
 
 @pytest.fixture(scope="session")

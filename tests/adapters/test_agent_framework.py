@@ -194,7 +194,7 @@ async def test_what_is_not_from_the_framework_is_an_error_that_names_the_session
 
 
 async def test_an_outage_is_an_error_and_never_an_empty_history(redis_server: RedisServer, namespace: str) -> None:
-    soon = Settings(deadline_s=0.2, reply_timeout_s=0.1, fallback_after_s=0.1)
+    soon = Settings(deadline_s=2, reply_timeout_s=1, fallback_after_s=1)
     async with Proxy(redis_server.port) as proxy:
         for fallback in (False, True):
             async with Memory.connect(proxy.url, namespace=namespace, settings=soon, fallback=fallback) as memory:

@@ -201,7 +201,7 @@ def test_an_outage_is_an_error_and_a_fallback_never_shows_an_empty_history(redis
     """A process with the fallback serves a session that it has seen, and refuses one that it has not."""
 
     async def play() -> None:
-        settings = Settings(deadline_s=0.2, reply_timeout_s=0.1, fallback_after_s=0.1)
+        settings = Settings(deadline_s=2, reply_timeout_s=1, fallback_after_s=1)
         async with (
             Proxy(redis_server.port) as proxy,
             Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,

@@ -212,7 +212,7 @@ async def test_an_outage_raises_and_lost_replies_store_nothing_twice(proxy: Prox
         assert [(each.checkpoint["channel_values"], len(each.pending_writes or ())) for each in found] == [
             ({"m": how}, 2) for how in ("truncate", "reset", "close")
         ]
-    soon = Settings(shards=1, deadline_s=0.2, reply_timeout_s=0.1)
+    soon = Settings(shards=1, deadline_s=2, reply_timeout_s=1)
     async with Memory.connect(proxy.url, namespace=namespace, settings=soon, fallback=True) as memory:
         await memory.session("s").read()
         await proxy.refuse()

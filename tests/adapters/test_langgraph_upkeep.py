@@ -106,7 +106,7 @@ async def test_a_copy_appears_whole_or_not_at_all_and_can_be_repeated(
     for number in range(40):
         await put(saver, "a", number, number - 1 if number else None, run_id="r")
     source = [each async for each in saver.alist(at("a"))]
-    soon = Settings(deadline_s=0.2, reply_timeout_s=0.1)
+    soon = Settings(deadline_s=2, reply_timeout_s=1)
     for part in (b"b:\0m", b"w:\x000", b"r:r", b"c:\x000"):  # the writes of values, writes, runs, checkpoints
         async with Memory.connect(proxy.url, namespace=namespace, settings=soon) as cut:
             proxy.break_next("swallow", float("inf"), to=part)

@@ -314,7 +314,7 @@ async def test_mistakes_are_refused_before_anything_is_written(memory: Memory) -
 
 
 async def test_an_outage_is_an_error_and_never_an_empty_conversation(redis_server: RedisServer, namespace: str) -> None:
-    soon = Settings(deadline_s=0.2, reply_timeout_s=0.1, fallback_after_s=0.1)
+    soon = Settings(deadline_s=2, reply_timeout_s=1, fallback_after_s=1)
     async with Proxy(redis_server.port) as proxy:
         for fallback in (False, True):
             async with Memory.connect(proxy.url, namespace=namespace, settings=soon, fallback=fallback) as memory:

@@ -241,7 +241,7 @@ async def test_an_item_is_popped_from_behind_a_summary(memory: Memory) -> None:
 async def test_an_outage_is_an_error_that_names_the_session_and_never_an_empty_history(
     redis_server: RedisServer,
 ) -> None:
-    settings = Settings(deadline_s=0.2, reply_timeout_s=0.1)
+    settings = Settings(deadline_s=2, reply_timeout_s=1)
     async with Proxy(redis_server.port) as proxy, Memory.connect(proxy.url, settings=settings) as memory:
         session = Session("outage", memory=memory, ttl=60)
         await session.clear_session()
