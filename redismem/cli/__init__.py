@@ -8,6 +8,14 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code: 0 success, 1 failure, 2 wrong usage."""
-    from redismem.cli.app import run
+    from redismem.cli.overview import answer
+    from redismem.cli.streams import accept_any_text
 
-    return run(sys.argv[1:] if arguments is None else arguments)
+    accept_any_text()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    code = answer(arguments)
+    if code is None:
+        from redismem.cli.app import run
+
+        code = run(arguments)
+    return code

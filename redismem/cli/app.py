@@ -1,11 +1,10 @@
-"""The list of commands, and the code that runs each of them: event loop, errors, exit codes."""
+"""The code that runs a command: arguments, event loop, errors, exit codes."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import inspect
-import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,95 +13,19 @@ from typing import Any
 
 from cyclopts import App, CycloptsError
 
-from redismem.cli.terminal import Stop, complain
+from redismem.cli.commands import COMMANDS, HELP, HELP_OF
+from redismem.cli.streams import complain, end_broken_pipe
+from redismem.cli.terminal import Stop
 from redismem.errors import InvalidItem, InvalidSessionId, InvalidSettings, RedismemError
 
-_HELP = """Session memory for chat backends, on Redis.
 
-Each command uses the Redis of `--url` or `REDISMEM_URL`; without either, an embedded store that ends with the command.
-All other settings come from `REDISMEM_*` variables. Exit codes: 0 success, 1 failure, 2 wrong usage.
-"""
-
-# By name, so that a command's file is imported only when that command runs.
-_COMMANDS: dict[str, Any] = {
-    "demo": "demo.command:demo",
-    "replay": "replay.command:replay",
-    "import": "importing.command:import_",
-    "sessions": "sessions:sessions",
-    "show": "sessions:show",
-    "recall": "recall:recall",
-    "clear": "sessions:clear",
-    "forget": "forget:forget",
-    "worker": "worker:worker",
-    "serve": "serve:serve",
-    "key": "serve:key",
-    "mcp": "mcp:mcp",
-    "queues": "queues:queues",
-    "watch": "watch:watch",
-    "dead": {"list": "dead:list_dead", "retry": "dead:retry", "drop": "dead:drop"},
-    "quarantine": {
-        "list": "quarantine:list_quarantined",
-        "show": "quarantine:show",
-        "restore": "quarantine:restore",
-        "drop": "quarantine:drop",
-    },
-    "dictionaries": {"list": "dictionaries:list_dictionaries", "drop": "dictionaries:drop"},
-    "namespaces": "namespaces:namespaces",
-    "project": {
-        "list": "project:projects",
-        "show": "project:show",
-        "decisions": "project:decisions",
-        "chain": "project:chain",
-        "tasks": "project:tasks",
-        "board": "project:board",
-        "entities": "project:entities",
-        "consolidate": "project:consolidate",
-        "export": "project_files:export",
-        "import": "project_files:import_",
-    },
-    "check": "check:check",
-    "doctor": "doctor:doctor",
-    "deploy": "deploy:deploy",
-    "settings": "settings:settings",
-}
-# The lines of `redismem --help`. They equal the first lines of the docstrings, so that it imports no command.
-_HELP_OF = {
-    "demo": "Play a bundled support chat turn by turn.",
-    "replay": "Store transcripts from a file turn by turn and time this; then summarise, read everything back and "
-    "compare.",
-    "import": "Copy conversations from another store into sessions that the framework's adapter reads.",
-    "sessions": "List the sessions of a namespace, most recently active first.",
-    "show": "Show a session: summaries, pending and recent messages, state names, counters.",
-    "recall": "Find earlier messages that match a question, among the summarised messages.",
-    "clear": "Remove a session with its messages, summaries, state and queue entries.",
-    "forget": "Remove all sessions and records of a person: by owner, or by the beginning of their ids.",
-    "worker": "Summarise and evict sessions, until SIGTERM or SIGINT.",
-    "serve": "Serve the memory over HTTP, until SIGTERM or SIGINT.",
-    "key": "Create a key: prints the key, which is shown only once, and below it the line for the key list.",
-    "mcp": "Serve the memory to models over the Model Context Protocol, as tools for sessions and projects.",
-    "queues": "Show the queues: how many sessions wait, and for how long.",
-    "watch": "Watch the queues: refreshes in place on a terminal, prints one line per poll when piped.",
-    "namespaces": "List the namespaces of a Redis with their numbers of shards, sessions and records.",
-    "check": "Check every session, project and record of a namespace against the invariants.",
-    "doctor": "Check the Redis server, the namespace and the settings, and advise what to change.",
-    "deploy": "Load the scripts, as a user with that right: see the ACL in docs/operations.md.",
-    "settings": "List every setting: its variable, the value in use, its source and its meaning.",
-    "dead": "Sessions whose summary failed too often: list, retry or drop them.",
-    "quarantine": "Sessions and records that could not be read: list them; show, restore or drop one.",
-    "dictionaries": "Compression dictionaries of summarised messages: list them, drop one that is not in use.",
-    "project": "The decisions, tasks and entities of a project: tables, board, history, statistics, files.",
-}
-
-
-def _make_app(*, is_overview: bool = False) -> App:
-    """Return the application. For the overview, its commands have only the help that `redismem --help` lists."""
-    made = App(name="redismem", help=_HELP, help_format="markdown", version=lambda: version("redismem"))
-    for place, (name, where) in enumerate(_COMMANDS.items()):
+def _make_app() -> App:
+    made = App(name="redismem", help=HELP, help_format="markdown", version=lambda: version("redismem"))
+    for place, (name, where) in enumerate(COMMANDS.items()):
         if isinstance(where, str):
-            help_line = {"help": _HELP_OF[name]} if is_overview else {}
-            made.command(f"redismem.cli.{where}", name=name, sort_key=place, **help_line)
+            made.command(f"redismem.cli.{where}", name=name, sort_key=place)
         else:
-            group = App(name=name, help=_HELP_OF[name], sort_key=place, version_flags=())
+            group = App(name=name, help=HELP_OF[name], sort_key=place, version_flags=())
             for inner_place, (inner_name, inner_where) in enumerate(where.items()):
                 group.command(f"redismem.cli.{inner_where}", name=inner_name, sort_key=inner_place)
             made.command(group)
@@ -113,11 +36,9 @@ app = _make_app()
 
 
 def _app_for(arguments: Sequence[str]) -> App:
-    """Return the application for these arguments, without importing commands that they do not need."""
-    name, *others = arguments or [""]
-    if name not in _COMMANDS:
-        return _make_app(is_overview=True)
-    inner = _COMMANDS[name]
+    """Return the application for the arguments of a command, without importing commands that they do not need."""
+    name, *others = arguments
+    inner = COMMANDS[name]
     if not isinstance(inner, str) and (not others or others[0] not in inner):
         for command in inner:
             app[name][command]  # the help page of a group shows the first lines of the docstrings
@@ -125,10 +46,7 @@ def _app_for(arguments: Sequence[str]) -> App:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line and return its exit code. An error that the user can fix is one line on stderr."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without UTF-8, a lone surrogate in a message
+    """Run a command and return its exit code. An error that the user can fix is one line on stderr."""
     try:
         command, bound, _ = _app_for(arguments).parse_args(arguments, exit_on_error=False, print_error=False)
         code = _run_command(command, bound)
@@ -144,9 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         complain(str(error))
         return 2 if isinstance(error, InvalidSessionId | InvalidSettings | InvalidItem) else 1
     except BrokenPipeError:
-        # The reader of the pipe has gone: flushing the rest of the buffer at exit must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return end_broken_pipe()
     except KeyboardInterrupt:
         complain("interrupted")
         return 130

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, fit_table, print_json
+from redismem.cli.streams import complain
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, fit_table, print_json
 from redismem.inspection import dead
 from redismem.inspection.dead import DeadSession
 from redismem.inspection.figures import duration, plural, printable

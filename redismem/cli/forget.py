@@ -11,7 +11,8 @@ from cyclopts import Parameter
 
 from redismem.cli.place import open_used
 from redismem.cli.sessions import confirm
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, complain, print_json, progress
+from redismem.cli.streams import complain
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, print_json, progress
 from redismem.erasure import Wanted, count_records, count_sessions
 from redismem.errors import ForgetIncomplete
 from redismem.info import ForgottenSessions

@@ -14,7 +14,8 @@ from redismem.cli import serve
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.stopping import hangup_signals, stop_signals
-from redismem.cli.terminal import Namespace, Stop, Url, complain
+from redismem.cli.streams import complain
+from redismem.cli.terminal import Namespace, Stop, Url
 from redismem.errors import StoreUnavailable
 from redismem.memory import Memory
 from redismem.settings.settings import Settings

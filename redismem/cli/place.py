@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from redismem.cli.terminal import Stop, complain
+from redismem.cli.streams import complain
+from redismem.cli.terminal import Stop
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
 from redismem.events import OnEvent
 from redismem.inspection.quarantine import list_names

@@ -10,7 +10,8 @@ from cyclopts import Parameter
 
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
 from redismem.cli.project import Name, open_project
-from redismem.cli.terminal import Namespace, Stop, Url, complain, one_line
+from redismem.cli.streams import complain
+from redismem.cli.terminal import Namespace, Stop, Url, one_line
 from redismem.inspection.figures import plural, printable
 from redismem.project.files.json import entries_of, project_of
 from redismem.project.project import Project

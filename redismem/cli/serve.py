@@ -20,7 +20,8 @@ from redismem.cli.demo import filling
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.stopping import hangup_signals, stop_signals
-from redismem.cli.terminal import Namespace, Stop, Url, complain
+from redismem.cli.streams import complain
+from redismem.cli.terminal import Namespace, Stop, Url
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection.doctor import has_workers
 from redismem.memory import Memory

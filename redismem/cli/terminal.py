@@ -78,11 +78,6 @@ def fit_table(out: Console, table: Table, ids: str) -> RenderableType:
     return Group(*lines)
 
 
-def complain(text: str) -> None:
-    """Print the text as one line on stderr."""
-    print(f"redismem: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
-
-
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table. If it is wider than the terminal, print each row's first cell on a line, and the rest below it."""
     from rich.measure import Measurement

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from support.redis_server import free_port
 
-from redismem.cli.app import _COMMANDS, _HELP_OF, app
+from redismem.cli.app import app
+from redismem.cli.commands import COMMANDS as FUNCTIONS
+from redismem.cli.commands import HELP_OF
 from redismem.cli.place import safe_url
 
 COMMANDS = (
@@ -26,7 +28,7 @@ def test_the_first_help_lists_every_command(command: Any) -> None:
     for words in ([], ["--help"], ["-h"]):
         ran = command(*words)
         assert (ran.code, ran.err) == (0, "")
-        assert all(re.search(rf"│ {name} +[A-Z]", ran.out) for name in COMMANDS)
+        assert all(re.search(rf"  {name} +[A-Z]", ran.out) for name in COMMANDS)
         assert "REDISMEM_URL" in ran.out
 
 
@@ -53,20 +55,40 @@ def test_the_help_of_replay_explains_turns_and_the_end_of_its_sessions(command: 
         assert words in text
 
 
-def test_help_needs_no_redis_client_and_no_store() -> None:
+@pytest.mark.parametrize("words", [["--help"], [], ["--version"], ["sesions"]], ids=" ".join)
+def test_without_a_command_no_library_is_loaded(words: list[str]) -> None:
+    """They answer in a tenth of the time that the libraries of the commands take to load."""
     code = (
-        "from redismem.cli import main; main(['--help']); "
-        "print([name for name in sys.modules if name in ('redis', 'lupa', 'uvloop', 'pydantic', 'redismem.memory') "
-        "or name.startswith('redismem.cli.')])"
+        f"import sys; before = set(sys.modules); from redismem.cli import main; main({words}); "
+        "loaded = set(sys.modules) - before; names = {name.partition('.')[0] for name in loaded}; "
+        "print(sorted(names - sys.stdlib_module_names), sorted(names & {'asyncio', 'logging', 'ssl'}), "
+        "sorted(name for name in loaded if name.startswith('redismem.cli.')))"
     )
-    done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "['redismem.cli.terminal', 'redismem.cli.app']"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    cli = ["redismem.cli.commands", "redismem.cli.overview", "redismem.cli.streams"]
+    assert done.stdout.splitlines()[-1] == f"['redismem'] [] {cli}"
+
+
+def test_an_unknown_command_is_answered_with_the_one_most_alike(command: Any) -> None:
+    ran = command("sesions")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == 'redismem: Unknown command "sesions". Did you mean "sessions"? (see redismem --help)\n'
+    assert command("--sesions").err == 'redismem: Unknown option "--sesions". (see redismem --help)\n'
+
+
+def test_the_overview_fits_the_terminal(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in (40, 80, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        ran = command("--help")
+        assert ran.code == 0
+        assert max(map(len, ran.out.splitlines())) <= columns
+        assert " ".join(HELP_OF["worker"].split()) in " ".join(ran.out.split())
 
 
 def test_the_help_lists_the_first_line_of_each_docstring() -> None:
-    for name, where in _COMMANDS.items():
+    for name, where in FUNCTIONS.items():
         if isinstance(where, str):
-            assert app[name].help.partition("\n\n")[0].replace("\n", " ") == _HELP_OF[name]
+            assert app[name].help.partition("\n\n")[0].replace("\n", " ") == HELP_OF[name]
 
 
 def test_version(command: Any) -> None:

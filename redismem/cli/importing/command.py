@@ -15,7 +15,8 @@ from redismem.cli.importing import sources
 from redismem.cli.importing.copying import Copying, Findings
 from redismem.cli.importing.sources import SOURCES, Conversation, Source
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, print_json, progress
+from redismem.cli.streams import complain
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, print_json, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural
 

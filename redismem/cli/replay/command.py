@@ -11,7 +11,8 @@ from cyclopts import Parameter, validators
 
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
-from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, complain, console, print_json
+from redismem.cli.streams import complain
+from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, console, print_json
 from redismem.inspection.figures import plural
 from redismem.workers.strategies import from_settings
 
