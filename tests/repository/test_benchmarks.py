@@ -108,7 +108,8 @@ def test_originals_gives_the_bytes_of_a_conversation_by_its_text() -> None:
 @pytest.mark.nightly
 def test_evidence_is_given_by_budget_and_kind_of_question() -> None:
     printed = run("benchmarks.remembering", "--evidence", "--quick")
-    for method in ("recall 350", "recall 700", "recall 1400", "plain BM25 700"):
+    recalls = [f"recall{embedder} {budget}" for embedder in ("", ", wordllama") for budget in (350, 700, 1400)]
+    for method in (*recalls, "plain BM25 700", "wordllama alone 700"):
         for kind in ("fact", "in a month", "when", "all"):
             assert re.search(rf"^{kind} +{method} +\d+ +[01]\.\d{{3}} +[01]\.\d{{3}} +[\d,]+ +[\d,]+$", printed, re.M)
 
