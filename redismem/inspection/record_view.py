@@ -1,4 +1,4 @@
-"""The records with one id, for operators: numbers, and the names and sizes of their first fields. Never writes."""
+"""The records with one id, for operators: numbers, and the names and sizes of fields. Never writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RecordView:
     expires_ms: int | None
     """The time at which it expires; `None` without a time to live."""
     fields: Sequence[tuple[bytes, bytes]]
-    """Names and values, by name."""
+    """Names and values, by name: all, or as many as were asked for, whichever Redis returns first."""
 
     def document(self, *, values: bool) -> dict[str, Any]:
         """Return the record as JSON values. Bytes are text, with what is no UTF-8 escaped."""

@@ -137,7 +137,11 @@ def test_a_record_is_shown_without_its_values_unless_asked(
     assert "CANARY" in command("show", ID, "--record", "--values", *redis_options).out
     told = command("show", ID, "--record", "--json", "--limit", "1", *redis_options).document
     (view,) = told["records"]
-    assert (view["fields"], view["fields_count"]) == ([{"name": "m", "bytes": 6}], 2)
+    (field,) = view["fields"]  # whichever Redis returns first
+    assert (field in ({"name": "m", "bytes": 6}, {"name": r"n\xff", "bytes": 20_000}), view["fields_count"]) == (
+        True,
+        2,
+    )
     memory.record(ID, tag="user 2").write(Change(sets={b"x": b""}))
     both = command("show", ID, "--record", *redis_options).out
     assert ("owner: ann" in both, "tag: user 2 · no owner" in both) == (True, True)
