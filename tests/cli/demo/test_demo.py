@@ -9,6 +9,7 @@ import redis
 from support.commands import TransportLayer, run_command
 
 from redismem.protocol import replies
+from redismem.protocol.call import script_arguments
 from redismem.protocol.scripts import load
 from redismem.protocol.server_errors import ServerError
 
@@ -201,7 +202,8 @@ class LosesOneOriginal(TransportLayer):
 
     async def change_replies(self, commands: Any, answers: Any) -> Any:
         page = load("page").sha
-        with_originals = commands[0][0] == "EVALSHA" and commands[0][1] == page and commands[0][-2] == 1
+        is_page = commands[0][0] == "EVALSHA" and commands[0][1] == page
+        with_originals = is_page and script_arguments(commands[0])[2] == 1
         if with_originals and isinstance(answers[0], list) and answers[0]:  # a new server answers NOSCRIPT first
             *head, block_count = answers[0][:5]
             window = 5 + block_count
