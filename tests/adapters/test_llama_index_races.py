@@ -77,12 +77,20 @@ async def test_nothing_is_lost_or_doubled_and_the_order_stays(
         )
         archived = texts(await store.get_messages("k", MessageStatus.ARCHIVED))
         assert archived == ours.left[: len(archived)]
-    theirs = await write_to_theirs(proxy, namespace, 2)  # more would take minutes: what it doubles it doubles again
     with capsys.disabled():
-        sys.stdout.write(f"\nChatStore of redismem: {ours}\nRedisChatStore: {theirs}\n")
+        sys.stdout.write(f"\nChatStore of redismem: {ours}\n")
     assert proxy.broken_count > 20
     assert (ours.lost, ours.doubled, ours.out_of_order, ours.unknown) == ([], [], [], [])
-    assert theirs.lost or theirs.doubled
     assert len(ours.added) == 40 * each_count
     assert ours.removed
     assert archived
+
+
+@pytest.mark.nightly
+async def test_the_store_of_the_framework_loses_or_doubles(
+    proxy: Proxy, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = await write_to_theirs(proxy, namespace, 2)  # more would take minutes: what it doubles it doubles again
+    with capsys.disabled():
+        sys.stdout.write(f"\nRedisChatStore: {theirs}\n")
+    assert theirs.lost or theirs.doubled
