@@ -1,4 +1,4 @@
--- Removes the four blocks that a new merged block replaces, except its own number, which is set already.
+-- Removes the other three of four blocks that a new merged block replaces. It is set already, under the first number.
 -- READS originals merged
 -- SETS
 if merged ~= '-' then

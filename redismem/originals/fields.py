@@ -22,7 +22,7 @@ from redismem.originals.blocks import (
 from redismem.originals.dictionaries import Dictionary
 
 MERGED_BYTES = 128 * 1024
-"""The largest merged block, decompressed: who needs one message of it decompresses all. Larger blocks stay single."""
+"""The largest merged block, decompressed. A reader of one message decompresses all, so larger blocks stay single."""
 _NO_SIGNATURES: Mapping[int, bytes] = MappingProxyType({})
 
 
