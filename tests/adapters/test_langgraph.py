@@ -152,6 +152,8 @@ async def test_mistakes_are_refused_before_anything_is_written(namespace: str, r
         {"ttl": {"default_ttl": "60"}},
         {"ttl": {"default_ttl": 0}},
         {"ttl": {"refresh_on_read": 1}},
+        {"url": ""},
+        {"url": "postgres://localhost"},
     ]
     for options in wrong:
         with pytest.raises(InvalidSettings):
@@ -168,6 +170,8 @@ async def test_mistakes_are_refused_before_anything_is_written(namespace: str, r
         ):
             with pytest.raises(error):
                 await saver.aput(place(thread_id, space), checkpoint, {}, {})
+        with pytest.raises(InvalidSessionId, match="names no thread"):
+            await saver.aget_tuple({"configurable": {"checkpoint_ns": ""}})
         with pytest.raises(TypeError, match="ainvoke"):
             saver.get_tuple(place("a", ""))
         with pytest.raises(ValueError, match="strategy"):
@@ -175,6 +179,15 @@ async def test_mistakes_are_refused_before_anything_is_written(namespace: str, r
         assert (await memory.records()).records == []
     with RedismemSaver.from_conn_string("memory://") as own, pytest.raises(ValueError, match="onto itself"):
         own.copy_thread("a", "a")
+    with pytest.raises(RuntimeError, match="is closed"):
+        own.get_tuple(place("a", ""))
+    async with RedismemSaver(url=redis_server.url) as own:
+        assert await own.aget_tuple(place("a", "")) is None
+        assert own.get_tuple(place("a", "")) is None
+    with pytest.raises(RuntimeError, match="is closed"):
+        await own.aget_tuple(place("a", ""))
+    with pytest.raises(RuntimeError, match="is closed"):
+        own.get_tuple(place("a", ""))
 
 
 def test_without_the_framework_the_import_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,14 +23,14 @@ class Opening:
     """The memory of a saver or a store. It runs the same coroutines for callers with and without an event loop.
 
     A blocking memory serves both: async methods then run in a thread. An async memory serves the async methods. For a
-    URL, each kind is opened when it is first needed; the embedded store has only the blocking one.
+    URL, each kind connects when it is first needed; the embedded store has only the blocking one.
     """
 
     def __init__(self, memory: Memory | blocking.Memory | None, url: str | None) -> None:
         """Take the caller's memory, or open one later: with a URL, or without one at `REDISMEM_URL`.
 
         Raises:
-            InvalidSettings: both are given, or the memory is of another type.
+            InvalidSettings: both are given, or the memory is of another type, or the URL cannot be used.
         """
         if memory is not None:
             check_memory(memory, Memory, blocking.Memory)
@@ -38,19 +38,26 @@ class Opening:
                 raise InvalidSettings("give one of memory and url: only one of them would be used")
         self._memory = memory if isinstance(memory, Memory) else None
         self._blocking = memory if isinstance(memory, blocking.Memory) else None
-        self._url, self._is_given = url, memory is not None
+        self._url, self._is_given, self._is_closed = url, memory is not None, False
         self._lock = threading.Lock()
+        if not self._is_given and not self._is_embedded():
+            self._memory = Memory.connect(url)  # has no connection yet, and refuses a wrong URL here
 
     def run(self, make: Callable[[Memory], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine without an event loop.
 
         Raises:
             TypeError: the caller's memory is an async one.
+            RuntimeError: the saver or store is closed.
         """
         return run_without_loop(make(self._awaited()))
 
     async def arun(self, make: Callable[[Memory], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine in the caller's event loop, or in a thread if the memory is a blocking one."""
+        """Run a coroutine in the caller's event loop, or in a thread if the memory is a blocking one.
+
+        Raises:
+            RuntimeError: the saver or store is closed.
+        """
         memory = self._for_loop()
         if memory is None:
             return await run_in_executor(None, self.run, make)
@@ -75,10 +82,12 @@ class Opening:
             yield item
 
     def close(self) -> None:
-        """Close the blocking memory, if the saver or store opened it."""
-        if not self._is_given and self._blocking is not None:
-            self._blocking.close()
-            self._blocking = None
+        """Close the blocking memory, if the saver or store opened it. The next call is refused."""
+        if not self._is_given:
+            self._is_closed = True
+            if self._blocking is not None:
+                self._blocking.close()
+                self._blocking = None
 
     async def aclose(self) -> None:
         """Close what the saver or store opened."""
@@ -89,14 +98,18 @@ class Opening:
 
     def _for_loop(self) -> Memory | None:
         """Return the async memory; `None` if there is only a blocking one."""
-        if self._memory is None and not self._is_given and not self._is_embedded():
-            self._memory = Memory.connect(self._url)
+        self._refuse_closed()
         return self._memory
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this saver or store is closed: its connections would stay open")
 
     def _is_embedded(self) -> bool:
         return (Settings.given(None).url if self._url is None else self._url) in (None, EMBEDDED)
 
     def _awaited(self) -> Memory:
+        self._refuse_closed()
         if self._is_given and self._blocking is None:
             raise TypeError(
                 "the memory is an async one: use ainvoke() and the methods that begin with a, "

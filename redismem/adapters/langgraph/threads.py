@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from redismem import Memory
+from redismem import InvalidSessionId, Memory
 from redismem.adapters.langgraph import layout
 from redismem.adapters.langgraph.layout import Place
 from redismem.adapters.sessions import join_id
@@ -61,12 +61,12 @@ class Threads:
         return self.memory.record(record_id, owner=owner, ttl_s=self.options.ttl_s)
 
     def _place(self, config: RunnableConfig) -> Place:
-        configurable = config["configurable"]
+        configurable = _configurable(config)
         return Place(configurable["thread_id"], configurable.get("checkpoint_ns") or "")
 
     def _written(self, config: RunnableConfig) -> Record:
         """Return the record that a write creates if it is missing: it then belongs to the owner in the config."""
-        configurable, key = config["configurable"], self.options.owner_key
+        configurable, key = _configurable(config), self.options.owner_key
         return self.record(configurable["thread_id"], None if key is None else configurable.get(key))
 
     async def put(
@@ -179,7 +179,7 @@ class Threads:
 
     async def _thread_ids(self, config: RunnableConfig | None) -> AsyncIterator[Any]:
         if config is not None:
-            yield config["configurable"]["thread_id"]
+            yield _configurable(config)["thread_id"]
             return
         async for record_id in self.record_ids():
             yield record_id[len(self.options.key_prefix) + 1 :]
@@ -250,6 +250,13 @@ class Threads:
             after, limit = page.after, min(2 * limit, _PAGE_LIMIT)
             if after is None:
                 return
+
+
+def _configurable(config: RunnableConfig) -> Mapping[str, Any]:
+    found = config.get("configurable") or {}
+    if "thread_id" not in found:
+        raise InvalidSessionId('the config names no thread: give it as {"configurable": {"thread_id": ...}}')
+    return found
 
 
 def _matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
