@@ -89,8 +89,9 @@ coverage: $(READY) have-redis have-chromium ## the tests, and how much of the pa
 explore: $(READY) have-redis ## the properties, each with a thousand new examples; a failure prints what repeats it
 	@EXPLORE=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) -m hypothesis $(ARGS)
 
-model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SECONDS=, MODEL_SEED=
+model: $(READY) have-redis ## check the queue protocol for ten minutes, MODEL_SECONDS=, MODEL_SEED=; then records
 	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/model_check/test_model_check.py $(ARGS)
+	@EXPLORE=1 $(BIN)/python -m pytest tests/record/test_model.py
 
 outages: $(READY) have-redis ## outages of Redis of 1, 10 and 60 s under five pods, and what they took; OUTAGE_SECONDS="1 10 60", OUTAGE_ON="node cluster sentinel"
 	@EVERYTHING=1 OUTAGE_SECONDS="$${OUTAGE_SECONDS:-1 10 60}" $(BIN)/python -m pytest $(foreach place,$(OUTAGE_ON),$(OUTAGES_$(place))) -s $(ARGS)
