@@ -21,17 +21,22 @@ local first_set = 9 + dropped_count
 -- Removal first: a script that has written may continue when memory is short.
 for at = 9, first_set - 1 do redis.call('HDEL', index, ARGV[at]) end -- [dropped]
 for at = first_set, #ARGV, 2 do redis.call('HSET', index, ARGV[at], ARGV[at + 1]) end -- [set]
-if redis.call('HLEN', index) < 2 and #ARGV < first_set then
+if redis.call('HLEN', index) < 2 and #ARGV < first_set then -- [no entries]
   redis.call('DEL', index) -- [empty]
   redis.call('ZREM', indexes, owner) -- [gone]
   return 0
 end
 if #ARGV >= 9 then redis.call('HSET', index, 'version', version) end -- [changed]
-local due = redis.call('ZSCORE', indexes, owner)
-if due and tonumber(due) == tonumber(seen_ms) then
+local due = tonumber(redis.call('ZSCORE', indexes, owner))
+if due and due == tonumber(seen_ms) then -- [as it was found]
   redis.call('ZADD', indexes, due_ms, owner) -- [checked]
-elseif not due or now + soon_ms < tonumber(due) then
+elseif not due or now + soon_ms < due then -- [sooner]
   redis.call('ZADD', indexes, now + soon_ms, owner) -- [to check]
+elseif due <= now and #ARGV < 9 then -- [a note]
+  -- A running check may have read the session that is about to change: its end must find another due time.
+  redis.call('ZADD', indexes, due - 1, owner) -- [noted during a check]
 end
-if redis.call('PEXPIRETIME', index) < tonumber(expires_ms) then redis.call('PEXPIREAT', index, expires_ms) end -- [expiry]
+if redis.call('PEXPIRETIME', index) < tonumber(expires_ms) then -- [longer]
+  redis.call('PEXPIREAT', index, expires_ms) -- [expiry]
+end
 return 1

@@ -195,7 +195,7 @@ class Machine(Steps):
         context = view.context
         call = edits.prune(self.calls[name], view, keep)
         if call is not None:
-            dropped = self.run_call(call)
+            dropped = self.run_owned(name, call)
             going = context.messages[: len(context.messages) - keep]
             count = edits.plan_leaving(context, view.elements, going).next_seq - context.first_seq
             newest_gone = entry_at(context, context.first_seq + count - 1)
@@ -216,7 +216,7 @@ class Machine(Steps):
     @rule(name=names)
     def clear(self, name: str) -> None:
         session = self.model.sessions.get(name)
-        cleared = self.run_call(self.calls[name].clear("" if session is None else session.epoch))
+        cleared = self.run_owned(name, self.calls[name].clear("" if session is None else session.epoch))
         self.same("clear", cleared, self.model.remove(name, None if session is None else session.life))
 
     @precondition(lambda self: self.views)
@@ -224,4 +224,4 @@ class Machine(Steps):
     def clear_late(self, place: int) -> None:
         name, life, _, view = newest(self.views, place)
         call = self.calls[name].clear(view.context.epoch)
-        self.same("late clear", self.run_call(call), self.model.remove(name, life))
+        self.same("late clear", self.run_owned(name, call), self.model.remove(name, life))

@@ -30,6 +30,12 @@ class Model:
     originals: dict[str, dict[int, str | None]] = field(default_factory=dict)
     pauses: dict[str, bytes] = field(default_factory=dict)
     """The stored pause of each paused provider."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """The owners of the sessions' next lives."""
+    removed: set[str] = field(default_factory=set)
+    """The epochs of sessions that were cleared or evicted, and did not just expire."""
+    quarantined: set[tuple[str, int]] = field(default_factory=set)
+    """The epochs and numbers of blocks that were quarantined. The index of an owner may still have them."""
 
     def _leave(self, name: str, *indexes: str) -> None:
         for index in indexes:
@@ -55,7 +61,7 @@ class Model:
             for other, active_ms in list(self.indexes["active"].items()):
                 if 0 <= active_ms <= now - 2 * self.settings.kept_ms - HANDOVER_MS:
                     self._leave(other, *INDEXES)
-            self.sessions[name] = SessionModel(life)
+            self.sessions[name] = SessionModel(life, owner=self.owners.get(name))
         session = self.sessions[name]
         session.entries += entries
         session.pinned_once |= any(entry.kind == "pinned" for entry in entries)
@@ -374,6 +380,7 @@ class Model:
         session = self.sessions.get(name)
         if (None if session is None else session.life) != life:
             return False
+        self.removed |= set() if session is None else {session.epoch}
         self._leave(name, *INDEXES)
         left = self.originals.pop(name, None) is not None
         return self.sessions.pop(name, None) is not None or left

@@ -5,20 +5,30 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from model_check import archive_scenes, edit_scenes, eviction_scenes, forget_scenes, policy_scenes, scenes, work_scenes
+from model_check import (
+    archive_scenes,
+    edit_scenes,
+    eviction_scenes,
+    forget_scenes,
+    owner_scenes,
+    policy_scenes,
+    scenes,
+    work_scenes,
+)
 from model_check.machine import names
-from model_check.work_machine import WorkMachine
+from model_check.owner_machine import OwnerMachine
 from model_check.work_scenes import Scene
 
 EVERY_SCENE = (
     *(*scenes.BEGINNINGS, *scenes.USERS, *policy_scenes.RULED),
     *(*work_scenes.LEASES, *work_scenes.DEAD, *work_scenes.ORIGINALS),
     *(*edit_scenes.EDITS, *archive_scenes.ARCHIVES, *forget_scenes.FORGETS, *eviction_scenes.EVICTIONS, *scenes.LOSSES),
+    *owner_scenes.OWNED,
 )
 
 
-class SceneMachine(WorkMachine):
-    """The rules of users, workers and the store, and the scenes."""
+class SceneMachine(OwnerMachine):
+    """The rules of users, workers, the store and owners, and the scenes."""
 
     @rule(name=names, scene=st.sampled_from(scenes.USERS))
     def scene_of_users(self, name: str, scene: Scene) -> None:
@@ -46,6 +56,10 @@ class SceneMachine(WorkMachine):
 
     @rule(name=names, scene=st.sampled_from(policy_scenes.RULED))
     def scene_of_policies(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(owner_scenes.OWNED))
+    def scene_of_owners(self, name: str, scene: Scene) -> None:
         scene(self, name)
 
     @rule(name=names, scene=st.sampled_from(scenes.LOSSES))

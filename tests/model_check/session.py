@@ -40,6 +40,7 @@ class SessionModel:
     active_ms: int = 0
     expires_ms: int = 0
     epoch: str = ""
+    owner: str | None = None
     first_seq: int = 1
     entries: list[Entry] = field(default_factory=list)
     version: int = 0

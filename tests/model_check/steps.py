@@ -27,6 +27,7 @@ from redismem.protocol.call import Call, Command
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session.edits import View, plan_leaving
+from redismem.recall.owner.upkeep import OwnerIndex, change_owned
 from redismem.store.store import Store
 from redismem.transport.lane.blocking import BlockingLane
 
@@ -90,6 +91,8 @@ class Steps(RuleBasedStateMachine):
         self.fence_count = 0
         self.noted: dict[str, list[bytes]] = {"p": [b""], "q": [b""]}
         """The pauses of each provider that workers have seen."""
+        self.dies = False
+        """True if the next process that changes a session dies before it updates the index of the owner."""
         self.snapshot: tuple[Any, ...] | None = None
         self.restarts_left = self.restarts_limit
         volume["examples"] += 1
@@ -107,6 +110,18 @@ class Steps(RuleBasedStateMachine):
         volume["calls"] += 1
         volume["appends with few keys"] += call.short_command is not None
         return run_without_loop(self.store.run(call))
+
+    def run_owned(self, name: str, call: Call[Any]) -> Any:
+        """Run a call that changes or removes messages, and keep the index of the session's owner as clients do."""
+        session = self.model.sessions.get(name)
+        if session is None or session.owner is None:
+            return self.run_call(call)
+        if self.dies:
+            self.dies = False
+            run_without_loop(OwnerIndex(self.store, session.owner).note())
+            return self.run_call(call)
+        volume["calls"] += 1
+        return run_without_loop(change_owned(self.store, session.owner, name, self.store.run(call)))
 
     def same(self, what: str, given: object, expected: object) -> None:
         volume[f"{what} {given}" if isinstance(given, str | bool) else what] += 1
@@ -137,20 +152,23 @@ class Steps(RuleBasedStateMachine):
         compare(seen, self.model)
 
     def teardown(self) -> None:
-        """Assert that after all faults end and time passes, every session is within its threshold or dead (I13)."""
         with contextlib.closing(self):
-            for _ in range(40):
-                self.pass_time(LEASE_MS + 1)
-                for name in self.run_call(queue_calls.due_sessions(self.store.keys.shards(), self.now, 20)):
-                    self.work_off(name)
-                if not self.model.indexes["overdue"] and not self.model.indexes["leased"]:
-                    break
-            self.agrees()
-            for name, session in self.model.sessions.items():
-                left = session.queued == "dead" or session.dropped_seq is not None
-                assert left or not self.model.waits(session), f"{name} still waits"
-            assert self.model.indexes["overdue"] == self.model.indexes["leased"] == {}
-            assert run_without_loop(self.violations()) == []
+            self.settle()
+
+    def settle(self) -> None:
+        """Assert that after all faults end and time passes, every session is within its threshold or dead (I13)."""
+        for _ in range(40):
+            self.pass_time(LEASE_MS + 1)
+            for name in self.run_call(queue_calls.due_sessions(self.store.keys.shards(), self.now, 20)):
+                self.work_off(name)
+            if not self.model.indexes["overdue"] and not self.model.indexes["leased"]:
+                break
+        self.agrees()
+        for name, session in self.model.sessions.items():
+            left = session.queued == "dead" or session.dropped_seq is not None
+            assert left or not self.model.waits(session), f"{name} still waits"
+        assert self.model.indexes["overdue"] == self.model.indexes["leased"] == {}
+        assert run_without_loop(self.violations()) == []
 
     async def violations(self) -> list[Violation]:
         self.store.dictionaries.update(KNOWN)
@@ -265,6 +283,8 @@ class Steps(RuleBasedStateMachine):
         outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, originals, sketch))
         count = plan_leaving(claim.job.context, claim.job.elements, covered).next_seq - claim.first_seq
         self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now, sketch))
+        if claim.job.owner is not None and outcome in ("ok", "already"):
+            run_without_loop(OwnerIndex(self.store, claim.job.owner).update(claim.name))
         return outcome
 
     def give_back(
@@ -280,7 +300,7 @@ class Steps(RuleBasedStateMachine):
         """Bring a session of any state into the overdue queue, due now and with too long a window."""
         session = self.model.sessions.get(name)
         if session is not None and (session.queued != "overdue" or len(session.window) > SETTINGS.max_window_count - 3):
-            self.run_call(self.calls[name].clear(session.epoch))
+            self.run_owned(name, self.calls[name].clear(session.epoch))
             self.model.remove(name, session.life)
         while name not in self.model.sessions or len(self.model.sessions[name].window) <= SETTINGS.threshold:
             self.append_as(name, 3, f"id {next(self.numbers)}")

@@ -177,7 +177,7 @@ class WorkMachine(EditMachine):
     @rule(place=places)
     def evict(self, place: int) -> None:
         name, _, number, view = newest(self.in_hand, place)
-        evicted = self.run_call(self.queue_calls[name].evict(view))
+        evicted = self.run_owned(name, self.queue_calls[name].evict(view))
         self.same("evict", evicted, self.model.evict(name, number))
 
     # The store itself.
@@ -205,10 +205,12 @@ class WorkMachine(EditMachine):
         """Promote a replica that lags behind, so that clients know more than Redis stores."""
         assert self.snapshot is not None
         stored, model, self.fence_count = self.snapshot
+        owners = self.model.owners
         self.send(("FLUSHALL",))
         for key, expires_ms, dump in stored:
             assert self.send(("RESTORE", key, max(0, expires_ms), dump, "ABSTTL")) == [b"OK"]
         self.model = copy.deepcopy(model)
+        self.model.owners = owners
         self.pass_time(0)
 
     @rule()

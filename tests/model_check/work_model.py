@@ -113,6 +113,9 @@ class WorkModel(Model):
 
     def quarantine_blocks(self, name: str, numbers: Container[int]) -> None:
         """Remove the blocks in a stored block from the originals, and the originals with their last block."""
+        if name in self.sessions:
+            here = {block_number(seq) for seq in self.originals[name]}
+            self.quarantined |= {(self.sessions[name].epoch, number) for number in here if number in numbers}
         left = {seq: content for seq, content in self.originals[name].items() if block_number(seq) not in numbers}
         self.originals[name] = left
         if not left:

@@ -11,7 +11,7 @@ from model_check.model import QUEUES
 from model_check.steps import LEASE_MS, SETTINGS
 from model_check.work_machine import WorkMachine
 
-Scene = Callable[[WorkMachine, str], None]
+Scene = Callable[[Any, str], None]
 BOTH = (True, False)
 
 

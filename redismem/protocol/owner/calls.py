@@ -137,6 +137,8 @@ def change(
 ) -> Call[bool]:
     """Build a call that changes the index, and has it checked soon. Without a change, it only does the latter.
 
+    If a check is due already, a call without a change makes the check run once more.
+
     Args:
         keys: The keys of the index.
         clock: Replaces the server's clock.
