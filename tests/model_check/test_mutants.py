@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant("commit", "originals never expire", "expiry"),
     Mutant("quarantine_block", "a block that was mended since", "as it was read"),
     Mutant("quarantine_block", "stays where it cannot be read", "gone from here"),
-    Mutant("quarantine_block", "its signature stays", "gone from here", r", 's' \.\. \w+", ""),
+    Mutant("quarantine_block", "its signature stays", "gone from here", r", unpack.*\)\)", ")"),
     Mutant("append", "messages expire after the originals", "all expire", r", \w+ ~= '1' and \w+ or nil", ""),
     Mutant("rewrite", "messages expire after the originals", "all expire", r", originals", ""),
     Mutant("replace", "messages expire after the originals", "all expire", r", originals", ""),

@@ -224,6 +224,17 @@ def expired_with_more_originals(machine: WorkMachine, name: str) -> None:
     machine.agrees()
 
 
+def changed_behind_an_archive(machine: WorkMachine, name: str) -> None:
+    """A client that has not seen the first originals sends a change with few keys: they live as long as the session."""
+    machine.clear(name)
+    for _ in range(3):
+        machine.append(name)
+    machine.archive(name, 1, False)
+    machine.pass_time(2000)
+    machine.change_state(name, 1)
+    machine.agrees()
+
+
 def works_with_originals(machine: WorkMachine, name: str, then: str) -> None:
     machine.make_overdue(name)
     machine.look(name)
@@ -298,7 +309,7 @@ DEAD = (
 )
 ORIGINALS = (
     *variants(one_summary, keep=BOTH),
-    *(*variants(expired_with_originals, keep=BOTH), expired_with_more_originals),
+    *(*variants(expired_with_originals, keep=BOTH), expired_with_more_originals, changed_behind_an_archive),
     *variants(block_in_quarantine, late=BOTH),
     *variants(works_with_originals, then=("evict", "prune", "prune as seen before")),
     *variants(summarised_again_and_again, kept=((True, False, True, False), (False, True, False, True))),
