@@ -179,15 +179,16 @@ async def test_mistakes_are_refused_before_anything_is_written(namespace: str, r
         assert (await memory.records()).records == []
     with RedismemSaver.from_conn_string("memory://") as own, pytest.raises(ValueError, match="onto itself"):
         own.copy_thread("a", "a")
+
+
+async def test_a_closed_saver_opens_no_connection(redis_server: RedisServer) -> None:
+    async with RedismemSaver(url=redis_server.url) as saver:
+        assert await saver.aget_tuple(place("a", "")) is None
+        assert saver.get_tuple(place("a", "")) is None
     with pytest.raises(RuntimeError, match="is closed"):
-        own.get_tuple(place("a", ""))
-    async with RedismemSaver(url=redis_server.url) as own:
-        assert await own.aget_tuple(place("a", "")) is None
-        assert own.get_tuple(place("a", "")) is None
+        await saver.aget_tuple(place("a", ""))
     with pytest.raises(RuntimeError, match="is closed"):
-        await own.aget_tuple(place("a", ""))
-    with pytest.raises(RuntimeError, match="is closed"):
-        own.get_tuple(place("a", ""))
+        saver.get_tuple(place("a", ""))
 
 
 def test_without_the_framework_the_import_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
