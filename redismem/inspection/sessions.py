@@ -16,8 +16,10 @@ from redismem.protocol.call import Call, independent
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.session.page_reads import PageRange
 from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
+from redismem.store.windows import read_page
 
 Info = SessionInfo | str
 """The numbers of a session, or the reason they are missing: `gone`, `unreadable`, `of another layout`."""
@@ -112,7 +114,8 @@ async def originals_of(store: Store, context: Context) -> list[Message]:
     """
     calls, originals, before = store.session_calls(context.session_id), list[Message](), context.first_seq
     while before > 1:
-        page = await store.run(calls.page(_PAGE_COUNT, before, include_originals=True))
+        asked = PageRange(_PAGE_COUNT, before, include_originals=True, originals_stop=before)
+        page = await read_page(store.run, calls, asked)
         if page is None or page.epoch != context.epoch:
             break
         originals = page.messages() + originals

@@ -12,6 +12,7 @@ from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.page_reads import PageRange
 from redismem.protocol.session.pages import Page
 
 Scope = Literal["session", "owner"]
@@ -129,10 +130,11 @@ class PageReader:
         self._pages: list[list[Message]] = []
         self._count = 0
         self._page_count = 0
+        self._originals_stop: int | None = None
         self._is_finished = False
 
-    def next_call(self) -> Call[Page | None] | None:
-        """Return a call that reads the next page; `None` if there are no more pages."""
+    def next_range(self) -> PageRange | None:
+        """Return the range of the next page; `None` if there are no more pages."""
         if self._is_finished:
             return None
         self._page_count = PAGE_COUNT
@@ -140,7 +142,7 @@ class PageReader:
             self._page_count = min(PAGE_COUNT, self._limit - self._count)
         if self._pages and not self._pages[-1]:
             self._page_count = _EMPTY_PAGE_COUNT
-        return self._calls.page(self._page_count, self._next_seq, self._include_originals)
+        return PageRange(self._page_count, self._next_seq, self._include_originals, self._originals_stop)
 
     def add_page(self, page: Page | None, messages: list[Message]) -> None:
         """Add a page and its readable messages. Raise SessionNotFound if the first page is missing."""
@@ -152,11 +154,13 @@ class PageReader:
             self._epoch = epoch
             return
         self._epoch = epoch
-        self._next_seq = page.start_seq
+        self._next_seq, self._originals_stop = page.start_seq, page.originals_stop
         selected = self._select(messages)
-        self._pages.append(selected)
+        if page.count:
+            self._pages.append(selected)
         self._count += len(selected)
-        self._is_finished = page.count < self._page_count or (self._limit is not None and self._count >= self._limit)
+        is_last = page.start_seq <= 1 or (page.count < self._page_count and not page.has_older)
+        self._is_finished = is_last or (self._limit is not None and self._count >= self._limit)
 
     def _select(self, messages: list[Message]) -> list[Message]:
         before = self._before

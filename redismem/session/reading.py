@@ -10,6 +10,7 @@ from redismem.messages.message import Message
 from redismem.recall.originals import Originals
 from redismem.session.paging import PageReader, add_older, is_same_window, messages_in_order
 from redismem.session.state import SessionState
+from redismem.store.windows import read_page
 
 
 class ReadableSession(SessionState):
@@ -59,6 +60,6 @@ class ReadableSession(SessionState):
 
     async def _read_pages(self, reader: PageReader) -> None:
         originals = Originals(self._store, self._calls.keys)
-        while (call := reader.next_call()) is not None:
-            page = await self._run(call)
+        while (asked := reader.next_range()) is not None:
+            page = await read_page(self._run, self._calls, asked)
             reader.add_page(page, await originals.messages(page))

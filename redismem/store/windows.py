@@ -1,4 +1,4 @@
-"""Read a window that may be too large for one reply."""
+"""Read a window that may be too large for one reply, or a page of a session."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from redismem.protocol.call import Call
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.edits import View, window, window_by_script
+from redismem.protocol.session.page_reads import PageRange, Reread
+from redismem.protocol.session.pages import Page
 from redismem.protocol.session.windows import Part, read_part, window_keys
 
 T = TypeVar("T")
@@ -91,3 +93,23 @@ async def read_window(run: Callable[[Call[Any]], Coroutine[Any, Any, Any]], call
             raise
         view, _ = await read_parts(run, lambda before: window_by_script(calls, before))
     return view
+
+
+async def read_page(
+    run: Callable[[Call[Any]], Coroutine[Any, Any, Any]], calls: SessionCalls, asked: PageRange
+) -> Page | None:
+    """Return a page of a session, or None if there is no session. Raises the errors of `run`.
+
+    The page may end where the window begins, even if originals before it were asked for: see `Page.has_older`.
+    """
+    page: Page | Reread | None = Reread.BY_SCRIPT
+    if (call := asked.native_call(calls.keys)) is not None:
+        try:
+            page = await run(call)
+        except StoreUnavailable as refused:
+            if refused.reason != "OOM":
+                raise
+    if not isinstance(page, Reread):
+        return page
+    by_script: Page | None = await run(calls.page(asked.limit, asked.before_seq, asked.include_originals))
+    return by_script

@@ -56,6 +56,8 @@ class Page:
     """The dictionaries of the blocks, which the caller must set before decoding."""
     unreadable: list[Block] = field(default_factory=list)
     """The blocks that decoding has skipped because they are unreadable."""
+    has_older: bool = False
+    """True if originals exist before this page, which has ended where the window begins."""
 
     @property
     def count(self) -> int:

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from redismem.concurrency import forks
 from redismem.concurrency.background import Background
@@ -26,6 +26,7 @@ from redismem.protocol.call import Call, script_arguments
 from redismem.protocol.ids import now_ms
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.session.append import parse_append
+from redismem.protocol.session.page_reads import Reread, is_native_page
 from redismem.store.breaker import Breaker
 from redismem.store.fallback.backlog import Backlog, Entry, Held
 from redismem.store.fallback.clearing import clearing
@@ -249,6 +250,8 @@ class Fallback:
                 before, limit, include_originals, *_ = script_arguments(command)
                 if not include_originals:
                     return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
+            case Op.MESSAGES if layout.COUNTERS in view.fields and is_native_page(call):
+                return cast(T, Reread.BY_SCRIPT)  # a view may lack messages, so positions mean nothing
         raise self._refusal(call, f"this {call.op} cannot be served without it")
 
     def _accept(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
