@@ -8,10 +8,10 @@ run the same scripts: over the lane, and over a pool of redis-py. Sides alternat
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import statistics
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,7 +27,7 @@ LINK_MBITS = 200
 SMALL = {"role": "user", "content": TEXT}
 LARGE = {"role": "user", "content": "x" * (1024 * 1024 - 64)}
 LONG_WINDOW_COUNT = 9_000
-EVERY_S = 0.01
+EVERY_S = 0.005
 POOL = 128
 MOST_RATIO = 1.5
 LARGE_CALLS = ("nothing", "appends of 1 MiB", "reads of 10,000 messages")
@@ -52,8 +52,9 @@ def _large_call(memory: Memory, what: str) -> Callable[[], Awaitable[Any]] | Non
     return append
 
 
-async def _repeat(call: Callable[[], Awaitable[Any]]) -> None:
-    while True:
+async def _repeat(call: Callable[[], Awaitable[Any]], stop: asyncio.Event) -> None:
+    """Call until `stop`. A cancellation could be lost: wait_for of Python 3.11, as redis-py uses it, may swallow it."""
+    while not stop.is_set():
         await call()
 
 
@@ -68,8 +69,9 @@ async def _latencies(memory: Memory, what: str, count: int) -> list[float]:
     loop = asyncio.get_running_loop()
     sessions = [memory.session(memory.new_session_id()) for _ in range(64)]
     large = _large_call(memory, what)
-    beside = None if large is None else loop.create_task(_repeat(large))
-    turns, begun_s = [], loop.time()
+    stop, begun_s = asyncio.Event(), loop.time()
+    beside = None if large is None else loop.create_task(_repeat(large, stop))
+    turns = []
     try:
         for number in range(count):
             due_s = begun_s + number * EVERY_S
@@ -77,11 +79,9 @@ async def _latencies(memory: Memory, what: str, count: int) -> list[float]:
             turns.append(loop.create_task(_turn(sessions[number % len(sessions)], due_s)))
         return await asyncio.gather(*turns)
     finally:
-        for task in (*turns, *([] if beside is None else [beside])):
-            task.cancel()
+        stop.set()
         if beside is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await beside
+            await beside
 
 
 def _percentile(values: list[float], share: float) -> float:
@@ -101,6 +101,7 @@ async def measure(url: str, name: str, rounds: int, count: int) -> dict[str, Any
                     latencies = await _latencies(memory, what, count)
                     figures = (_percentile(latencies, 0.5), _percentile(latencies, 0.99))
                     found[what][side].extend([figures] if number else [])  # the first round warms up
+            print(f"{name}: round {number} of {rounds}", file=sys.stderr, flush=True)
     return found
 
 
@@ -118,9 +119,9 @@ def report(results: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    asked = options("benchmarks.beside", __doc__ or "", rounds=5).parse_args()
+    asked = options("benchmarks.beside", __doc__ or "", rounds=4).parse_args()
     name = f"bench-{os.getpid()}"
-    rounds, count = (1, 60) if asked.quick else (asked.rounds, 200)
+    rounds, count = (1, 60) if asked.quick else (asked.rounds, 150)
     with chosen_server(name) as server:
         around = surroundings(server, "benchmarks.beside") | {"load": load()}
         with link_to(_port(server), LINK_MBITS) as port:
