@@ -222,21 +222,21 @@ async def _measure_many(sessions: ManySessions, conversation: Conversation, resu
     await sessions.tell()
     for question in conversation.questions:
         for budget in BUDGETS:
-            seqs, quoted = await sessions.ask(_asked(conversation, question), budget)
+            seqs, quoted = await sessions.ask(_make_message(conversation, question), budget)
             _add(results, f"owner {budget}", question, _judge(question, conversation, seqs, quoted, 0))
         best, is_found = await sessions.search(question)
         _add(results, "owner, best 10", question, _judge(question, conversation, best, "", 0))
         _add(results, "owner, best 5 sessions", question, Found(1, float(is_found)))
 
 
-def _asked(conversation: Conversation, question: Question) -> Message:
+def _make_message(conversation: Conversation, question: Question) -> Message:
     asked_ms = question.asked_ms or max(turn.ms for turn in conversation.turns)
     return Message("user", question.text, timestamp=datetime.fromtimestamp((asked_ms or 1) / 1000, UTC))
 
 
 async def _recall(session: Session, conversation: Conversation, question: Question, budget: int) -> Found:
     """Ask in a turn, as a chat would, and take the turn back."""
-    context = await session.append_and_read(_asked(conversation, question), recall=budget)
+    context = await session.append_and_read(_make_message(conversation, question), recall=budget)
     shown = context.to_openai()
     begun_s = time.process_time()
     await session.recall(question.text, max_tokens=budget)  # the cache is warm now

@@ -9,6 +9,7 @@ from cyclopts import Parameter, validators
 
 from redismem.cli import quarantine_records
 from redismem.cli.place import open_read_only, open_used
+from redismem.cli.quarantine_table import describe_end, describe_sizes, print_table
 from redismem.cli.sessions import Full, Redact, confirm
 from redismem.cli.terminal import (
     AsJson,
@@ -19,14 +20,13 @@ from redismem.cli.terminal import (
     console,
     one_line,
     print_json,
-    print_rows,
     progress,
     text_of_message,
 )
 from redismem.errors import CorruptSession, RedismemError, SessionExists
 from redismem.inspection import quarantine, record_quarantine
 from redismem.inspection.figures import duration, plural, printable
-from redismem.inspection.quarantine import QuarantinedSession, Search
+from redismem.inspection.quarantine import QuarantinedSession
 from redismem.inspection.record_quarantine import QuarantinedRecord
 from redismem.messages.values import replace_non_finite
 from redismem.store.store import Store
@@ -91,43 +91,15 @@ async def list_quarantined(
         print_json({**told, "cursor": found.cursor})
         return 0
     if found.sessions:
-        _print(found, now_ms)
+        print_table("session", [(each.session_id, each) for each in found.sessions], now_ms)
     if found.records:
-        quarantine_records.print_records(found.records, now_ms)
+        print_table("record", [(each.record_id, each) for each in found.records], now_ms)
     counted = [plural(len(found.sessions), "session"), plural(len(found.records), "record")]
     counted = counted if found.records else counted[:1]
     print(f"{' and '.join(counted)} in quarantine in namespace {namespace} on {place.name}")
     if found.cursor is not None:
         print(f"scan incomplete, continue with --cursor {found.cursor}")
     return 0
-
-
-def _print(found: Search, now_ms: int) -> None:
-    rows = [
-        [
-            printable(each.session_id),
-            each.log_id,
-            f"{duration(now_ms - each.put_ms)} ago",
-            f"{each.put_ms}",
-            _sizes(each),
-            _end(each, now_ms),
-        ]
-        for each in found.sessions
-    ]
-    print_rows(("session", "log", "since", "--at", "holds", ""), rows)
-
-
-def _sizes(each: QuarantinedSession) -> str:
-    words = {"messages": "message", "state": "field", "originals": "original"}
-    return ", ".join(
-        f"{key.name} is a {key.type}" if key.entry_count < 0 else plural(key.entry_count, words[key.name])
-        for key in each.keys
-    )
-
-
-def _end(each: QuarantinedSession, now_ms: int) -> str:
-    ends = [key.expires_ms for key in each.keys if key.expires_ms >= 0]
-    return f"expires in {duration(min(ends) - now_ms)}" if ends else "never expires"
 
 
 async def _find(store: Store, session_id: str, put_ms: int | None) -> QuarantinedSession:
@@ -168,9 +140,8 @@ async def show(
         return 0
     out = console()
     out.print(f"{printable(found.session_id)}  in quarantine in {namespace} on {place.name}", markup=False)
-    out.print(
-        f"  quarantined {duration(now_ms - found.put_ms)} ago · {_sizes(found)} · {_end(found, now_ms)}", markup=False
-    )
+    since = f"quarantined {duration(now_ms - found.put_ms)} ago"
+    out.print(f"  {since} · {describe_sizes(found)} · {describe_end(found, now_ms)}", markup=False)
     for fault in dict.fromkeys(read.faults):
         out.print(f"  fault: {fault}", style="yellow", markup=False)
     for summary in read.summaries:

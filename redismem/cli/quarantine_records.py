@@ -1,45 +1,14 @@
-"""The part of `redismem quarantine` about records: a record's copy is listed, shown, restored and dropped by its id."""
+"""The part of `redismem quarantine` about records: a record's copy is shown, restored and dropped by its id."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from redismem.cli.terminal import Stop, console, print_json, print_rows
+from redismem.cli.quarantine_table import describe_end, describe_sizes
+from redismem.cli.terminal import Stop, console, print_json
 from redismem.errors import CorruptSession, SessionExists, SessionNotFound
 from redismem.inspection import record_quarantine
-from redismem.inspection.figures import duration, plural, printable
+from redismem.inspection.figures import duration, printable
 from redismem.inspection.record_quarantine import QuarantinedRecord
 from redismem.store.store import Store
-
-_WORDS = {"record": "field", "order": "member"}
-
-
-def print_records(records: Sequence[QuarantinedRecord], now_ms: int) -> None:
-    """Print a table of the records in quarantine."""
-    rows = [
-        [
-            printable(each.record_id),
-            each.log_id,
-            f"{duration(now_ms - each.put_ms)} ago",
-            f"{each.put_ms}",
-            _sizes(each),
-            _end(each, now_ms),
-        ]
-        for each in records
-    ]
-    print_rows(("record", "log", "since", "--at", "holds", ""), rows)
-
-
-def _sizes(each: QuarantinedRecord) -> str:
-    return ", ".join(
-        f"{key.name} is a {key.type}" if key.entry_count < 0 else plural(key.entry_count, _WORDS[key.name])
-        for key in each.keys
-    )
-
-
-def _end(each: QuarantinedRecord, now_ms: int) -> str:
-    ends = [key.expires_ms for key in each.keys if key.expires_ms >= 0]
-    return f"expires in {duration(min(ends) - now_ms)}" if ends else "never expires"
 
 
 async def find(store: Store, record_id: str, put_ms: int | None) -> QuarantinedRecord:
@@ -61,7 +30,7 @@ async def show(store: Store, found: QuarantinedRecord, namespace: str, as_json: 
     out = console()
     out.print(f"{printable(found.record_id)}  record in quarantine in {where}", markup=False)
     since = f"quarantined {duration(now_ms - found.put_ms)} ago"
-    out.print(f"  {since} · {_sizes(found)} · {_end(found, now_ms)}", markup=False)
+    out.print(f"  {since} · {describe_sizes(found)} · {describe_end(found, now_ms)}", markup=False)
     owner = "no owner known" if found.owner is None else f"owner: {printable(found.owner)}"
     out.print(f"  tag: {printable(found.tag)} · {owner}", markup=False)
     for fault in found.faults:

@@ -38,6 +38,18 @@ def searchable_texts(message: Message) -> list[str]:
     return [name[:TEXT_CHARS], *texts] if isinstance(name, str) else texts
 
 
+def sign_messages(messages: Sequence[Message], block_bytes: int) -> bytes:
+    """Return the signature of a block of `block_bytes` that contains these messages, at least one."""
+    from redismem.originals.signatures import encode_signature
+
+    texts: list[list[str]] = [[] for _ in range(BLOCK_COUNT)]
+    days = [day_of(messages[0].time_ms)] * BLOCK_COUNT
+    for message in messages:
+        place = (message.seq - 1) % BLOCK_COUNT
+        texts[place], days[place] = searchable_texts(message), day_of(message.time_ms)
+    return encode_signature(0, texts, block_bytes, days)
+
+
 def encode_fields(
     first_seq: int,
     elements: Sequence[bytes],

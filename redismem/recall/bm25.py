@@ -30,6 +30,8 @@ QUERY_CHARS = 16_384
 """The number of characters of a query that are used; the rest is ignored."""
 _QUERY_STEMS = 64
 _POSTINGS_LIMIT = 16_384
+# The number of postings from which a ranking takes over a millisecond, and so runs in a thread.
+_MANY_POSTINGS = 8_000
 # A stem is common if more than one in this number of messages contains it. It adds to what rarer stems have found, if
 # that is enough.
 _COMMON_SHARE, _ENOUGH_COUNT = 6, 8
@@ -68,6 +70,11 @@ class Ranking:
                 break
             entries.append(seqs)
         return entries
+
+    def takes_long(self, entries: Sequence[Sequence[int]], postings: Postings) -> bool:
+        """True if the scores take so long that they should be computed in a thread."""
+        of_period = 0 if self.period is None else postings.count
+        return max(sum(map(len, entries)), of_period) > _MANY_POSTINGS
 
     def scores(self, entries: Sequence[Sequence[int]], postings: Postings, before_seq: int) -> dict[int, float]:
         """Return the scores of the messages before `before_seq` that match the query, by seq.

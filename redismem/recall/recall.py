@@ -21,10 +21,10 @@ from redismem.messages.coercion import Shape
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message, day_of
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_parts, unpacked_bytes
+from redismem.originals.blocks import block_number, decode_parts, unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
-from redismem.originals.fields import searchable_texts
-from redismem.originals.signatures import TEXT_CHARS, decode_signature, encode_signature
+from redismem.originals.fields import sign_messages
+from redismem.originals.signatures import TEXT_CHARS, decode_signature
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call
 from redismem.protocol.clock import clock_ms
@@ -61,8 +61,6 @@ _FIRST_COUNT = 64
 """The number of signatures to read first if the session is not cached; they cover about a thousand messages."""
 _MORE_COUNT = 3
 """The number of new signatures to read first if the session is cached already."""
-_MANY_POSTINGS = 8_000
-"""The number of postings from which a ranking takes over a millisecond, and so runs in a thread."""
 _NO_MESSAGES = CachedSession("", "", 0).select((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
@@ -174,8 +172,7 @@ class Recall:
         """Return the seqs of the best messages, best first, and of all matching ones: by words, and by meaning."""
         postings, before_seq = cached.postings, self._signed.first_seq
         entries = ranking.entries(postings)
-        is_much = sum(map(len, entries)) > _MANY_POSTINGS
-        is_much = is_much or (ranking.period is not None and postings.count > _MANY_POSTINGS)
+        is_much = ranking.takes_long(entries, postings)
 
         def find() -> tuple[dict[int, float], dict[int, float]]:
             own = ranking.scores(entries, postings, before_seq)
@@ -275,12 +272,7 @@ def search_context(context: Context, query: str, limit: int, max_tokens: int | N
         blocks.setdefault(block_number(message.seq), []).append(message)
     postings = Postings()
     for number, part in blocks.items():
-        texts: list[list[str]] = [[] for _ in range(BLOCK_COUNT)]
-        days = [day_of(part[0].time_ms)] * BLOCK_COUNT
-        for message in part:
-            place = (message.seq - 1) % BLOCK_COUNT
-            texts[place], days[place] = searchable_texts(message), day_of(message.time_ms)
-        postings.add([(number, decode_signature(encode_signature(0, texts, 0, days)))])
+        postings.add([(number, decode_signature(sign_messages(part, 0)))])
     ranking = Ranking(query, context.newest_ms)
     scores = ranking.scores(ranking.entries(postings), postings, context.last_seq + 1)
     hits = rank(lift_neighbours(scores))

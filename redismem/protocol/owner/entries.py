@@ -41,10 +41,6 @@ class Entry:
     signatures: Mapping[int, bytes]
     """The signatures by the numbers of their blocks."""
 
-    def is_of(self, other: Entry) -> bool:
-        """True if this entry was made from the same life of the session, and no message has changed since."""
-        return self.epoch == other.epoch and self.edits == other.edits
-
 
 def hash_edits(edited: bytes | None, pruned: bytes | None) -> str:
     """Hash the fields of a state that change when messages change or go."""

@@ -42,7 +42,6 @@ from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
 
-_MANY_POSTINGS = 8_000
 _NO_SEQ = 1 << 62
 # More than there are days up to the year 9999, so a session and a day make one number.
 _DAYS_COUNT = 10_000_000
@@ -131,7 +130,7 @@ class OwnerRecall:
             return []
         postings = cached.postings
         entries = ranking.entries(postings)
-        is_much = sum(map(len, entries)) > _MANY_POSTINGS or ranking.period is not None
+        is_much = ranking.takes_long(entries, postings)
 
         def find() -> tuple[Set[int], list[int]]:
             own = ranking.scores(entries, postings, _NO_SEQ)

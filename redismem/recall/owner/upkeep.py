@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 from redismem.concurrency.offload import run_apart
 from redismem.errors import RedismemError
 from redismem.events import facts
-from redismem.messages.message import Message, day_of
-from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
-from redismem.originals.fields import searchable_texts
-from redismem.originals.signatures import encode_signature
+from redismem.messages.message import Message
+from redismem.originals.blocks import block_number, first_seq_of
+from redismem.originals.fields import searchable_texts, sign_messages
 from redismem.protocol.ids import session_hash
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.calls import Described
@@ -180,12 +179,6 @@ def _sign_messages(messages: Sequence[Message]) -> dict[int, bytes]:
             blocks.setdefault(block_number(message.seq), []).append(message)
     signatures: dict[int, bytes] = {}
     for number, part in blocks.items():
-        texts: list[list[str]] = [[] for _ in range(BLOCK_COUNT)]
-        days = [day_of(part[0].time_ms)] * BLOCK_COUNT
-        for message in part:
-            place = (message.seq - 1) % BLOCK_COUNT
-            texts[place], days[place] = searchable_texts(message), day_of(message.time_ms)
-        if any(texts):
-            size_bytes = sum(message.tokens * _BYTES_PER_TOKEN for message in part)
-            signatures[number] = encode_signature(0, texts, size_bytes, days)
+        if any(map(searchable_texts, part)):
+            signatures[number] = sign_messages(part, sum(message.tokens * _BYTES_PER_TOKEN for message in part))
     return signatures
