@@ -25,11 +25,9 @@ warnings.simplefilter("ignore", UnserializableKeyWarning)  # of the chat memory,
 
 async def refund(ctx: Context, euros: int) -> str:
     """Send money back to the customer."""
+    # One answer is for all that wait. A snapshot lacks requirements=, so with them a tool might run twice afterwards.
     answer = await ctx.wait_for_event(
-        HumanResponseEvent,
-        waiter_id=f"refund-{euros}",
-        waiter_event=InputRequiredEvent(euros=euros),
-        requirements={"euros": euros},
+        HumanResponseEvent, waiter_id=f"refund-{euros}", waiter_event=InputRequiredEvent(euros=euros)
     )
     # LlamaIndex runs a tool again if its process was killed: give your payment provider an idempotency key.
     return f"refunded {euros}" if answer.text == "yes" else f"kept {euros}"
@@ -55,7 +53,7 @@ def make_agent() -> FunctionAgent:
 
 
 async def ask(session: redismem.Session, memory: Memory, question: str) -> str:
-    """Run the agent until it has an answer or waits for approvals; then store a snapshot of it and the amounts."""
+    """Run the agent until it has an answer or waits for approvals; then store a snapshot of it."""
     run = make_agent().run(question, memory=memory)
     amounts: list[int] = []
     async for event in run.stream_events():
@@ -64,7 +62,7 @@ async def ask(session: redismem.Session, memory: Memory, question: str) -> str:
             if len(amounts) == await run.ctx.store.get("num_tool_calls"):
                 snapshot = run.ctx.to_dict(serializer=JsonSerializer())
                 await run.cancel_run()
-                await session.update(merge={"paused": snapshot, "amounts": amounts}, waiting="approval")
+                await session.update(merge={"paused": snapshot}, waiting="approval")
                 return f"May I? {', '.join(map(str, amounts))}"
     return str(await run)
 
@@ -77,11 +75,10 @@ async def resume(session: redismem.Session, memory: Memory, params: dict[str, An
         ctx = Context.from_dict(agent, params["paused"], serializer=JsonSerializer())
         run = agent.run(ctx=ctx)
         await run.ctx.store.set("memory", memory)
-        for euros in params["amounts"]:
-            run.ctx.send_event(HumanResponseEvent(euros=euros, text=text))
+        run.ctx.send_event(HumanResponseEvent(text=text))
         await run
         answer = (await memory.aget())[-1]
-    await session.update(merge=dict.fromkeys(("paused", "amounts"), redismem.UNSET), waiting=None)
+    await session.update(merge={"paused": redismem.UNSET}, waiting=None)
     return answer.content or ""
 
 
