@@ -221,19 +221,35 @@ class BlockingLane:
         outcome = send(commands)
         refusal = resp.refusal(outcome)
         if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
-            refused = resp.refusal(self._call(resp.encode_load(script), 1, resp.check_replies, until))
-            if refused is None:
+            loaded = self._call(resp.encode_load(script), 1, resp.check_replies, until)
+            refused = resp.refusal(loaded)
+            if isinstance(loaded, ConnectionLost):
+                outcome = loaded
+            elif refused is None:
                 outcome = send(commands) if time.monotonic() <= half_time else resp.loaded_late()
             elif not resp.is_command_refused(refused):
                 outcome = refused
-            elif resp.is_command_refused(resp.refusal(self._send([resp.EVAL_PROBE], until))):
-                outcome = resp.may_not_load()
             else:
-                outcome = send(resp.with_source(commands, script))
+                outcome = self._send_source(commands, send, script, until)
         elif refusal is not None and refusal.word == "READONLY":
             # The former primary is a replica now. A new connection may lead to its successor.
             self._close_idle()
         return _replies_or_raise(outcome)
+
+    def _send_source(
+        self,
+        commands: Sequence[Command],
+        send: Callable[[Sequence[Command]], resp.Outcome],
+        script: Script,
+        until: float,
+    ) -> resp.Outcome:
+        """Send the call with the script's source, if this user may run EVAL."""
+        probed = self._send([resp.EVAL_PROBE], until)
+        if isinstance(probed, ConnectionLost):
+            return probed
+        if resp.is_command_refused(resp.refusal(probed)):
+            return resp.may_not_load()
+        return send(resp.with_source(commands, script))
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         if not commands:

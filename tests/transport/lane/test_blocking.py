@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking.memory import Memory as BlockingMemory
+from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost
 from redismem.store.store import Store
 from redismem.transport.lane.blocking import BlockingLane
@@ -104,6 +106,29 @@ async def test_an_unexpected_reply_ends_the_connection(words: bytes) -> None:
         assert len(server.connections) == 2
         server.say(b"$1\r\nb\r\n")
         await later
+        await lane.aclose()
+
+
+@pytest.mark.parametrize("steps", [[b"LOAD"], [b"LOAD", b"return 0"]], ids=["load", "probe"])
+async def test_a_lost_reply_to_a_load_is_no_loaded_script(steps: list[bytes]) -> None:
+    """The call ends without another attempt: its store decides whether there is time for one."""
+    script = Script("any", b"return 1", b"0" * 40)
+    async with SilentServer() as server:
+        lane = lane_to(server.port)
+        call = asyncio.create_task(
+            asyncio.to_thread(finish, lane.run([("EVALSHA", script.sha, 0)], 60, script)),
+        )
+        await until(lambda: b"EVALSHA" in server.received)
+        server.say(b"-NOSCRIPT No matching script\r\n")
+        for answered, step in enumerate(steps):
+            if answered:
+                server.say(b"-NOPERM this user has no permissions to run the 'script|load' command\r\n")
+            await until(partial(server.has_received, step, 1))
+        server.connections[-1].close()
+        with pytest.raises(ConnectionLost):
+            await call
+        assert len(server.connections) == 1
+        assert server.has_received(b"EVALSHA", 1)
         await lane.aclose()
 
 
