@@ -6,10 +6,11 @@ A new room gets a place in FLOORS, a new library a place in DOORS. Nothing else 
 import ast
 import graphlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -85,40 +86,64 @@ DOORS = {
 Check = Callable[[Path], list[str]]
 
 
+class Module(NamedTuple):
+    """A module of the package. Its room is what lies directly in redismem/."""
+
+    path: str
+    room: str
+    names: tuple[str, ...]
+    """The full names of all that it imports, wherever in it, for types alone as well."""
+    reads_environment: bool
+    prints: bool
+
+
 @cache
-def parse(text: str, name: str) -> ast.Module:
-    return ast.parse(text, name)
+def read_module(path: str, text: str) -> Module:
+    """Parse a module once for all checks. Their trees would take hundreds of megabytes."""
+    nodes = list(ast.walk(ast.parse(text, path)))
+    here = ".".join(["redismem", *Path(path).parent.parts])
+    return Module(
+        path,
+        Path(path).with_suffix("").parts[0],
+        tuple(imported_names(nodes, here)),
+        any(map(reads_environment, nodes)),
+        any(map(prints, nodes)),
+    )
 
 
-def modules(package: Path) -> list[tuple[str, str, ast.Module]]:
-    """Path, room and syntax tree of every module. A room is what lies directly in redismem/."""
-    found = []
-    for path in sorted(package.rglob("*.py")):
-        parts = path.relative_to(package).with_suffix("").parts
-        found.append((str(path.relative_to(package)), parts[0], parse(path.read_text(), str(path))))
-    return found
+def modules(package: Path) -> list[Module]:
+    return [read_module(str(path.relative_to(package)), path.read_text()) for path in sorted(package.rglob("*.py"))]
 
 
-def package_of(path: str) -> str:
-    return ".".join(["redismem", *Path(path).parent.parts])
-
-
-def imported_names(tree: ast.Module, here: str) -> list[str]:
-    """The full names of all that a module of the package `here` imports, wherever in it, for types alone as well."""
-    names = []
-    for node in ast.walk(tree):
+def imported_names(nodes: Iterable[ast.AST], here: str) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             source = resolve_name("." * node.level + (node.module or ""), here)
-            names += [f"{source}.{alias.name}" for alias in node.names]
-    return names
+            yield from (f"{source}.{alias.name}" for alias in node.names)
 
 
-def imports(package: Path, path: str, tree: ast.Module) -> set[tuple[str, str]]:
+def reads_environment(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "environb" | "getenv"):
+            return True
+        case ast.ImportFrom(module="os", names=names):
+            return any(alias.name in {"environ", "environb", "getenv"} for alias in names)
+    return False
+
+
+def prints(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="print")):
+            return True
+    return False
+
+
+def imports(package: Path, module: Module) -> set[tuple[str, str]]:
     """(library, "") or ("redismem", room) for all that a module imports."""
     found = set()
-    for library, *inner in (name.split(".") for name in imported_names(tree, package_of(path))):
+    for library, *inner in (name.split(".") for name in module.names):
         room = inner[0] if inner else ""
         is_room = room in FLOOR_OF or (package / room).is_dir() or (package / f"{room}.py").exists()
         found.add((library, (room if room and is_room else "__init__") if library == "redismem" else ""))
@@ -128,7 +153,7 @@ def imports(package: Path, path: str, tree: ast.Module) -> set[tuple[str, str]]:
 def check_rooms(package: Path) -> list[str]:
     return [
         f"{path}: {room} is on no floor yet: FLOORS in tests/repository/test_architecture.py"
-        for path, room, _ in modules(package)
+        for path, room, *_ in modules(package)
         if room not in FLOOR_OF
     ]
 
@@ -136,8 +161,9 @@ def check_rooms(package: Path) -> list[str]:
 def check_arrows(package: Path) -> list[str]:
     wrong = []
     graph: dict[str, set[str]] = {}
-    for path, room, tree in modules(package):
-        wanted = {other for library, other in imports(package, path, tree) if library == "redismem"} - {room}
+    for module in modules(package):
+        path, room = module.path, module.room
+        wanted = {other for library, other in imports(package, module) if library == "redismem"} - {room}
         graph.setdefault(room, set()).update(wanted)
         wrong += [
             f"{path}: {room} must not import {other}, which comes after it"
@@ -161,21 +187,23 @@ def circle(what: str, graph: dict[str, set[str]]) -> list[str]:
 
 def check_circles(package: Path) -> list[str]:
     """No module needs one that needs it, be it for types alone or inside a function."""
-    graph: dict[str, set[str]] = {}
-    names = {module_name(path): (path, tree) for path, _, tree in modules(package)}
-    for name, (path, tree) in names.items():
-        wanted = {part if part in names else part.rpartition(".")[0] for part in imported_names(tree, package_of(path))}
-        graph[name] = wanted & names.keys() - {name}
-    return circle("modules", graph)
+    return circle("modules", wanted_modules(package))
+
+
+def wanted_modules(package: Path) -> dict[str, set[str]]:
+    """Return the names of the modules that each module imports."""
+    found = {module_name(module.path): module.names for module in modules(package)}
+    return {
+        name: {part if part in found else part.rpartition(".")[0] for part in names} & found.keys() - {name}
+        for name, names in found.items()
+    }
 
 
 def check_folders(package: Path) -> list[str]:
     """Refuse circles between the files and folders of one folder: sub-rooms have floors too."""
     graphs: dict[str, dict[str, set[str]]] = {}
-    names = {module_name(path): (path, tree) for path, _, tree in modules(package)}
-    for name, (path, tree) in names.items():
-        wanted = {part if part in names else part.rpartition(".")[0] for part in imported_names(tree, package_of(path))}
-        for other in wanted & names.keys() - {name}:
+    for name, wanted in wanted_modules(package).items():
+        for other in wanted:
             here, there = name.split("."), other.split(".")
             depth = next((at for at, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
             if depth:
@@ -190,8 +218,9 @@ def module_name(path: str) -> str:
 
 def check_doors(package: Path) -> list[str]:
     wrong = []
-    for path, room, tree in modules(package):
-        libraries = {library for library, _ in imports(package, path, tree)}
+    for module in modules(package):
+        path, room = module.path, module.room
+        libraries = {library for library, _ in imports(package, module)}
         for library in sorted(libraries - {"redismem"} - sys.stdlib_module_names):
             if library not in DOORS:
                 wrong.append(f"{path}: {library} has no door yet: DOORS in tests/repository/test_architecture.py")
@@ -203,10 +232,10 @@ def check_doors(package: Path) -> list[str]:
 def check_adapters(package: Path) -> list[str]:
     """An adapter imports no other adapter: each needs a framework of its own. They share `sessions`."""
     wrong = []
-    for path, room, tree in modules(package):
+    for path, room, names, *_ in modules(package):
         wanted = {
             part[2]
-            for part in (name.split(".") for name in imported_names(tree, package_of(path)))
+            for part in (name.split(".") for name in names)
             if part[:2] == ["redismem", "adapters"] and len(part) > 2
         }
         if room == "adapters":
@@ -219,42 +248,29 @@ def check_adapters(package: Path) -> list[str]:
 
 
 def check_environment(package: Path) -> list[str]:
-    def reads(node: ast.AST) -> bool:
-        match node:
-            case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "environb" | "getenv"):
-                return True
-            case ast.ImportFrom(module="os", names=names):
-                return any(alias.name in {"environ", "environb", "getenv"} for alias in names)
-        return False
-
     return [
-        f"{path}: only settings reads the environment"
-        for path, room, tree in modules(package)
-        if room != "settings" and any(reads(node) for node in ast.walk(tree))
+        f"{module.path}: only settings reads the environment"
+        for module in modules(package)
+        if module.room != "settings" and module.reads_environment
     ]
 
 
 def check_print(package: Path) -> list[str]:
-    def prints(node: ast.AST) -> bool:
-        match node:
-            case ast.Call(func=ast.Name(id="print")):
-                return True
-        return False
-
     return [
-        f"{path}: print() belongs into cli"
-        for path, room, tree in modules(package)
-        if room != "cli" and any(prints(node) for node in ast.walk(tree))
+        f"{module.path}: print() belongs into cli"
+        for module in modules(package)
+        if module.room != "cli" and module.prints
     ]
 
 
 def check_conftests(package: Path) -> list[str]:
     """A conftest holds fixtures; what tests import lies in tests/support/."""
     tests = package.parent / "tests"
+    naming = {path: text for path in sorted(tests.rglob("*.py")) if "conftest" in (text := path.read_text())}
     return [
         f"{path.relative_to(package.parent)}: must not import from a conftest"
-        for path in sorted(tests.rglob("*.py"))
-        if any("conftest" in name.split(".") for name in imported_names(ast.parse(path.read_text()), "tests"))
+        for path, text in naming.items()
+        if any("conftest" in name.split(".") for name in imported_names(ast.walk(ast.parse(text)), "tests"))
     ]
 
 

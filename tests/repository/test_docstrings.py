@@ -32,6 +32,8 @@ ROOMS = (
 TOLD_ELSEWHERE = ("CountingTransport", "Settings", "Summarize", "Trim")
 
 FRAGMENT = re.compile(r"\s*(What|Who|How|Where|Why|Which|Whether|Of|As|Those|That)\b")
+PERHAPS_FRAGMENT = re.compile(rf"[\"'](\\n|\\\n)?{FRAGMENT.pattern}")
+"""A fragment in source text, and words that are none: a file without them need not be parsed."""
 Documented = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -59,7 +61,9 @@ def missing_docstrings(source: str) -> list[str]:
 
 def fragments(source: str) -> list[str]:
     """Return the line and text of each fragment, including docstrings of attributes and of private names."""
-    places = []
+    places: list[str] = []
+    if not PERHAPS_FRAGMENT.search(source):
+        return places
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Expr(lineno=int(line), value=ast.Constant(value=str(text))) if FRAGMENT.match(text):

@@ -116,16 +116,18 @@ def test_the_sdist_builds_the_same_wheel(built: Any, folder: Any) -> None:
     assert wheel.read_bytes() == built[0].read_bytes()
 
 
+@pytest.mark.nightly  # `make release-check`, in each run of CI, plays the demo from an installed wheel
 def test_an_installed_wheel_loads_every_script(installed: Any, folder: Any) -> None:
     assert_loads_every_script(installed, folder / "wheel-env", cwd=folder)
 
 
-@pytest.mark.nightly  # `make release-check` does it too, in each run of CI
+@pytest.mark.nightly
 def test_an_installed_wheel_runs_the_demo(installed: Any, folder: Any) -> None:
     assert run(installed.with_name("redismem"), "demo", cwd=folder)
     assert run(installed, "-m", "redismem", "demo", cwd=folder)
 
 
+@pytest.mark.nightly  # `make setup` makes such an install, and all tests run in it
 def test_an_editable_install_loads_every_script(folder: Any) -> None:
     python = install(folder / "editable-env", "--editable", ROOT)
     assert_loads_every_script(python, ROOT / "redismem", cwd=folder)
