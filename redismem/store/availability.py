@@ -78,38 +78,39 @@ class Reach:
         breaker = breaker or self.breaker
         if not breaker.begin_probe(at_once=at_once):
             return breaker.is_closed
-        away_s, reason = 0.0, ""
+        away_s, failure = 0.0, None
         try:  # even after an error or a cancellation, the next probe must be possible
             away_s = breaker.away_s()
             self._announce(BreakerState.HALF_OPEN, breaker)
             # The first attempt may use a connection that is already broken.
-            reason = await self._probe_failure(breaker.place) and await self._probe_failure(breaker.place)
-            if not reason:
+            failure = await self._probe_failure(breaker.place) and await self._probe_failure(breaker.place)
+            if failure is None:
                 breaker.close()
         finally:
-            breaker.fail_probe(reason)  # no effect after `close`
+            breaker.fail_probe(*failure or ("", ""))  # no effect after `close`
         if breaker.is_closed:
             self._announce(BreakerState.CLOSED, breaker, away_s)
         return breaker.is_closed
 
-    async def _probe_failure(self, place: str) -> str:
-        """Probe Redis or one node. Return the reason if it is down; "" if it is up or has left the cluster.
+    async def _probe_failure(self, place: str) -> tuple[str, str] | None:
+        """Probe Redis or one node. Return reason and details if it is down; `None` if it is up or has left the
+        cluster.
 
         An error reply counts as up, unless it says that the server is not ready (LOADING, …). A cluster node is probed
         with one of its keys, because it answers PING even while the cluster is down.
         """
         nodes = self.transport.nodes if place else None
         if nodes is not None and place not in nodes.places:
-            return ""
+            return None
         call = self._probe_call(place)
         run = self.transport.run if nodes is None else partial(nodes.run_at, place)
         try:
             call.finish(await run(call.commands, self._reply_timeout_s))
         except ConnectionLost as lost:
-            return lost.reason
+            return lost.reason, lost.text
         except ServerError as refused:  # a server that replies is up, and each call gets its own error
-            return refused.word if refused.word in NOT_READY_WORDS else ""
-        return ""
+            return (refused.word, "") if refused.word in NOT_READY_WORDS else None
+        return None
 
     def _probe_call(self, place: str) -> Call[Any]:
         nodes = self.transport.nodes if place else None

@@ -96,15 +96,15 @@ class Breaker:
             self.state = BreakerState.HALF_OPEN
             return True
 
-    def fail_probe(self, reason: str) -> None:
+    def fail_probe(self, reason: str, text: str = "") -> None:
         """Open the breaker again, and schedule the next probe after a pause of at most LONGEST_PAUSE_S."""
         with self._lock:
             if self.state is BreakerState.HALF_OPEN:
                 # With jitter, because pods that lost the same Redis must not all return at once.
                 self._probe_at = self._clock() + _random.uniform(self._pause_s / 2, self._pause_s)
                 self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
-                if reason and reason != self.reason:
-                    self.reason, self.text = reason, ""
+                if reason:
+                    self.reason, self.text = reason, text
                 self.state = BreakerState.OPEN
 
     def close(self) -> None:

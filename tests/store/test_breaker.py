@@ -59,6 +59,16 @@ def test_one_probe_at_a_time_with_growing_bounded_pauses(clock: Clock) -> None:
     assert not breaker.begin_probe()
 
 
+def test_a_failed_probe_replaces_the_reason_and_its_details(clock: Clock) -> None:
+    """The outage may begin as a timeout, and go on because credentials() fails."""
+    breaker = Breaker(clock)
+    breaker.trip(95.0, "TimeoutError")
+    for reason, text in (("CredentialsFailed", "credentials() raised"), ("TimeoutError", "")):
+        assert breaker.begin_probe(at_once=True)
+        breaker.fail_probe(reason, text)
+        assert (breaker.reason, breaker.text) == (reason, text)
+
+
 def test_an_unanswered_call_opens_nothing_if_a_later_one_was_answered(clock: Clock) -> None:
     breaker = Breaker(clock)
     breaker.answered_s = 96.0

@@ -39,6 +39,25 @@ async def catch_unavailable(call: Awaitable[object]) -> StoreUnavailable:
     return raised.value
 
 
+async def until_unavailable(call: Callable[[], Awaitable[object]], said: str) -> StoreUnavailable:
+    """Repeat a call with a short deadline until its error says this, and return the error.
+
+    On a busy machine, a call may just time out.
+    """
+    texts = []
+
+    async def find_error() -> StoreUnavailable | None:
+        error = await catch_unavailable(call())
+        texts.append(str(error))
+        return error if said in texts[-1] else None
+
+    try:
+        error: StoreUnavailable = await until(find_error)
+    except TimeoutError:
+        pytest.fail(f"{said!r} is not in {texts[-1]!r}")
+    return error
+
+
 @pytest.fixture(autouse=True)
 def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Check that no log record of the test, at any level, holds message text."""

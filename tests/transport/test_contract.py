@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from support.checks import until
 from support.redis_server import free_port
 from support.transports import ALL, EMBEDDED, NODE, OURS, OVER_A_SOCKET, SENTINEL, open_transport, url_of, url_of_one
 
@@ -142,20 +143,34 @@ async def test_a_missing_reply_is_a_lost_connection(name: str, silent_port: int)
 @pytest.mark.parametrize("name", OURS)
 async def test_a_missing_server_is_a_lost_connection(name: str) -> None:
     async with open_transport(name, url_of_one(name, free_port())) as transport:
-        with pytest.raises(ConnectionLost, match="Connect"):
-            await transport.run([("PING",)], 1)
+
+        async def is_refused() -> bool:
+            """A busy machine may refuse the connection after the timeout."""
+            with pytest.raises(ConnectionLost, match=r"Connect|TimeoutError") as lost:
+                await transport.run([("PING",)], 0.05)
+            return lost.value.reason != "TimeoutError"
+
+        await until(is_refused)
 
 
 @pytest.mark.parametrize("name", OURS)
 async def test_a_late_reply_reaches_no_other_call(name: str, url: str, namespace: str) -> None:
     # redis-py's blocking client has only the timeout of its connections.
-    async with open_transport(name, url, 1 if name == "redis-py blocking" else 60) as transport:
+    async with open_transport(name, url, 0.2 if name == "redis-py blocking" else 60) as transport:
+
+        async def reply(*words: str) -> list[Any]:
+            while True:
+                try:
+                    return await transport.run([("ECHO", word) for word in words], 60)
+                except ConnectionLost:
+                    assert name == "redis-py blocking", "the server was just busy"
+
         with pytest.raises(ConnectionLost):
             await transport.run([("BLPOP", namespace, 0)], 0.05)
         async with open_transport(name, url) as other:
             await other.run([("RPUSH", namespace, "late")], 60)
-        assert await transport.run([("ECHO", "next")], 60) == [b"next"]
-        assert await transport.run([("ECHO", "a"), ("ECHO", "b")], 60) == [b"a", b"b"]
+        assert await reply("next") == [b"next"]
+        assert await reply("a", "b") == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("name", [*NODE, *SENTINEL])  # a cluster would ask another node then
@@ -234,6 +249,6 @@ def test_only_a_provided_client_may_send_a_command_twice() -> None:
 @pytest.mark.parametrize("name", OURS)
 async def test_a_memory_raises_when_its_store_is_down(name: str, namespace: str) -> None:
     async with open_transport(name, url_of_one(name, free_port())) as transport:
-        memory = Memory(Store(transport, namespace.strip("{}"), Settings(deadline_s=0.2, reply_timeout_s=0.1)))
+        memory = Memory(Store(transport, namespace.strip("{}"), Settings(deadline_s=0.05, reply_timeout_s=0.05)))
         with pytest.raises(StoreUnavailable):
             await memory.session("one").append({"role": "user", "content": "a"})

@@ -19,18 +19,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.callers import open_caller
-from support.checks import CANARY, catch_unavailable, silent_logs, user  # noqa: F401 (an autouse fixture)
+from support.checks import (  # noqa: F401 (an autouse fixture)
+    CANARY,
+    catch_unavailable,
+    check_silent,
+    silent_logs,
+    until_unavailable,
+    user,
+)
 from support.redis_server import RedisServer, free_port
 
 import redismem.blocking
 from redismem import InvalidSettings, Memory, Settings
 from redismem.cli import main
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport import credentials as module
 from redismem.transport.credentials import Login
 
 OLD, NEW = f"old {CANARY}", f"new {CANARY}"
 SETTINGS = Settings(shards=16, deadline_s=60, reply_timeout_s=20)
-HASTY = Settings(shards=16, deadline_s=0.5, reply_timeout_s=0.2)
+HASTY = Settings(shards=16, deadline_s=0.1, reply_timeout_s=0.1)
 KINDS = ("asyncio", "blocking")
 PLACES = ("redis_server", "cluster_servers", "sentinel_servers")
 
@@ -191,17 +199,30 @@ def _cancelled() -> Login:
         (Vault((None, f"{CANARY}\ud800")), "credentials() returned a user or password with half a surrogate pair"),
     ],
 )
-@pytest.mark.parametrize("kind", KINDS)
 async def test_a_failure_is_named_without_the_secret(
-    kind: str, credentials: Any, said: str, redis_server: RedisServer, namespace: str, caplog: pytest.LogCaptureFixture
+    credentials: Any, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = await _unopened(kind, redis_server.url, namespace, HASTY, credentials)
-    for call in (memory.ping, memory.count):
-        error = await catch_unavailable(call())
-        assert error.reason == module.FAILED
-        assert said in str(error)
+    asker = module.Asker(credentials)
+    for _ in range(2):
+        with pytest.raises(ConnectionLost) as lost:
+            await asker.login()
+        with pytest.raises(ConnectionLost) as blocked:
+            await asyncio.to_thread(asker.login_blocking, monotonic() + 60)
+        for error in (lost.value, blocked.value):
+            assert (error.reason, error.sent) == (module.FAILED, False)
+            assert said in error.text
+            check_silent(error)
     assert said in caplog.text
     assert caplog.text.count("no user and password for Redis") == 1, "not for each attempt"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_calls_without_a_login_say_why(kind: str, redis_server: RedisServer, namespace: str) -> None:
+    """Also the calls that are refused while Redis counts as down."""
+    memory = await _unopened(kind, redis_server.url, namespace, HASTY, Vault(RuntimeError(CANARY)))
+    for call in (memory.ping, memory.count, memory.count):
+        error = await until_unavailable(call, "credentials() raised RuntimeError in test_credentials.py:")
+        assert error.reason == module.FAILED
     await memory.close()
 
 
@@ -217,9 +238,8 @@ async def test_a_function_that_does_not_return_delays_no_other_work(
         return None, CANARY
 
     memory = await _unopened(kind, redis_server.url, namespace, HASTY, hang)
-    error = await catch_unavailable(memory.ping())
+    error = await until_unavailable(memory.ping, "credentials() did not return in time")
     assert error.reason == module.FAILED
-    assert "credentials() did not return in time" in str(error)
     released.set()
     await memory.close()
 
@@ -229,7 +249,7 @@ async def test_a_server_that_is_down_costs_no_question(kind: str, namespace: str
     """A token service would count, and limit, the attempts of every pod in an outage."""
     vault = Vault((None, OLD))
     memory = await _unopened(kind, f"redis://127.0.0.1:{free_port()}", namespace, HASTY, vault)
-    assert (await catch_unavailable(memory.ping())).reason == "ConnectionRefusedError"
+    await until_unavailable(memory.ping, "ConnectionRefusedError")
     assert vault.count == 0
     await memory.close()
 
@@ -351,9 +371,8 @@ async def test_a_file_that_is_emptied_is_named(redis_server: RedisServer, namesp
     settings = HASTY.model_copy(update={"password_file": str(file), "username": namespace})
     async with contextlib.aclosing(Memory.connect(redis_server.url, namespace=namespace, settings=settings)) as memory:
         file.write_text("")
-        error = await catch_unavailable(memory.ping())
+        error = await until_unavailable(memory.ping, "the file of REDISMEM_PASSWORD_FILE is empty")
         assert error.reason == module.FAILED
-        assert "the file of REDISMEM_PASSWORD_FILE is empty" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ async def test_thousands_of_cancelled_calls_disturb_no_other_call(lane: Lane) ->
 
     connection = await connection_number(lane)
     number = 0
-    while cancelled < 10_000:
+    while cancelled < 2_000:
         tasks = [asyncio.create_task(call(number + at)) for at in range(300)]
         number += len(tasks)
         victims = chance.sample(tasks, 150)
@@ -48,7 +48,7 @@ async def test_thousands_of_cancelled_calls_disturb_no_other_call(lane: Lane) ->
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             cancelled += isinstance(outcome, asyncio.CancelledError)
             assert outcome is None or isinstance(outcome, asyncio.CancelledError)
-    assert answered >= 10_000
+    assert answered >= 2_000
     assert await connection_number(lane) == connection
 
 
@@ -69,13 +69,19 @@ async def test_one_deadline_leaves_the_others_alone(lane: Lane, redis_server: Re
 async def test_a_stalled_connection_is_closed_and_its_calls_are_retried(
     redis_server: RedisServer, namespace: str
 ) -> None:
-    async with Proxy(redis_server.port) as proxy, lane_to(proxy.port, stall_s=1) as lane:
+    async with Proxy(redis_server.port) as proxy, lane_to(proxy.port) as lane:
         memory = Memory(Store(lane, namespace, Settings(deadline_s=60, reply_timeout_s=60)))
         sessions = [memory.session(f"one-{at}") for at in range(10)]
         await sessions[0].append({"role": "user", "content": "a"})
         proxy.forget()
         proxy.break_next("freeze")
-        receipts = await asyncio.gather(*(session.append({"role": "user", "content": "b"}) for session in sessions))
+        stalled = lane._connection
+        assert stalled is not None
+        lane._stall_s = 0.05  # until it is lost: on a busy machine, the next connection may need longer
+        appends = [asyncio.ensure_future(session.append({"role": "user", "content": "b"})) for session in sessions]
+        await stalled.closed
+        lane._stall_s = 60
+        receipts = await asyncio.gather(*appends)
         assert [receipt.last_seq for receipt in receipts] == [2] + [1] * 9
         assert b"".join(proxy.sent).count(b"EVALSHA") == 20, "each of them twice"
         assert proxy.connections_count == 1, "a new one"
@@ -199,7 +205,7 @@ async def test_bytes_that_the_server_does_not_read_do_not_pile_up() -> None:
 
 async def test_the_memory_raises_that_the_store_is_down_when_the_line_stalls(namespace: str) -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
-        memory = Memory(Store(lane, namespace, Settings(deadline_s=0.3, reply_timeout_s=0.1)))
+        memory = Memory(Store(lane, namespace, Settings(deadline_s=0.1, reply_timeout_s=0.05)))
         calls = [memory.session(f"one-{at}").read() for at in range(20)]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(outcome, StoreUnavailable)
