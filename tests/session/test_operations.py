@@ -6,6 +6,7 @@ Without this a new operation could be missing from any of them, and nothing woul
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import textwrap
@@ -58,6 +59,7 @@ def called_methods(method: Callable[..., Any]) -> set[str]:
     }
 
 
+@functools.cache
 def operation_of(kind: type) -> dict[str, str]:
     """Each public method, and the operation it is: its own, or that of the one that it passes on to."""
     methods = inspect.getmembers(kind, inspect.isfunction)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
 import pytest
 from support.checks import catch_unavailable, until, user
-from support.faulty import Faulty
+from support.faulty import Faulty, open_memory
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 
 import redismem.blocking
 from redismem import Conflict, Memory, Settings, StoreUnavailable
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.store.breaker import LONGEST_PAUSE_S, Breaker, BreakerState
 from redismem.store.store import Store
 from redismem.workers.scheduler import Scheduler
 from redismem.workers.strategies import Trim
 
-HASTY = Settings(deadline_s=1, reply_timeout_s=1)
+HASTY = Settings(deadline_s=0.02, reply_timeout_s=0.02)
+"""For the embedded store, whose answers nothing in this process times."""
 
 
 class Clock:
@@ -144,28 +147,28 @@ async def test_a_server_that_loads_its_data_is_not_back_yet(faulty: Faulty, name
 async def test_one_call_that_fails_while_others_are_answered_opens_nothing(
     faulty: Faulty, namespace: str, fallback: bool
 ) -> None:
-    settings = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=1)
-    async with Memory.connect(
-        client=faulty._client, namespace=namespace, settings=settings, fallback=fallback
-    ) as memory:
-        memory.store.transport = faulty
-        faulty.lost_part = memory.store.keys.session("slow").state
+    settings = HASTY.model_copy(update={"fallback_after_s": 0.01})
+    async with open_memory(faulty, namespace, settings, fallback=fallback) as memory:
+        slow, run, is_answered = memory.store.keys.session("slow").state, faulty.run, asyncio.Event()
+
+        async def lose_one(commands: Any, timeout_s: float, script: Any = None) -> list[Any]:
+            if slow not in commands[0]:
+                return await run(commands, timeout_s, script)
+            await is_answered.wait()
+            raise ConnectionLost("TimeoutError")
+
+        faulty.run = lose_one  # type: ignore[method-assign]
         failing = asyncio.ensure_future(catch_unavailable(memory.session("slow").append(user(1))))
         await asyncio.sleep(0)
-
-        async def keep_calling() -> bool:
-            await memory.session("a").append(user(1))
-            return failing.done()
-
-        await until(keep_calling)
+        await memory.session("a").append(user(1))
+        is_answered.set()
         assert (await failing).reason == "TimeoutError"
         assert memory.health().state == "closed"
 
 
 async def test_workers_pause_while_it_is_open(faulty: Faulty, namespace: str) -> None:
-    settings = Settings(deadline_s=0.5, reply_timeout_s=0.5, fallback_after_s=0.05, tick_s=0.01)
-    async with Memory.connect(client=faulty._client, namespace=namespace, settings=settings, fallback=True) as memory:
-        memory.store.transport = faulty
+    settings = HASTY.model_copy(update={"fallback_after_s": 0.01, "tick_s": 0.01})
+    async with open_memory(faulty, namespace, settings) as memory:
         scheduler = Scheduler(memory.store, Trim())
         faulty.is_away = True
         assert (await memory.session("a").append(user(1))).degraded
@@ -190,10 +193,7 @@ async def test_each_change_of_state_is_reported_and_logged(
     faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events: list[Any] = []
-    async with Memory.connect(
-        client=faulty._client, namespace=namespace, settings=HASTY, on_event=events.append
-    ) as memory:
-        memory.store.transport = faulty
+    async with open_memory(faulty, namespace, HASTY, fallback=False, on_event=events.append) as memory:
         faulty.is_away = True
         await catch_unavailable(memory.session("a").append(user(1)))
         faulty.is_away = False
@@ -219,8 +219,7 @@ async def test_a_hook_that_ends_the_process_leaves_no_probe_open(
         if event.outcome == "half_open" and endings:
             raise endings.pop()
 
-    async with Memory.connect(client=faulty._client, namespace=namespace, settings=HASTY, on_event=end) as memory:
-        memory.store.transport = faulty
+    async with open_memory(faulty, namespace, HASTY, fallback=False, on_event=end) as memory:
         faulty.is_away = True
         await catch_unavailable(memory.session("a").append(user(1)))
         with pytest.raises(ending):
@@ -230,27 +229,23 @@ async def test_a_hook_that_ends_the_process_leaves_no_probe_open(
         assert await memory.store.probe(at_once=True)
 
 
-async def test_a_call_cancelled_in_a_probe_leaves_no_probe_open(proxy: Proxy, namespace: str) -> None:
-    settings = Settings(deadline_s=2, reply_timeout_s=2)
-    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
-        await memory.session("a").append(user(1))
-        proxy.break_next("hole", float("inf"))
-        await catch_unavailable(memory.session("a").append(user(2)))
-        looking = asyncio.ensure_future(memory.store.probe(at_once=True))
-
-        async def looks() -> bool:
-            return memory.health().state == "half_open"
-
-        await until(looks)
-        looking.cancel()
-        await asyncio.wait([looking])
-        assert looking.cancelled()
+async def test_a_call_cancelled_in_a_probe_leaves_no_probe_open(faulty: Faulty, namespace: str) -> None:
+    async with Memory(Store(faulty, namespace, HASTY)) as memory:
+        faulty.is_away = True
+        await catch_unavailable(memory.session("a").append(user(1)))
+        faulty.run = lambda *_: asyncio.Event().wait()  # type: ignore[method-assign,assignment]
+        probing = asyncio.ensure_future(memory.store.probe(at_once=True))
+        await until(lambda: memory.health().state == "half_open")
+        probing.cancel()
+        await asyncio.wait([probing])
+        assert probing.cancelled()
         assert memory.health().state == "open"
+        del faulty.run
 
 
 async def test_the_breaker_serves_blocking_callers_too(redis_server: RedisServer, proxy: Proxy, namespace: str) -> None:
     def talk() -> None:
-        settings = Settings(deadline_s=2, reply_timeout_s=1)
+        settings = Settings(deadline_s=0.3, reply_timeout_s=0.2)
         with redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
             session = memory.session("a")
             asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()
@@ -259,12 +254,10 @@ async def test_the_breaker_serves_blocking_callers_too(redis_server: RedisServer
                     session.append(user(1), id="1")
             assert memory.health().state == "open"
             asyncio.run_coroutine_threadsafe(proxy.accept_again(), loop).result()
-            while True:
-                try:
-                    assert session.append(user(1), id="1").last_seq == 1
-                    break
-                except StoreUnavailable:
-                    continue
+            is_back = False
+            while not is_back:
+                with contextlib.suppress(StoreUnavailable):
+                    is_back = session.append(user(1), id="1").last_seq == 1
             assert memory.health().state == "closed"
 
     loop = asyncio.get_running_loop()

@@ -8,14 +8,13 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.checks import catch_unavailable, check_silent, contents, insist, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 
@@ -23,15 +22,13 @@ import redismem.blocking
 from redismem import Memory, Receipt, Settings, StoreUnavailable
 from redismem.protocol.scripts import load
 
-# A long timeout: on a busy machine, an attempt that times out too early would look like a repeated append.
-PATIENT = Settings(deadline_s=60, reply_timeout_s=1)
-# For tests to which a repetition makes no difference.
+# A long timeout: an attempt that times out too early would be a repetition that the test has not asked for.
+PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
+# For tests to which a further repetition makes no difference.
 QUICK = Settings(deadline_s=60, reply_timeout_s=0.15)
-SHORT = Settings(deadline_s=0.5, reply_timeout_s=0.1)
-GIVES_UP = Settings(deadline_s=3, reply_timeout_s=0.5)
-LOST: list[tuple[How, int]] = [("reset", count) for count in range(1, 12)]
-LOST += [("close", 1), ("close", 4), ("half_close", 1), ("half_close", 4), ("truncate", 1), ("truncate", 4)]
-LOST += [("freeze", 1), ("freeze", 3), ("swallow", 1), ("swallow", 3)]
+GIVES_UP = Settings(deadline_s=0.4, reply_timeout_s=0.1)
+HOWS: list[How] = ["reset", "close", "half_close", "truncate", "freeze", "swallow", "delay", "split"]
+LOST: list[tuple[How, int]] = [("reset", 11), *((how, count) for how in HOWS[:6] for count in (1, 3))]
 
 
 @pytest.fixture
@@ -44,7 +41,7 @@ async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, direct_me
     async def lose(how: How, count: int, read: bool) -> None:
         async with (
             Proxy(redis_server.port) as proxy,
-            Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory,
+            Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=QUICK) as memory,
         ):
             session = memory.session(f"{how}-{count}-{read}")
             first = await session.append(user(1))
@@ -89,12 +86,19 @@ async def test_lost_replies_of_a_state_change(proxy: Proxy, direct_memory: Memor
         assert (await session.info()).total_messages == 1
 
 
+async def until_resent(proxy: Proxy) -> None:
+    """Let the server run one more attempt whose reply is lost, and then answer."""
+    kept_count = proxy.frozen_count
+    await until(lambda: proxy.frozen_count > kept_count)
+    proxy.heal()
+
+
 async def test_an_append_replayed_after_others(proxy: Proxy, direct_memory: Memory) -> None:
     """It returns its own receipt, not the newest one; does not undo later state changes; and reads the current
     context."""
-    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=QUICK) as memory:
         await memory.session("a").append(user(1))
-        proxy.break_next("freeze", to=b"EVALSHA")
+        proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
         appending = asyncio.ensure_future(
             memory.session("a").append_and_read(user(2), user(3), merge={"step": "old"}),
         )
@@ -106,6 +110,7 @@ async def test_an_append_replayed_after_others(proxy: Proxy, direct_memory: Memo
         await until(merge)
         await other.append(user(4), user(5), merge={"step": "new"})
         await other.append(user(6))
+        await until_resent(proxy)
         context = await appending
         assert context.receipt == Receipt(first_seq=2, last_seq=3, total=3, created=False, duplicate=False)
         assert [message.content for message in context.messages] == [user(n)["content"] for n in range(1, 7)]
@@ -113,13 +118,10 @@ async def test_an_append_replayed_after_others(proxy: Proxy, direct_memory: Memo
     assert len(await contents(other)) == 6
 
 
-@pytest.mark.parametrize("count", [1, 3])
-async def test_a_repeated_clear_spares_later_appends(proxy: Proxy, direct_memory: Memory, raw: Any, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory:
-        await direct_memory.session("a").append(user("older"))
-        await direct_memory.session("a").clear()  # so that the script is loaded
+async def test_a_repeated_clear_spares_later_appends(proxy: Proxy, direct_memory: Memory, raw: Any) -> None:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=QUICK) as memory:
         await direct_memory.session("a").append(user("old"), merge={"old": 1})
-        proxy.break_next("freeze", count, to=load("clear").sha)
+        proxy.break_next("freeze", float("inf"), to=load("clear").sha)
         clearing = asyncio.ensure_future(memory.session("a").clear(missing_ok=False))
         state = direct_memory.store.keys.session("a").state
 
@@ -128,22 +130,18 @@ async def test_a_repeated_clear_spares_later_appends(proxy: Proxy, direct_memory
 
         await until(is_cleared)
         receipt = await direct_memory.session("a").append(user("new"))
+        await until_resent(proxy)
         assert await clearing is True
-        assert proxy.broken_count == count
     assert (receipt.first_seq, receipt.created) == (1, True)
     assert await contents(direct_memory.session("a")) == [user("new")["content"]]
     assert await direct_memory.session("a").params() == {}
 
 
-@pytest.mark.parametrize("count", [1, 3])
-async def test_a_repeated_prune_returns_its_first_result_and_drops_no_more(
-    proxy: Proxy, direct_memory: Memory, count: int
-) -> None:
-    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=PATIENT) as memory:
-        await direct_memory.session("a").append(*map(user, range(5)))
-        await direct_memory.session("a").prune(4)  # so that the script is loaded
-        await direct_memory.session("a").append(user(5))
-        proxy.break_next("freeze", count, to=load("prune").sha)
+async def test_a_repeated_prune_returns_its_first_result_and_drops_no_more(proxy: Proxy, direct_memory: Memory) -> None:
+    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=QUICK) as memory:
+        await direct_memory.session("a").append(*map(user, range(6)))
+        await direct_memory.session("a").prune(5)
+        proxy.break_next("freeze", float("inf"), to=load("prune").sha)
         pruning = asyncio.ensure_future(memory.session("a").prune(2))
 
         async def is_pruned() -> bool:
@@ -151,8 +149,8 @@ async def test_a_repeated_prune_returns_its_first_result_and_drops_no_more(
 
         await until(is_pruned)
         await direct_memory.session("a").append(user(6))
+        await until_resent(proxy)
         assert await pruning == 3
-        assert proxy.broken_count == count
     assert await contents(direct_memory.session("a")) == [user(n)["content"] for n in (4, 5, 6)]
 
 
@@ -176,15 +174,6 @@ async def test_a_client_that_repeats_writes_still_leaves_one_copy(
     assert await contents(direct_memory.session("a")) == [user(n)["content"] for n in (1, 2)]
 
 
-HOWS: list[How] = ["reset", "close", "half_close", "truncate", "freeze", "swallow", "delay", "split"]
-
-
-async def is_answering(memory: Memory) -> bool:
-    with contextlib.suppress(StoreUnavailable):
-        return await memory.ping()
-    return False
-
-
 async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServer, direct_memory: Memory) -> None:
     """Break anything, greetings of new connections too, and check each answer."""
 
@@ -193,14 +182,16 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
         failed = 0
         async with (
             Proxy(redis_server.port) as proxy,
-            aclosing(Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=SHORT)) as memory,
+            aclosing(
+                Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=GIVES_UP)
+            ) as memory,
         ):
             session = memory.session(f"a-{how}")
-            for number in range(25):
+            for number in range(12):
                 expected.append(user(number)["content"])
                 if memory.health().is_away:  # else no call goes out that could be broken
                     proxy.heal()
-                    await until(partial(is_answering, memory))
+                    await insist(memory.ping)
                 proxy.break_next(how, random_.choice([1, 2, 3, 100]), delay_s=random_.choice([0.01, 0.2]))
                 try:
                     context = await session.append_and_read(user(number), id=str(number))
@@ -216,7 +207,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
                     assert [message.content for message in (await session.read(limit=3)).messages] == expected[-3:]
                 except StoreUnavailable as error:
                     check_silent(error)
-            assert proxy.broken_count > 20
+            assert proxy.broken_count > 6, "in most rounds"
         assert await contents(direct_memory.session(session.id)) == expected
         assert how == "split" or failed, "a hundred in a row are too many"
 
@@ -225,55 +216,75 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
 
 async def test_a_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, direct_memory: Memory) -> None:
     async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=GIVES_UP) as memory:
+
+        async def append() -> Receipt | StoreUnavailable:
+            try:
+                return await memory.session("a").append(user(1), id="1")
+            except StoreUnavailable as error:
+                check_silent(error)
+                return error
+
+        async def give_up() -> StoreUnavailable | None:
+            error = await append()
+            assert isinstance(error, StoreUnavailable)
+            return error if error.may_be_done and proxy.frozen_count >= 3 else None  # else the machine was too busy
+
         proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
-        error = await catch_unavailable(memory.session("a").append(user(1), id="1"))
+        error = await until(give_up)
         assert error.session_id == "a"
-        assert error.may_be_done
         assert "may have been carried out" in error.text
         # The deadlines of the call and of its connection fall into the same moment.
         assert error.reason in {"TimeoutError", "StalledConnection"}
-        assert proxy.count(b"EVALSHA") >= 3
         proxy.heal()
-        assert (await memory.session("a").append(user(1), id="1")).duplicate
+
+        async def is_answered() -> bool:
+            receipt = await append()
+            return isinstance(receipt, Receipt) and receipt.duplicate
+
+        await until(is_answered)
     assert await contents(direct_memory.session("a")) == [user(1)["content"]]
 
 
-@pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze", "swallow", "split"])
-async def test_the_blocking_memory_survives_lost_replies(how: How, proxy: Proxy, direct_memory: Memory) -> None:
-    def talk() -> None:
-        with redismem.blocking.Memory.connect(
-            proxy.url, namespace=direct_memory.store.keys.namespace, settings=QUICK
-        ) as memory:
-            session = memory.session("a")
-            for number in range(12):
-                proxy.break_next(how, 11 if (how, number) == ("reset", 5) else number % 3, to=b"EVALSHA")
+async def test_the_blocking_memory_survives_lost_replies(redis_server: RedisServer, direct_memory: Memory) -> None:
+    def talk(how: How, proxy: Proxy) -> None:
+        namespace = direct_memory.store.keys.namespace
+        with redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=QUICK) as memory:
+            session = memory.session(how)
+            for number, count in enumerate((0, 2, 1, 3)):
+                proxy.break_next(how, count, to=b"EVALSHA")
                 if number % 2:
                     assert session.append_and_read(user(number)).last_seq == number + 1
                 else:
                     assert session.append(user(number)).last_seq == number + 1
-            session.prune(11)  # so that the scripts are loaded
-            proxy.break_next(how, 2, to=load("prune").sha)
-            assert session.prune(4) == 7
-            proxy.break_next(how, 2, to=load("clear").sha)
-            assert session.clear(missing_ok=False)
+            for script, edit, result in (("prune", lambda: session.prune(1), 3), ("clear", session.clear, True)):
+                proxy.break_next(how, 2, to=load(script).sha)
+                assert edit() == result
+                assert proxy.broken_count >= 2
 
-    await asyncio.to_thread(talk)
-    assert not await direct_memory.session("a").exists()
+    async def survive(how: How) -> None:
+        async with Proxy(redis_server.port) as proxy:
+            await asyncio.to_thread(talk, how, proxy)
+        assert not await direct_memory.session(how).exists()
+
+    await asyncio.gather(*(survive(how) for how in HOWS if how != "delay"))
 
 
 async def test_a_blocking_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, direct_memory: Memory) -> None:
     def talk() -> None:
-        with redismem.blocking.Memory.connect(
-            proxy.url, namespace=direct_memory.store.keys.namespace, settings=GIVES_UP
-        ) as memory:
-            proxy.break_next("freeze", 100, to=b"EVALSHA")
-            with pytest.raises(StoreUnavailable) as raised:
-                memory.session("a").append(user(1), id="1")
-            check_silent(raised.value)
-            assert raised.value.may_be_done
-            assert proxy.count(b"EVALSHA") >= 3
+        namespace = direct_memory.store.keys.namespace
+        with redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=GIVES_UP) as memory:
+            may_be_done = False
+            while not (may_be_done and proxy.frozen_count >= 3):
+                with pytest.raises(StoreUnavailable) as raised:
+                    memory.session("a").append(user(1), id="1")
+                check_silent(raised.value)
+                may_be_done = raised.value.may_be_done
             proxy.heal()
-            assert memory.session("a").append(user(1), id="1").duplicate
+            while True:
+                with contextlib.suppress(StoreUnavailable):
+                    assert memory.session("a").append(user(1), id="1").duplicate
+                    break
 
+    proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
     await asyncio.to_thread(talk)
     assert await contents(direct_memory.session("a")) == [user(1)["content"]]

@@ -99,7 +99,7 @@ WAYS: dict[str, tuple[Change, Change]] = {
 
 @pytest.mark.parametrize("seconds", SECONDS)
 @pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=[] if way in ("killed", "swallowed") else pytest.mark.nightly) for way in WAYS]
+    "way", [pytest.param(way, marks=[] if way == "swallowed" else pytest.mark.nightly) for way in WAYS]
 )
 async def test_an_outage_loses_and_doubles_nothing(scene: Scene, way: str, seconds: float) -> None:
     begin, end = WAYS[way]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.checks import catch_unavailable, check_silent, contents, insist, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.server_words import PASSING, config, loading
@@ -19,9 +20,8 @@ import redismem.blocking
 from redismem import Memory, NotAllowed, Session, Settings, StoreUnavailable
 
 # Long: a call that fails at once must not wait for it. Short: a call is retried to the end.
-LONG = Settings(deadline_s=60)
-HASTY = Settings(deadline_s=5, reply_timeout_s=2)  # for a reply that is slow to come
-SHORT = Settings(deadline_s=2, reply_timeout_s=0.6)
+LONG = Settings(deadline_s=60, reply_timeout_s=20)
+SHORT = Settings(deadline_s=0.3, reply_timeout_s=0.2)
 WRITES: list[Callable[[Session], Coroutine[Any, Any, object]]] = [
     lambda session: session.append(user("refused")),
     lambda session: session.append_and_read(user("refused"), merge={"refused": 1}),
@@ -168,18 +168,23 @@ async def test_a_failing_disk_is_refused(server: RedisServer, proxy: Proxy, raw:
 async def test_transient_server_errors_are_retried_until_the_deadline(
     word: str, proxy: Proxy, raw: Any, namespace: str
 ) -> None:
-    async with Memory.connect(proxy.url, namespace=namespace, settings=SHORT) as memory:
+    async with aclosing(Memory.connect(proxy.url, namespace=namespace, settings=SHORT)) as memory:
         session = memory.session("a")
-        await session.append(user("first"))
+        await insist(lambda: session.append(user("first"), id="first"))
         before = await snapshot(raw, namespace)
         unsure_count = 0
+
+        async def give_up(write: Callable[[Session], Coroutine[Any, Any, object]]) -> bool:
+            nonlocal unsure_count
+            proxy.forget()
+            error = await catch_unavailable(write(session))
+            unsure_count += error.may_be_done
+            refusals_count = b"".join(proxy.received).count(f"-{word}".encode())
+            return error.reason == word and refusals_count > 2  # a busy machine may leave time for fewer attempts
+
         async with PASSING[word](raw):
             for write in WRITES:
-                proxy.forget()
-                error = await catch_unavailable(write(session))
-                assert error.reason in {word, "TimeoutError"}, "the last attempt may have had no time left"
-                assert sum(f"-{word}".encode() in chunk for chunk in proxy.received) > 2
-                unsure_count += error.may_be_done
+                await until(partial(give_up, write))
         # A call without a reply may arrive once the server takes calls again. Then it is whole.
         made_count = await raw.llen(session._calls.keys.messages) - 1
         assert 0 <= made_count <= unsure_count
@@ -209,12 +214,16 @@ async def test_a_call_succeeds_once_the_server_is_ready_again(
 async def test_a_server_that_loads_its_data(tmp_path: Path, namespace: str) -> None:
     async with (
         loading(tmp_path) as (server, go_on),
-        contextlib.aclosing(Memory.connect(server.url, namespace=namespace, settings=HASTY)) as hasty,
+        aclosing(Memory.connect(server.url, namespace=namespace, settings=SHORT)) as hasty,
         Proxy(server.port) as proxy,
-        contextlib.aclosing(Memory.connect(proxy.url, namespace=namespace, settings=LONG)) as memory,
+        aclosing(Memory.connect(proxy.url, namespace=namespace, settings=LONG)) as memory,
     ):
-        error = await catch_unavailable(hasty.session("a").append_and_read(user("refused")))
-        assert error.reason == "LOADING"
+
+        async def is_told() -> bool:
+            error = await catch_unavailable(hasty.session("a").append_and_read(user("refused")))
+            return error.reason == "LOADING"  # its replies are slow to come
+
+        await until(is_told)
         waiting = asyncio.create_task(memory.session("a").append_and_read(user("first")))
 
         async def is_refused() -> bool:

@@ -105,10 +105,10 @@ async def test_always_acknowledges_only_synced_appends(tmp_path: Path) -> None:
     try:
         async with Memory.connect(server.url, settings=SETTINGS) as memory:
             acked = await fill(memory, 0, 20)
-            async with slow_to_sync(server, 0.5) as tracer:
+            async with slow_to_sync(server, 0.2) as tracer:
                 begun_s = time.monotonic()
                 acked += await fill(memory, 20, 3)
-                assert time.monotonic() - begun_s >= 3 * 0.5, "each waits for its sync"
+                assert time.monotonic() - begun_s >= 3 * 0.2, "each waits for its sync"
                 await kill_at_once(server, tracer)
             await asyncio.to_thread(server.start)
             await is_prefix(memory, acked, len(acked))

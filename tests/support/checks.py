@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from redismem import Session, StoreUnavailable
 
 CANARY = "canary-5d1f"
+T = TypeVar("T")
 
 
 class Panic(BaseException):
@@ -81,6 +83,15 @@ async def until(condition: Callable[[], Any], deadline_s: float = 60, every_s: f
             if value:
                 return value
             await asyncio.sleep(every_s)
+
+
+async def insist(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat the call until Redis answers within the deadline of its memory, which is short for another call."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                return await call()
+            await asyncio.sleep(0.005)
 
 
 async def contents(session: Session) -> list[Any]:

@@ -88,9 +88,9 @@ class Faulty(RedisPy):
 
 
 def open_memory(faulty: Faulty, namespace: str, settings: Settings | None = None, **given: Any) -> Memory:
-    """Open a memory with the fallback on this transport."""
-    settings = settings or Settings(**LIMITS)
-    memory = Memory.connect(client=faulty._client, namespace=namespace, settings=settings, fallback=True, **given)
+    """Open a memory on this transport, with the fallback unless it is `given`."""
+    options: dict[str, Any] = {"settings": settings or Settings(**LIMITS), "fallback": True, **given}
+    memory = Memory.connect(client=faulty._client, namespace=namespace, **options)
     memory.store.transport = faulty
     return memory
 
