@@ -83,6 +83,7 @@ class OwnerMachine(WorkMachine):
         signed = decode_index(stored)
         assert bool(stored) == bool(signed), f"the index of {owner} is empty, and is there"
         if stored:
+            assert VERSION_FIELD in stored, f"the index of {owner} has no version"
             assert self.versions.setdefault((owner, stored[VERSION_FIELD]), signed) == signed, (
                 "a change keeps its version"
             )

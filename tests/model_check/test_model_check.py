@@ -81,7 +81,7 @@ def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pyt
         play_one(SceneMachine, scene)
     number = SEED
     while True:
-        play(100 if SECONDS else 120, 50 if SECONDS else 25, number)
+        play(100, 50 if SECONDS else 15, number)
         seconds = time.monotonic() - started
         if seconds >= SECONDS:
             break

@@ -286,7 +286,7 @@ def test_a_broken_script_is_noticed(
     with redis.Redis(port=machine.server.port) as client:
         install_mutant(mutant, client, monkeypatch)
     with expect_failure():
-        play_keen_first(SCENES, lambda scene: play_one(machine, scene))
+        play_keen_first(SCENES, lambda scene: play_one(machine, scene), mutant.script)
 
 
 def test_a_fault_survives_a_rename_and_is_missed_where_it_has_no_place() -> None:

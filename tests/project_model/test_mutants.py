@@ -93,7 +93,7 @@ def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypat
     with redis.Redis(port=port) as client:
         install_mutant(mutant, client, monkeypatch)
     with expect_failure():
-        play_keen_first(SCENES, lambda scene: asyncio.run(play_scene(scene, port)))
+        play_keen_first(SCENES, lambda scene: asyncio.run(play_scene(scene, port)), mutant.script)
 
 
 def test_there_are_faults_enough() -> None:

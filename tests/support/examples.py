@@ -24,11 +24,11 @@ texts = st.text(max_size=12)
 floats = st.floats(allow_nan=False, allow_infinity=False)
 values = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | floats | texts
 payloads = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})
-batches = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+batches = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 bounds = st.tuples(st.integers(1, 12), st.integers(1, 12)).map(
     lambda pair: {"threshold": max(pair), "recent_limit": min(pair)}
 )
-ages = st.lists(st.integers(0, 60), min_size=1, max_size=8)
+ages = st.lists(st.integers(0, 60), min_size=1, max_size=5)
 failures = st.sampled_from(
     [
         ModelFailed("an empty text"),

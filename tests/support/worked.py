@@ -12,13 +12,14 @@ from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
 from support.checks import until
 from support.clock import Clock
-from support.stores import Store
+from support.stores import PATIENCE, Store
 from support.writers import Echo
 
 FEW = Settings(shards=2)
-EAGER = Settings(shards=2, tick_s=0.02, max_attempts=3, max_backoff_s=0.01)
+EAGER = Settings(shards=2, tick_s=0.02, max_attempts=3, max_backoff_s=0.01, **PATIENCE)
 WorkerParts = tuple[Memory, Echo, Worker]
-PATIENCE_S = 1.0
+PATIENCE_S = 0.25
+"""The time limit of a request to a model that does not answer. Nothing healthy may have to happen within it."""
 PROVIDERS: list[Provider] = ["openai", "gemini", "anthropic"]
 
 

@@ -25,7 +25,7 @@ from redismem.transport.lane.lane import Lane
 from redismem.transport.url import Address
 from redismem.workers.eviction import Eviction
 
-COUNT, LIMIT = (30_000, 20_000) if EVERYTHING else (6_000, 4_000)
+COUNT, LIMIT = (30_000, 20_000) if EVERYTHING else (3_000, 1_500)
 SLOW_US = 5_000  # how many took longer is told; what a busy machine makes of it, no test decides
 MOST_SESSIONS = 100  # in one script
 pytestmark = pytest.mark.timeout(600)

@@ -29,7 +29,7 @@ from redismem.workers.summaries import Worker
 
 
 @HUNDRED
-@given(counts=batches, errors=st.lists(failures, min_size=1, max_size=7))
+@given(counts=batches, errors=st.lists(failures, min_size=1, max_size=4))
 async def test_degradation_keeps_originals(
     open_memory: OpenMemory, counts: list[int], errors: list[Exception], clock: Clock
 ) -> None:
@@ -51,7 +51,7 @@ async def test_degradation_keeps_originals(
 
 
 @HUNDRED
-@given(errors=st.lists(st.none() | failures, min_size=2, max_size=6))
+@given(errors=st.lists(st.none() | failures, min_size=2, max_size=4))
 async def test_error_continuation(open_memory: OpenMemory, errors: list[Exception | None]) -> None:
     class Failing(Echo):
         """A strategy that fails for the sessions with an error."""
@@ -86,7 +86,7 @@ refused: list[dict[str, Any]] = [
 
 
 @HUNDRED
-@given(steps=st.lists(st.sampled_from([*refused, "append", "drain", "forget"]), min_size=1, max_size=12))
+@given(steps=st.lists(st.sampled_from([*refused, "append", "drain", "forget"]), min_size=1, max_size=7))
 async def test_operation_resilience(open_memory: OpenMemory, client: Any, steps: list[Any]) -> None:
     limits = {"max_message_bytes": 1_000, "max_batch_count": 20, "max_params_count": 10, "max_window_count": 500}
     async with open_memory(keep_originals=True, **limits) as memory:

@@ -55,7 +55,7 @@ async def test_a_provider_that_is_down_costs_no_session_an_attempt(
         session, worker = memory.session("a"), Worker(memory.store, strategy)
         await session.append(*map(user, range(11)))
         now_ms = await memory.server_time_ms()
-        for asked_count in range(1, 2 * EAGER.max_attempts):
+        for asked_count in range(1, EAGER.max_attempts + 2):
             assert await drain_at(worker, now_ms) == 0
             assert len(provider.asked) == asked_count
             assert await drain_at(worker, now_ms + 100) == 0
@@ -72,8 +72,13 @@ async def test_a_provider_that_is_down_costs_no_session_an_attempt(
 
 @pytest.mark.parametrize("name", ["openai", *(pytest.param(name, marks=pytest.mark.nightly) for name in PROVIDERS[1:])])
 async def test_too_many_requests_are_waited_out(
-    redis_server: RedisServer, namespace: str, raw: Any, provider: ProviderServer, name: Provider
+    redis_server: RedisServer,
+    namespace: str,
+    provider: ProviderServer,
+    name: Provider,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("redismem.workers.provider_pauses._FIRST_PAUSE_S", 0.05)
     provider.mode, provider.headers = "429", {"retry-after-ms": "20"}
     async with (
         open_strategy(name, provider.base_url) as strategy,
@@ -83,7 +88,7 @@ async def test_too_many_requests_are_waited_out(
     ):
         session = memory.session("a")
         await session.append(*map(chat_message, range(11)))
-        await asyncio.to_thread(provider.wait_for_asked, 3)
+        await asyncio.to_thread(provider.wait_for_asked, EAGER.max_attempts + 1)
         assert (await session.info()).queued != "dead", "asking to wait is no failure"
         provider.mode = "ok"
         await until_summarised(session)

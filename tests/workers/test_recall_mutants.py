@@ -280,7 +280,13 @@ def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "MIN_SESSIONS", 5)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{each.name}: {each.fault}" for each in MUTANTS])
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(each, id=f"{each.name}: {each.fault}", marks=[pytest.mark.nightly] * (number % 4 > 0))
+        for number, each in enumerate(MUTANTS)
+    ],
+)
 async def test_a_fault_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutant.owner, mutant.name, seeded(mutant))
     with pytest.raises((AssertionError, RedismemError, KeyError, IndexError)):

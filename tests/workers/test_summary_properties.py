@@ -28,7 +28,7 @@ from redismem.workers.summaries import Worker
 
 
 @HUNDRED
-@given(steps=st.lists(st.lists(payloads, min_size=1, max_size=7) | st.just("drain") | texts, min_size=1, max_size=10))
+@given(steps=st.lists(st.lists(payloads, min_size=1, max_size=7) | st.just("drain") | texts, min_size=1, max_size=7))
 async def test_storage_consistency(open_memory: OpenMemory, steps: list[Any]) -> None:
     async with open_memory(keep_originals=True) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
@@ -55,7 +55,7 @@ async def test_storage_consistency(open_memory: OpenMemory, steps: list[Any]) ->
 
 
 @HUNDRED
-@given(counts=batches, drain_after=st.sets(st.integers(0, 7)), bound=bounds)
+@given(counts=batches, drain_after=st.sets(st.integers(0, 4)), bound=bounds)
 async def test_context_holds_summaries_and_recent(
     open_memory: OpenMemory, counts: list[int], drain_after: set[int], bound: dict[str, int]
 ) -> None:
@@ -118,7 +118,7 @@ drafts = texts.map(lambda text: clean_text(text).strip()).filter(bool)
 
 @HUNDRED
 @given(
-    told=st.lists(drafts, min_size=11, max_size=25),
+    told=st.lists(drafts, min_size=11, max_size=18),
     limit=st.integers(1, 3),
     tokens=st.integers(0, 9),
 )

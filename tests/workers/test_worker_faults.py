@@ -16,7 +16,7 @@ from support.provider_answers import openai_answer
 from support.provider_server import HUGE_BYTES, ProviderServer, request_turns, system_of
 from support.redis_server import RedisServer
 from support.stored import read_namespace
-from support.stores import Store
+from support.stores import PATIENCE, Store
 from support.worked import EAGER, PATIENCE_S, PROVIDERS, open_strategy, until_summarised
 from support.writers import chat_message, fill
 
@@ -166,7 +166,7 @@ async def append_times(url: str, namespace: str, provider: ProviderServer) -> tu
         Memory.connect(
             url,
             namespace=namespace,
-            settings=Settings(shards=2, tick_s=0.05),
+            settings=Settings(shards=2, tick_s=0.05, **PATIENCE),
             workers=partial(Scheduler, strategy=strategy, stop_s=0),
         ) as memory,
     ):

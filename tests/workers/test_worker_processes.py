@@ -24,7 +24,7 @@ from redismem.context import Context
 from redismem.protocol.queue.depths import members
 from redismem.workers.summaries import Worker
 
-WORKERS, ROUNDS = 4, 30 if EVERYTHING else 12
+WORKERS, ROUNDS = (4, 30) if EVERYTHING else (3, 6)
 NAMESPACE = "swarm"
 pytestmark = pytest.mark.timeout(600)
 
@@ -147,7 +147,7 @@ def torment(running: Swarm, server: RedisServer) -> None:
             server.start()
             running.done["kill -9 of Redis"] += 1
         elif number % 2:
-            running.stop(at, number + 6)
+            running.stop(at, number + (6 if EVERYTHING else 3))
         else:
             running.kill(at)
     running.wait_for_more(100)
