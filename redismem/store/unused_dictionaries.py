@@ -87,15 +87,15 @@ async def find_named(store: Store, versions: Collection[int]) -> set[int]:
 
 async def _search_page(store: Store, shard: ShardKeys, cursor: int, missing: set[int]) -> int:
     """Remove the versions that a page of sessions names from `missing`, and return the cursor of the next page."""
-    next_cursor, entries = await store.run(scan(shard, cursor, _PAGE_COUNT))
-    session_ids = [entry for entry in entries if is_session_id(entry)]
+    scanned = (await store.run(scan({shard: (cursor, 0)}, _PAGE_COUNT)))[shard]
+    session_ids = [session_id for session_id in scanned.session_ids if is_session_id(session_id)]
     for at in range(0, len(session_ids), _TOGETHER_COUNT):
         part = session_ids[at : at + _TOGETHER_COUNT]
         for named in await asyncio.gather(*(named_by(store, session_id) for session_id in part)):
             missing -= named
         if not missing:
             break
-    return next_cursor
+    return scanned.cursors[0]
 
 
 async def named_by(store: Store, session_id: str, originals: bytes | None = None) -> set[int]:

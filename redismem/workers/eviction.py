@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
-from itertools import product
 
 from redismem.concurrency.callbacks import run_callback_within
 from redismem.errors import RedismemError
 from redismem.events import Op, facts
 from redismem.info import SessionEntry
 from redismem.protocol import layout
-from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import NONE, EvictionReason
@@ -35,10 +32,9 @@ from redismem.workers.failures import log_failure
 
 log = logging.getLogger("redismem.worker")
 
-Scan = Callable[[ShardKeys, int, int], Call[tuple[int, list[str]]]]
-
 _ROUND_COUNT = 1_000
 _CHUNK_COUNT = 100
+_SHARDS_COUNT = 64
 _RECENT_MS = 3_600_000
 _WARN_EVERY_MS = 60_000
 _ANY_MS = -1
@@ -55,7 +51,7 @@ class Eviction:
         self._concurrency = concurrency
         self._due_count = 0
         self._slots = asyncio.Semaphore(concurrency)
-        self._cursors: dict[tuple[int, Scan], int] = {}
+        self._cursors = dict.fromkeys(store.keys.shards(), (0, 0))
         self._records = RecordSweep(store)
         self._stopping = False
         self._warned_ms: dict[str, int] = {}
@@ -280,20 +276,27 @@ class Eviction:
         return await self._store.observe(Op.SWEEP_ROUND, self._sweep())
 
     async def _sweep(self) -> tuple[int, int]:
-        keys = self._store.keys
         removed = mended = 0
-        for (number, shard), scan in product(enumerate(keys.shards()), (queue_calls.scan, queue_calls.scan_owners)):
-            cursor = self._cursors.get((number, scan), 0)
-            self._cursors[number, scan], session_ids = await self._store.run(scan(shard, cursor, _CHUNK_COUNT))
-            for at in range(0, len(session_ids), _CHUNK_COUNT):
-                keys_of_part = map(self._keys_of, session_ids[at : at + _CHUNK_COUNT])
-                part = [each for each in keys_of_part if each is not None]
-                gone, mended_count = await self._store.run(
-                    queue_calls.sweep(shard, part, self._store.settings, self._store.clock)
-                )
+        shards = self._store.keys.shards()
+        for first in range(0, len(shards), _SHARDS_COUNT):
+            cursors = {shard: self._cursors[shard] for shard in shards[first : first + _SHARDS_COUNT]}
+            for shard, scanned in (await self._store.run(queue_calls.scan(cursors, _CHUNK_COUNT))).items():
+                self._cursors[shard] = scanned.cursors
+                gone, mended_count = await self._sweep_sessions(shard, scanned.session_ids)
                 removed, mended = removed + gone, mended + mended_count
         gone, mended_count = await self._records.sweep()
         return removed + gone, mended + mended_count
+
+    async def _sweep_sessions(self, shard: ShardKeys, session_ids: list[str]) -> tuple[int, int]:
+        removed = mended = 0
+        for at in range(0, len(session_ids), _CHUNK_COUNT):
+            keys_of_part = map(self._keys_of, session_ids[at : at + _CHUNK_COUNT])
+            part = [each for each in keys_of_part if each is not None]
+            gone, mended_count = await self._store.run(
+                queue_calls.sweep(shard, part, self._store.settings, self._store.clock)
+            )
+            removed, mended = removed + gone, mended + mended_count
+        return removed, mended
 
     def _keys_of(self, session_id: str) -> SessionKeys | None:
         """Return the session's keys; `None` if the index member is no session id, which must not stop evictions."""

@@ -1,7 +1,7 @@
 """Add the windows of idle sessions to the indexes of their owners.
 
 No summary ever covers the last messages of a session whose owner goes on in a new one. So once a session has had no
-activity for five minutes, its window is indexed as well.
+activity for five minutes, its window is indexed as well, within another minute.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from redismem.store.store import Store
 
 IDLE_MS = 300_000
 """The time without activity after which the window of a session is indexed."""
+_EVERY_MS = 60_000
 _PAGE_COUNT = 500
 _CONCURRENCY = 8
 
@@ -29,6 +30,7 @@ class IdleWindows:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._since_ms: dict[ShardKeys, int] = {}
+        self._looks_ms: dict[ShardKeys, int] = {}
         self._slots = asyncio.Semaphore(_CONCURRENCY)
         self._stopping = False
 
@@ -46,10 +48,11 @@ class IdleWindows:
 
     async def _index(self) -> int:
         store = self._store
-        shards = await store.run(calls.shards_with_owners(store.keys))
+        now_ms = await store.server_time_ms()
+        below_ms = now_ms - IDLE_MS
+        shards = await self._load_shards(now_ms)
         if not shards:
             return 0
-        below_ms = await store.server_time_ms() - IDLE_MS
         spans = [(shard, self._since_ms.get(shard, below_ms - LONGEST_MS), below_ms) for shard in shards]
         pages = await store.run(calls.idle_between(spans, _PAGE_COUNT))
         session_ids = [entry.session_id for page in pages for entry in page if is_session_id(entry.session_id)]
@@ -59,7 +62,20 @@ class IdleWindows:
         if not self._stopping:
             for (shard, since_ms, _), page in zip(spans, pages, strict=True):
                 self._since_ms[shard] = _next_since(since_ms, below_ms, page)
+                self._looks_ms[shard] = now_ms + (_EVERY_MS if len(page) < _PAGE_COUNT else 0)
         return len(owned)
+
+    async def _load_shards(self, now_ms: int) -> list[ShardKeys]:
+        """Return the shards with owners that are due for a look.
+
+        The first session of a shard without owners becomes idle `IDLE_MS` later, so the shard needs no look before.
+        """
+        looks_ms = self._looks_ms
+        # A clock that was set back lets a look seem further away than any is set.
+        due = [each for each in self._store.keys.shards() if not now_ms < looks_ms.get(each, 0) <= now_ms + IDLE_MS]
+        have_owners = await self._store.run(calls.have_owners(due)) if due else []
+        looks_ms |= {shard: now_ms + IDLE_MS for shard, has in zip(due, have_owners, strict=True) if has is False}
+        return [shard for shard, has in zip(due, have_owners, strict=True) if has]
 
     async def _index_session(self, session_id: str, owner: str) -> None:
         async with self._slots:

@@ -27,6 +27,8 @@ class OwnerChecks:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._slots = asyncio.Semaphore(_CONCURRENCY)
+        # By the beginning of a shard's keys: the time before which no index of the shard can be due.
+        self._looks_ms: dict[bytes, int] = {}
         self._stopping = False
 
     def stop(self) -> None:
@@ -45,12 +47,31 @@ class OwnerChecks:
         checked = 0
         for _ in range(_ROUNDS_LIMIT):
             now_ms = await self._store.server_time_ms()
-            due = await self._store.run(calls.due_indexes(self._store.keys, now_ms, _DUE_COUNT))
+            due = await self._load_due(now_ms)
             done = await asyncio.gather(*(self._check_logged(owner, due_ms, now_ms) for owner, due_ms in due))
             checked += sum(done)
             if self._stopping or not any(done):
                 break
         return checked
+
+    async def _load_due(self, now_ms: int) -> list[tuple[str, int]]:
+        """Return owners whose index is due. Shards in which none can be due yet are left out.
+
+        A change makes an index due a minute later. So a shard needs its next look at the first due time that is known,
+        or after a minute. Only the end of a check sets an earlier time, and that shard is read again at once.
+        """
+        looks_ms, latest_ms = self._looks_ms, now_ms + calls.SOON_MS
+        # A clock that was set back lets a look seem more than a minute away.
+        prefixes = [each for each in self._store.keys.prefixes() if not now_ms < looks_ms.get(each, 0) <= latest_ms]
+        if not prefixes:
+            return []
+        due: list[tuple[str, int]] = []
+        soonest = await self._store.run(calls.due_indexes(prefixes, latest_ms, _DUE_COUNT))
+        for prefix, owners in zip(prefixes, soonest, strict=True):
+            if owners is not None:
+                looks_ms[prefix] = min((due_ms for _, due_ms in owners), default=latest_ms)
+                due += [pair for pair in owners if pair[1] <= now_ms]
+        return due
 
     async def _check_logged(self, owner: str, due_ms: int, now_ms: int) -> bool:
         async with self._slots:

@@ -24,6 +24,7 @@ SOON_MS = 60_000
 """The time after a change until a worker checks the index."""
 LONGEST_MS = 86_400_000
 """The longest time between two checks, and the time that an index outlives its sessions."""
+_ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +168,28 @@ def drop(keys: OwnerKeys) -> Call[bool]:
     return Call(None, commands, lambda removed, _: removed > 0, op=Op.INDEX_OWNER)
 
 
-def due_indexes(keys: Keys, now_ms: int, limit: int) -> Call[list[tuple[str, int]]]:
-    """Build a call that reads the owners whose index must be checked, each with its due time; `limit` per shard."""
+def due_indexes(prefixes: Sequence[bytes], before_ms: int, limit: int) -> Call[list[list[tuple[str, int]] | None]]:
+    """Build a call that reads the owners whose index is due before a time, each with its due time, soonest first.
+
+    It reads at most `limit` owners of each shard. `None` stands for a shard whose node is unreachable.
+
+    Args:
+        prefixes: The beginnings of the keys of the shards.
+        before_ms: The time.
+        limit: The number of owners per shard.
+    """
     commands = tuple(
-        ("ZRANGEBYSCORE", shard + b":indexes", "-inf", now_ms, "WITHSCORES", "LIMIT", 0, limit)
-        for shard in keys.prefixes()
+        ("ZRANGEBYSCORE", prefix + b":indexes", "-inf", before_ms, "WITHSCORES", "LIMIT", 0, limit)
+        for prefix in prefixes
     )
 
-    def decode(*answers: Any) -> list[tuple[str, int]]:
-        return [(name_of(owner), due_ms) for answer in answers for owner, due_ms in scored_members(answer)]
+    def decode(*answers: Any) -> list[list[tuple[str, int]] | None]:
+        return [
+            None if answer is _ABSENT else [(name_of(owner), due_ms) for owner, due_ms in scored_members(answer)]
+            for answer in answers
+        ]
 
-    return independent(commands, decode, Op.OWNER_INDEX, absent=())
+    return independent(commands, decode, Op.OWNER_INDEX, absent=_ABSENT)
 
 
 def list_indexes(keys: Keys, shard: int, start: int, count: int) -> Call[list[tuple[str, int]]]:
@@ -190,13 +202,13 @@ def list_indexes(keys: Keys, shard: int, start: int, count: int) -> Call[list[tu
     return Call(None, (command,), decode)
 
 
-def shards_with_owners(keys: Keys) -> Call[list[ShardKeys]]:
-    """Build a call that finds the shards with sessions that have an owner."""
+def have_owners(shards: Sequence[ShardKeys]) -> Call[list[bool | None]]:
+    """Build a call that says of each shard if it has sessions with an owner. `None` means that its node is away."""
 
-    def decode(*counts: Any) -> list[ShardKeys]:
-        return [shard for shard, count in zip(keys.shards(), counts, strict=True) if count]
+    def decode(*counts: Any) -> list[bool | None]:
+        return [None if count is _ABSENT else count > 0 for count in counts]
 
-    return independent(tuple(("ZCARD", shard.owners) for shard in keys.shards()), decode, Op.OWNER_INDEX, absent=0)
+    return independent(tuple(("ZCARD", shard.owners) for shard in shards), decode, Op.OWNER_INDEX, absent=_ABSENT)
 
 
 def idle_between(spans: Sequence[tuple[ShardKeys, int, int]], limit: int) -> Call[list[list[SessionEntry]]]:

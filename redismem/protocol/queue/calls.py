@@ -17,7 +17,7 @@ from redismem.info import SessionEntry
 from redismem.messages.message import Message
 from redismem.originals.fields import merged_number
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.call import Call, context_reads, evalsha, independent
+from redismem.protocol.call import Call, Command, context_reads, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
@@ -151,33 +151,40 @@ def queue_eviction(
     return Call(None, (command,), tuple, script, op=Op.QUEUE_EVICTION)
 
 
-def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:
-    """Build a call that makes one scan step.
+class Scanned(NamedTuple):
+    """One step of the scans of a shard: the cursors of the next step, and the sessions of this one."""
 
-    It returns the next cursor (0 ends the scan), and sessions from the active index and the heads of the queues.
+    cursors: tuple[int, int]
+    session_ids: list[str]
+
+
+def scan(cursors: Mapping[ShardKeys, tuple[int, int]], limit: int) -> Call[dict[ShardKeys, Scanned]]:
+    """Build a call that makes one step of the scans of each of these shards.
+
+    It reads sessions from the active index, from the heads of the queues, and from the index of owners, for entries
+    that no other index has any more. The cursors are those of the active index and of the owners; 0 is at the beginning
+    or the end. A single shard is read in one transaction, so that no session is between two indexes meanwhile.
     """
-    queued = (shard.overdue, shard.leased, shard.dead, shard.evictions)
-    commands = (
-        ("ZSCAN", shard.active, cursor, "COUNT", limit),
-        *(("ZRANGEBYSCORE", queue, 0, "+inf", "LIMIT", 0, limit) for queue in queued),
-    )
+    commands: list[Command] = []
+    for shard, (active, owners) in cursors.items():
+        queued = (shard.overdue, shard.leased, shard.dead, shard.evictions)
+        commands += (
+            ("ZSCAN", shard.active, active, "COUNT", limit),
+            ("ZSCAN", shard.owners, owners, "COUNT", limit),
+            *(("ZRANGEBYSCORE", queue, 0, "+inf", "LIMIT", 0, limit) for queue in queued),
+        )
 
-    def decode(scanned: Any, *firsts: Any) -> tuple[int, list[str]]:
-        next_cursor, members = scanned
-        names = [entry.session_id for entry in entries(members)]
-        names += [name_of(session) for first in firsts for session in first]
-        return int(next_cursor), sorted(set(names))
+    def decode(*answers: Any) -> dict[ShardKeys, Scanned]:
+        step = len(commands) // len(cursors)
+        return {shard: _decode_scan(*answers[at * step : (at + 1) * step]) for at, shard in enumerate(cursors)}
 
-    return Call(None, commands, decode, op=Op.SCAN)
+    return Call(None, tuple(commands), decode, is_independent=len(cursors) > 1, op=Op.SCAN)
 
 
-def scan_owners(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:
-    """Build a call that makes one scan step in the index of owners, for entries that no other index has any more."""
-
-    def decode(scanned: Any) -> tuple[int, list[str]]:
-        return int(scanned[0]), sorted({entry.session_id for entry in entries(scanned[1])})
-
-    return Call(None, (("ZSCAN", shard.owners, cursor, "COUNT", limit),), decode, op=Op.SCAN)
+def _decode_scan(active: Any, owners: Any, *firsts: Any) -> Scanned:
+    names = {entry.session_id for _, members in (active, owners) for entry in entries(members)}
+    names.update(name_of(session) for first in firsts for session in first)
+    return Scanned((int(active[0]), int(owners[0])), sorted(names))
 
 
 def sweep(
