@@ -11,6 +11,7 @@ from support.commands import TransportLayer, run_command
 from redismem.protocol import replies
 from redismem.protocol.scripts import load
 from redismem.protocol.server_errors import ServerError
+from redismem.store import agreement
 
 
 def test_the_demo_shows_the_conversation_and_passes_its_checks(command: Any, store_options: Any) -> None:
@@ -108,6 +109,12 @@ def test_settings_of_the_environment_do_not_change_the_story(command: Any, monke
     monkeypatch.setenv("REDISMEM_STRATEGY", "none")
     monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
     monkeypatch.setenv("REDISMEM_SUMMARIES_LIMIT", "1")
+    assert command("demo", "--json").document["good"]
+
+
+def test_a_pause_before_the_first_turn_is_no_fault(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a second, a session that is created makes the store check the record again: not a trip of the turn."""
+    monkeypatch.setattr(agreement, "_LOOK_AGAIN_S", 0)
     assert command("demo", "--json").document["good"]
 
 
