@@ -19,6 +19,7 @@ COMMANDS = (
     *("demo", "replay", "import", "sessions", "show", "clear", "worker", "queues", "watch", "dead"),
     *("quarantine", "namespaces", "check", "doctor", "deploy"),
 )
+COLOURS = re.compile(r"\x1b\[[0-9;]*3[0-9]")
 GROUPS = {"dead": ("list", "retry", "drop"), "quarantine": ("list", "show", "restore", "drop")}
 WITH_OPTIONS = [[name] for name in COMMANDS if name not in GROUPS]
 WITH_OPTIONS += [[group, name] for group, names in GROUPS.items() for name in names]
@@ -55,11 +56,11 @@ def test_the_help_of_replay_explains_turns_and_the_end_of_its_sessions(command: 
         assert words in text
 
 
-@pytest.mark.parametrize("words", [["--help"], [], ["--version"], ["sesions"]], ids=" ".join)
-def test_without_a_command_no_library_is_loaded(words: list[str]) -> None:
+def test_without_a_command_no_library_is_loaded() -> None:
     """They answer in a tenth of the time that the libraries of the commands take to load."""
     code = (
-        f"import sys; before = set(sys.modules); from redismem.cli import main; main({words}); "
+        "import sys; before = set(sys.modules); from redismem.cli import main; "
+        "[main(words) for words in (['--help'], [], ['--version'], ['sesions'])]; "
         "loaded = set(sys.modules) - before; names = {name.partition('.')[0] for name in loaded}; "
         "print(sorted(names - sys.stdlib_module_names), sorted(names & {'asyncio', 'logging', 'ssl'}), "
         "sorted(name for name in loaded if name.startswith('redismem.cli.')))"
@@ -251,7 +252,13 @@ def run_on_terminal(*words: str, **environment: str) -> str:
     return printed.decode()
 
 
-def test_colours_on_a_terminal_and_none_with_no_color() -> None:
-    colours = re.compile(r"\x1b\[[0-9;]*3[0-9]")
-    assert colours.search(run_on_terminal("demo"))
-    assert not colours.search(run_on_terminal("demo", NO_COLOR="1"))
+def test_a_terminal_gets_colours() -> None:
+    assert COLOURS.search(run_on_terminal("demo"))
+
+
+def test_watch_on_a_terminal_refreshes_in_place_and_has_no_colours_with_no_color(used_options: list[str]) -> None:
+    words = ("watch", "--count", "3", "--every-s", "0.05", *used_options)
+    printed = run_on_terminal(*words, COLUMNS="80", NO_COLOR="1")
+    assert "\x1b[1A" in printed  # moves the cursor up to overwrite the last table
+    assert printed.count("overdue") >= 3
+    assert not COLOURS.search(printed)

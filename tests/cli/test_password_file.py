@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.commands import run_command, start_command, wait_for_line
+from support.commands import start_command, wait_for_line
 from support.redis_server import RedisServer, wait_until
 
 import redismem.blocking
@@ -56,7 +56,7 @@ def is_summarised(session: redismem.blocking.Session) -> bool:
 
 def test_a_worker_goes_on(redis_options: Any, memory: Any, rotating: Rotating) -> None:
     texts = [{"role": "user", "content": f"text {number}."} for number in range(12)]
-    with start_command("worker", *redis_options, **rotating.environment) as running:
+    with start_command("worker", "--nice", 0, *redis_options, **rotating.environment) as running:
         for number, password in enumerate([OLD, NEW, OLD]):
             rotating.rotate(password)
             session = memory.session(f"user-{number}")
@@ -68,7 +68,7 @@ def test_a_worker_goes_on(redis_options: Any, memory: Any, rotating: Rotating) -
 
 
 def test_a_server_goes_on(redis_options: Any, memory: Any, rotating: Rotating) -> None:
-    with start_command("serve", "--port", "0", *redis_options, **rotating.environment) as running:
+    with start_command("serve", "--workers", "--port", "0", *redis_options, **rotating.environment) as running:
         found = re.search(r"http://\S+", wait_for_line(running.stdout, "listens on"))
         assert found
         with httpx.Client(base_url=found[0], trust_env=False, timeout=60) as client:
@@ -76,14 +76,20 @@ def test_a_server_goes_on(redis_options: Any, memory: Any, rotating: Rotating) -
                 rotating.rotate(password)
                 message, headers = {"role": "user", "content": password}, {"Idempotency-Key": f'"{number}"'}
                 assert client.post("/v1/sessions/s/messages", json=message, headers=headers).status_code == 201
+        running.terminate()
+        _, logged = running.communicate(timeout=60)
+    assert "5d1f" not in logged
+    assert "no worker runs" not in logged, "it has workers itself"
     assert [message.content for message in memory.session("s").messages()] == [OLD, NEW, OLD]
 
 
 def test_a_file_without_a_password_is_refused_at_the_start(
-    redis_options: Any, rotating: Rotating, tmp_path: Path
+    command: Any, redis_options: Any, rotating: Rotating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "password").write_text("")
-    for command in (["worker"], ["serve", "--port", "0"], ["check"]):
-        ran = run_command(*command, *redis_options, **rotating.environment)
+    for name, value in rotating.environment.items():
+        monkeypatch.setenv(name, value)
+    for words in (["worker"], ["serve", "--port", "0"], ["check"]):
+        ran = command(*words, *redis_options)
         assert ran.code == 2
         assert ran.error_line == "redismem: the file of REDISMEM_PASSWORD_FILE is empty"

@@ -1,12 +1,8 @@
 """`redismem queues` and `redismem watch` show the right numbers and change nothing."""
 
 import json
-import os
-import pty
 import re
 import signal
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -161,23 +157,3 @@ def test_watch_shows_changes_and_ends_on_a_signal(memory: Any, raw: Any, redis_o
         running.send_signal(signal.SIGINT)
         ran = wait_for_exit(running)
     assert (ran.code, ran.err) == (0, "")
-
-
-def test_watch_on_a_terminal_refreshes_in_place(filled: Any, redis_options: Any) -> None:
-    controller, terminal = pty.openpty()
-    env = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}
-    command = [sys.executable, "-m", "redismem", "watch", "--count", "3", "--every-s", "0.05", *redis_options]
-    with subprocess.Popen(command, env=env, stdout=terminal, stderr=terminal) as running:
-        os.close(terminal)
-        printed = b""
-        while True:
-            try:
-                piece = os.read(controller, 65536)
-            except OSError:  # the other end is closed
-                break
-            printed += piece
-    os.close(controller)
-    assert running.returncode == 0
-    assert b"\x1b[1A" in printed  # moves the cursor up to overwrite the last table
-    assert printed.count(b"overdue") >= 3
-    assert b"oldest died 5 h ago" in printed

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import resource
 import signal
 import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from support.commands import run_command, start_command, wait_for_exit, wait_for_line
+from support.commands import read_until, start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
 from support.redis_server import wait_until
 from support.stores import workers_of
@@ -34,44 +36,52 @@ def address(running: Any) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_a_signal(redis_options: Any, redis_server: Any, namespace: str, number: Any) -> None:
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """Lower the limit of open files, which a child process inherits, and yield its hard limit."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard = before[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400 if hard == resource.RLIM_INFINITY else min(hard, 400), hard))
+    yield hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_it_serves_until_a_signal(redis_options: Any, redis_server: Any, namespace: str, few_files: int) -> None:
+    """It raises the limit of open files: at the limit it accepts no connection, so one client could deny it to all."""
     with (
         start_command("serve", "--port", "0", *redis_options) as running,
         httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client,
     ):
         posted = client.post("/v1/sessions/s/messages", json={"role": "user", "content": "canary-text"})
         assert posted.status_code == 201
-        running.send_signal(number)
+        most = 65_536 if few_files == resource.RLIM_INFINITY else min(few_files, 65_536)
+        assert resource.prlimit(running.pid, resource.RLIMIT_NOFILE) == (most, few_files)
+        running.send_signal(signal.SIGHUP)
+        logged = "".join(read_until(running.stderr, "SIGHUP changes nothing"))
+        running.send_signal(signal.SIGINT)  # other tests send SIGTERM
         ran = wait_for_exit(running)
     assert (ran.code, "has stopped" in ran.out) == (0, True)
-    assert "no keys: every user of this machine has full access" in ran.err
-    assert f"no worker runs for {namespace}: " in ran.err
-    assert "canary-text" not in ran.out + ran.err
+    assert "no keys: every user of this machine has full access" in logged
+    assert f"no worker runs for {namespace}: " in logged
+    assert "canary-text" not in ran.out + logged + ran.err
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert memory.session("s").read().total_messages == 1
 
 
-@pytest.mark.parametrize("by", ["itself", "another"])
-def test_a_server_with_workers_advises_no_worker(
-    redis_options: Any, redis_server: Any, namespace: str, by: str
-) -> None:
-    connect: Any = redismem.blocking.Memory.connect
-    settings = Settings(tick_s=60)
-    with connect(redis_server.url, namespace=namespace, settings=settings, workers=by == "another") as memory:
-        if by == "another":
-            wait_until(lambda: memory.health().holds, "somebody ticks")
-        with start_command(
-            "serve", "--port", "0", *(["--workers"] if by == "itself" else []), *redis_options
-        ) as running:
-            address(running)
-            running.send_signal(signal.SIGTERM)
-            ran = wait_for_exit(running)
-    assert (ran.code, "no worker" in ran.err) == (0, False)
+@pytest.fixture
+def ticking(redis_server: Any, namespace: str) -> Iterator[redismem.blocking.Memory]:
+    """A memory whose workers have begun to poll."""
+    connect, settings = redismem.blocking.Memory.connect, Settings(tick_s=60)
+    with connect(redis_server.url, namespace=namespace, settings=settings, workers=True) as memory:
+        wait_until(lambda: memory.health().holds, "it polls")
+        yield memory
 
 
-def test_every_answered_turn_is_stored_after_a_stop(redis_options: Any, redis_server: Any, namespace: str) -> None:
-    """A server that is stopped during turns still answers the turns it has accepted."""
+def test_every_answered_turn_is_stored_after_a_stop(redis_options: Any, ticking: redismem.blocking.Memory) -> None:
+    """A server that is stopped during turns still answers the turns it has accepted.
+
+    It advises no worker, as another process has workers.
+    """
     answered = 0
     with start_command("serve", "--port", "0", *redis_options) as running:
         with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
@@ -86,10 +96,10 @@ def test_every_answered_turn_is_stored_after_a_stop(redis_options: Any, redis_se
                     assert answer.json()["code"] == "stopping"
                     break
                 answered += 1
-        assert wait_for_exit(running).code == 0
+        ran = wait_for_exit(running)
+    assert (ran.code, "no worker" in ran.err) == (0, False)
     assert answered >= 20
-    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
-        assert memory.session("s").read().total_messages == answered
+    assert ticking.session("s").read().total_messages == answered
 
 
 async def test_the_workers_of_a_server_have_its_time_to_stop() -> None:
@@ -97,18 +107,7 @@ async def test_the_workers_of_a_server_have_its_time_to_stop() -> None:
         assert workers_of(memory)._stop_s == 3
 
 
-def test_an_embedded_store_is_summarised_by_the_server_itself(tmp_path: Path) -> None:
-    with start_command("serve", "--port", "0", REDISMEM_TICK_S="0.05") as running:
-        with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
-            messages = [{"role": "user", "content": f"{number}"} for number in range(12)]
-            assert client.post("/v1/sessions/s/messages", json=messages).status_code == 201
-            while not client.get("/v1/sessions/s/context").json()["summaries"]:
-                pass  # each poll is a request that waits for its answer
-        running.send_signal(signal.SIGTERM)
-        assert wait_for_exit(running).code == 0
-
-
-def test_a_setting_makes_the_chat_send_alternating_turns(tmp_path: Path) -> None:
+def test_an_embedded_store_is_summarised_by_the_server_itself_and_settings_reach_its_chat() -> None:
     with ProviderServer() as provider:
         environment = {
             "REDISMEM_MODEL_PROVIDER": "openai",
@@ -116,11 +115,16 @@ def test_a_setting_makes_the_chat_send_alternating_turns(tmp_path: Path) -> None
             "REDISMEM_MODEL_BASE_URL": provider.base_url,
             "REDISMEM_MODEL_ALLOW_HTTP": "true",
             "REDISMEM_CHAT_ALTERNATE": "true",
+            "REDISMEM_TICK_S": "0.05",
         }
         with start_command("serve", "--port", "0", **environment) as running:
             with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
                 client.post("/v1/sessions/s/messages", json=[{"role": "user", "content": "hello"}])
                 assert client.post("/api/chat", json={"session_id": "s", "message": "anyone?"}).status_code == 200
+                messages = [{"role": "user", "content": f"{number}"} for number in range(12)]
+                assert client.post("/v1/sessions/long/messages", json=messages).status_code == 201
+                while not client.get("/v1/sessions/long/context").json()["summaries"]:
+                    pass  # each poll is a request that waits for its answer
             running.send_signal(signal.SIGTERM)
             assert wait_for_exit(running).code == 0
         (_, turn) = provider.bodies[0]["messages"]
@@ -229,14 +233,23 @@ def test_a_port_in_use_is_one_line(command: Any) -> None:
     assert "cannot listen at" in ran.err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("package", ["prometheus_client", "fastapi", "uvicorn", "httptools"])
-def test_without_one_of_its_packages_the_error_says_what_to_install(tmp_path: Path, package: str) -> None:
+WITHOUT_EACH = """
+import sys
+from redismem.cli import main
+
+for package in ("prometheus_client", "fastapi", "uvicorn", "httptools"):
+    for name in [name for name in sys.modules if name.startswith(("redismem.web", package))]:
+        del sys.modules[name]
+    sys.modules[package] = None
+    assert main(["serve", "--url", "memory://", "--port", "0"]) == 2
+    del sys.modules[package]
+"""
+
+
+def test_without_one_of_its_packages_the_error_says_what_to_install() -> None:
     """Runs in a child process, because removing modules in this one would break later tests."""
-    (tmp_path / f"{package}.py").write_text("raise ModuleNotFoundError")
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    ran = run_command("serve", "--url", "memory://", "--port", "0", PYTHONPATH=path)
-    assert ran.code == 2
-    assert ran.err.splitlines() == ["redismem: a server needs more packages: pip install 'redismem[server]'"]
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_EACH], capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines() == ["redismem: a server needs more packages: pip install 'redismem[server]'"] * 4
 
 
 def test_keys_follow_their_file_and_a_hangup(redis_options: Any, namespace: str, tmp_path: Path) -> None:
@@ -272,31 +285,6 @@ def test_keys_follow_their_file_and_a_hangup(redis_options: Any, namespace: str,
     assert ran.code == 0
     assert "the keys have changed: 1 are valid; new: none; no longer valid: shop" in ran.err
     assert all(key not in ran.err for key, _ in keys.values())
-
-
-def test_a_low_limit_of_open_files_is_raised(redis_options: Any) -> None:
-    """At the limit a server accepts no connection, so one client could deny it to all."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft = min(hard, 400) if hard != resource.RLIM_INFINITY else 400
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    try:
-        with start_command("serve", "--port", "0", *redis_options) as running:
-            address(running)
-            raised = resource.prlimit(running.pid, resource.RLIMIT_NOFILE)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert raised[1] == hard
-    assert raised[0] == (65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536))
-
-
-def test_a_hangup_without_a_file_of_keys_is_warned_of(redis_options: Any) -> None:
-    with start_command("serve", "--port", "0", *redis_options) as running:
-        address(running)
-        running.send_signal(signal.SIGHUP)
-        assert "SIGHUP changes nothing" in wait_for_line(running.stderr, "SIGHUP")
-        running.send_signal(signal.SIGTERM)
-        assert wait_for_exit(running).code == 0
 
 
 def test_a_key_is_printed_once_with_its_line(command: Any) -> None:

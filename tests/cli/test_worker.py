@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import signal
+import subprocess
 import time
 import urllib.request
 from typing import Any
@@ -53,6 +55,11 @@ def by_model(model: Any) -> Any:
         "REDISMEM_MODEL_ALLOW_HTTP": "true",
         "REDISMEM_TICK_S": "0.05",
     }
+
+
+def start_worker(*words: object, **environment: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    """Start a worker with the usual priority: with a lower one it would wait for all other tests."""
+    return start_command("worker", "--nice", 0, *words, **environment)
 
 
 def covered_ranges(memory: Any, name: str) -> list[tuple[int, int]]:
@@ -111,11 +118,11 @@ def test_one_worker_serves_several_namespaces(
         assert f"namespace {name}: 1 summary written" in ran.out
         assert covered_ranges(memory, "s") == [(1, 6)]
         memory.session("s").append(*({"role": "user", "content": f"later {n}."} for n in range(12)))
-    with start_command("worker", "--metrics-port", 0, *options, REDISMEM_TICK_S="0.05") as running:
+    with start_worker("--metrics-port", 0, *options, REDISMEM_TICK_S="0.05") as running:
         at = wait_for_line(running.stdout, "metrics at").split()[-1]
         for memory in two_tenants.values():
             until(lambda memory=memory: memory.session("s").info().window_count == 6)
-        until(lambda: check_metrics(at, two_tenants))
+        until(lambda: counts_both(at, two_tenants))
         running.send_signal(signal.SIGTERM)
         ended = wait_for_exit(running)
     assert ended.code == 0
@@ -139,16 +146,17 @@ def fetch(at: str) -> str:
         return str(answer.read().decode())
 
 
-def check_metrics(at: str, tenants: Any) -> bool:
-    """True once the worker has counted both summaries."""
+def counts_both(at: str, tenants: Any) -> bool:
+    """True once the worker has counted both summaries. A scrape leaves out what it cannot measure in time."""
     seen = scrape(at)
+    wanted = {("redismem_operation_seconds_count", "", "summaryok"): 2.0}
     for name in tenants:
-        assert seen["redismem_queue_sessions", name, "overdue"] == 0
-        assert seen["redismem_last_tick_age_seconds", name, ""] < 60
-        assert seen["redismem_processes", name, ""] == 1
-        assert seen["redismem_finding", name, "ticksok"] == 1
-    assert seen["redismem_operation_seconds_count", "", "holdok"] >= 2
-    return seen.get(("redismem_operation_seconds_count", "", "summaryok"), 0) == 2
+        wanted["redismem_queue_sessions", name, "overdue"] = 0
+        wanted["redismem_processes", name, ""] = 1
+        wanted["redismem_finding", name, "ticksok"] = 1
+    ages = [seen.get(("redismem_last_tick_age_seconds", name, ""), 60) for name in tenants]
+    holds = seen.get(("redismem_operation_seconds_count", "", "holdok"), 0)
+    return seen.items() >= wanted.items() and max(ages) < 60 and holds >= 2
 
 
 def test_a_metrics_port_that_cannot_be_served_is_refused(command: Any, redis_options: Any) -> None:
@@ -262,10 +270,12 @@ def test_an_error_of_one_session_is_logged_by_its_kind(
 
 
 def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: Any, redis_options: Any) -> None:
+    """It runs with a lower priority."""
     with start_command("worker", "--json", *redis_options, REDISMEM_TICK_S="0.05") as running:
         assert running.stderr is not None
         first = json.loads(running.stderr.readline())
         assert "started on redis://" in first["message"]
+        assert os.getpriority(os.PRIO_PROCESS, running.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
         for name in ("a", "b"):
             memory.session(name).append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
         until(lambda: covered_ranges(memory, "a") == covered_ranges(memory, "b") == [(1, 6)])
@@ -280,14 +290,13 @@ def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: A
     assert SECRET not in ran.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_work_that_takes_too_long_is_released_at_a_stop(
-    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any, number: Any
+    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any
 ) -> None:
-    with start_command("worker", "--stop-s", "0.2", *redis_options, **by_model) as running:
+    with start_worker("--stop-s", "0.2", *redis_options, **by_model) as running:
         model.wait_for_asked(len(overdue))
         assert memory.session("s-0").info().queued == "leased"
-        running.send_signal(number)
+        running.send_signal(signal.SIGINT)  # other tests send SIGTERM
         ran = wait_for_exit(running)
     assert ran.code == 0
     assert "stopping: taking no new work" in ran.err
@@ -304,7 +313,7 @@ def test_work_that_takes_too_long_is_released_at_a_stop(
 def test_work_is_finished_at_a_stop_if_there_is_time(
     overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any
 ) -> None:
-    with start_command("worker", "--stop-s", "60", "--concurrency", "3", *redis_options, **by_model) as running:
+    with start_worker("--stop-s", "60", "--concurrency", "3", *redis_options, **by_model) as running:
         model.wait_for_asked(3)
         running.send_signal(signal.SIGTERM)
         wait_for_line(running.stderr, "stopping: taking no new work")
@@ -320,7 +329,7 @@ def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
     command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any
 ) -> None:
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
-    with start_command("worker", "--stop-s", "60", *redis_options, **environment) as running:
+    with start_worker("--stop-s", "60", *redis_options, **environment) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
         wait_for_line(running.stderr, "stopping: taking no new work")
@@ -337,7 +346,7 @@ def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
 
 
 def test_once_stops_on_a_signal_too(overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any) -> None:
-    with start_command("worker", "--once", "--json", "--stop-s", "0.2", *redis_options, **by_model) as running:
+    with start_worker("--once", "--json", "--stop-s", "0.2", *redis_options, **by_model) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
         ran = wait_for_exit(running)
@@ -350,7 +359,7 @@ def test_a_frozen_worker_delays_no_session_beyond_its_lease(
 ) -> None:
     """Its lease expires and another worker takes over; when it resumes, its commit is refused."""
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
-    with start_command("worker", *redis_options, **environment) as frozen:
+    with start_worker(*redis_options, **environment) as frozen:
         model.wait_for_asked(len(overdue))
         frozen.send_signal(signal.SIGSTOP)
         written: list[int] = []

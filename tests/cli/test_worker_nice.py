@@ -6,13 +6,6 @@ import os
 from typing import Any
 
 import pytest
-from support.commands import start_command, wait_for_line
-
-
-def test_a_worker_runs_with_a_lower_priority(redis_options: Any, used_options: Any) -> None:
-    with start_command("worker", *redis_options) as running:
-        wait_for_line(running.stderr, "started on")
-        assert os.getpriority(os.PRIO_PROCESS, running.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
 
 
 def test_the_option_chooses_the_priority_or_keeps_it(

@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 import redis
+from pydantic import SecretStr
 from support.commands import start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
 
 import redismem.blocking
+from redismem import Memory, Settings
+from redismem.cli.worker import _embedder_words
 from redismem.originals.vectors import decode_vectors
+from redismem.recall.embedder import open_embedder
 
+KEY = SecretStr("canary-key")
 DOG = "My hound came from the shelter."
 
 
@@ -82,14 +87,19 @@ def test_a_running_worker_makes_vectors_and_logs_its_embedder(
     assert "canary" not in line + ran.err
 
 
-@pytest.mark.parametrize("variables", [{"REDISMEM_STRATEGY": "none"}, {"REDISMEM_KEEP_ORIGINALS": "false"}])
-def test_without_originals_the_worker_says_that_it_makes_no_vectors(
-    redis_options: Any, by_meaning: dict[str, str], variables: dict[str, str]
-) -> None:
-    with start_command("worker", *redis_options, **by_meaning, **variables) as running:
-        assert "no vectors: no messages are kept" in wait_for_line(running.stderr, "started on")
-        running.send_signal(signal.SIGTERM)
-        assert wait_for_exit(running).code == 0
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (Settings(strategy="none", embed_api_key=KEY), ", no vectors: no messages are kept"),
+        (Settings(keep_originals=False, embed_api_key=KEY), ", no vectors: no messages are kept"),
+        (Settings(embed_api_key=KEY), ", vectors by openai/words"),
+    ],
+)
+async def test_without_originals_the_worker_says_that_it_makes_no_vectors(settings: Settings, words: str) -> None:
+    async with Memory.connect("memory://", settings=settings) as memory:
+        assert _embedder_words(memory) == ""
+        memory.store.embedder = open_embedder("openai:words", memory.settings)
+        assert _embedder_words(memory) == words
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,12 @@ def start_command(*words: object, **environment: str) -> Iterator[subprocess.Pop
 
 
 def wait_for_line(stream: IO[str] | None, word: str) -> str:
-    """Return the first line with this word.
+    """Return the first line with this word. Raises as `read_until` does."""
+    return read_until(stream, word)[-1]
+
+
+def read_until(stream: IO[str] | None, word: str) -> list[str]:
+    """Return all lines up to the first one with this word.
 
     Raises:
         AssertionError: The stream ends without it.
@@ -67,7 +72,7 @@ def wait_for_line(stream: IO[str] | None, word: str) -> str:
     for line in stream:
         said.append(line)
         if word in line:
-            return line
+            return said
     raise AssertionError("".join(said))
 
 

@@ -39,7 +39,6 @@ IN_ONE_PROCESS = ("web/page/",)
 
 ON_BOTH_STORES = (
     "blocking/",
-    "cli/demo/",
     "lua/",
     "project/kinds/test_decisions.py",
     "project/test_context.py",

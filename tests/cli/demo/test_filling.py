@@ -30,8 +30,8 @@ async def test_the_demo_has_conversations_a_waiting_chat_a_summary_and_a_project
         assert len(await project.entities.list()) == 2
 
 
-def test_the_demo_serves_a_namespace_of_its_own(redis_options: Any, namespace: str) -> None:
-    with start_command("serve", "--demo", "--port", "0", *redis_options) as running:
+def test_the_demo_serves_a_namespace_of_its_own(namespace: str) -> None:
+    with start_command("serve", "--demo", "--port", "0", "--namespace", namespace) as running:
         wait_for_line(running.stdout, f"/#/s/{filling.CHAT}")
         running.send_signal(signal.SIGTERM)
         ran = wait_for_exit(running)

@@ -33,9 +33,7 @@ def test_a_hundred_real_conversations_come_back_identical(command: Any, store_op
         assert found["stored_to_raw"] <= 1.5
 
 
-def test_the_report_for_people(
-    command: Any, store_options: Any, file: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_for_people(command: Any, store_options: Any, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "_LOOK_AGAIN_S", 0)  # each created session checks the record, as after a second
     ran = command("replay", file, *store_options)
     assert (ran.code, ran.err) == (0, "")
