@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import Clock
 from support.proxy import Proxy
-from support.stores import PATIENCE, Store
+from support.stores import PATIENCE, Store, short_deadlines
 
 from redismem import InvalidRecord, InvalidSessionId, Memory, Settings, StoreUnavailable
 from redismem.adapters.google_adk import SessionService
@@ -222,16 +222,16 @@ async def test_a_deleted_or_forgotten_session_leaves_nothing(memory: Memory) -> 
 async def test_an_outage_is_an_error_and_leaves_the_session_of_the_caller_as_it_was(
     proxy: Proxy, namespace: str
 ) -> None:
-    settings = Settings(deadline_s=0.5, reply_timeout_s=0.3)
-    async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=Settings(**PATIENCE), fallback=True) as memory:
         service = SessionService(memory=memory)
         session = await service.create_session(app_name="shop", user_id="anna", session_id="s")
         await proxy.refuse()
-        with pytest.raises(StoreUnavailable):
-            await service.append_event(session, make_event(1, {"a": 1, "temp:a": 1}))
-        assert (session.state, session.events) == ({}, [])
-        with pytest.raises(StoreUnavailable):
-            await service.get_session(app_name="shop", user_id="anna", session_id="s")
+        with short_deadlines(memory):
+            with pytest.raises(StoreUnavailable):
+                await service.append_event(session, make_event(1, {"a": 1, "temp:a": 1}))
+            assert (session.state, session.events) == ({}, [])
+            with pytest.raises(StoreUnavailable):
+                await service.get_session(app_name="shop", user_id="anna", session_id="s")
         await proxy.accept_again()
 
 

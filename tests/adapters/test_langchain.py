@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import importlib
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import fakeredis
@@ -24,12 +23,12 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from support.edited import is_sound, summarize
 from support.langchain_messages import messages
 from support.proxy import Proxy
+from support.stores import PATIENCE, short_deadlines
 
 from redismem import InvalidMessage, InvalidSettings, Memory, Settings, StoreUnavailable, blocking
 from redismem.adapters.langchain import ChatMessageHistory
 from redismem.workers.eviction import Eviction
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*ChatMessageHistory.*deprecated", "ignore:.*RunnableWithMessageHistory"
 )
@@ -201,7 +200,7 @@ def test_an_outage_is_an_error_and_a_fallback_never_shows_an_empty_history(redis
     """A process with the fallback serves a session that it has seen, and refuses one that it has not."""
 
     async def play() -> None:
-        settings = Settings(deadline_s=2, reply_timeout_s=1, fallback_after_s=1)
+        settings = Settings(**PATIENCE, fallback_after_s=20)
         async with (
             Proxy(redis_server.port) as proxy,
             Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
@@ -211,27 +210,23 @@ def test_an_outage_is_an_error_and_a_fallback_never_shows_an_empty_history(redis
                 await ChatMessageHistory(session_id, memory).aadd_messages([HumanMessage("a")])
             assert await ChatMessageHistory("seen", fallback).aget_messages() == [HumanMessage("a")]
             await proxy.refuse()
-            seen = ChatMessageHistory("seen", fallback)
-            await seen.aadd_messages([AIMessage("b")])
-            assert [message.content for message in await seen.aget_messages()] == ["a", "b"]
-            for refusing in (memory, fallback):
-                with pytest.raises(StoreUnavailable, match="session langchain:other: "):
-                    await ChatMessageHistory("other", refusing).aget_messages()
+            with short_deadlines(memory, fallback):
+                seen = ChatMessageHistory("seen", fallback)
+                await seen.aadd_messages([AIMessage("b")])
+                assert [message.content for message in await seen.aget_messages()] == ["a", "b"]
+                for refusing in (memory, fallback):
+                    with pytest.raises(StoreUnavailable, match="session langchain:other: "):
+                        await ChatMessageHistory("other", refusing).aget_messages()
             await proxy.accept_again()
 
     asyncio.run(play())
 
 
-def test_without_langchain_one_line_names_the_extra(tmp_path: Path) -> None:
-    (tmp_path / "langchain_core.py").write_text("raise ImportError\n")
-    code = "import redismem.adapters.langchain"
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": f"{tmp_path}:{ROOT}"},
-    )
-    assert ran.stderr.splitlines()[-1] == (
-        "ImportError: redismem.adapters.langchain needs the extra langchain: pip install 'redismem[langchain]'"
+def test_without_langchain_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "redismem.adapters.langchain")
+    monkeypatch.setitem(sys.modules, "langchain_core.chat_history", None)
+    with pytest.raises(ImportError) as failed:
+        importlib.import_module("redismem.adapters.langchain")
+    assert str(failed.value) == (
+        "redismem.adapters.langchain needs the extra langchain: pip install 'redismem[langchain]'"
     )

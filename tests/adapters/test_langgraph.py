@@ -16,24 +16,22 @@ from langgraph.checkpoint.memory import InMemorySaver
 from support.langgraph_suite import PASSED, SyncTwins, run_suite
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
-from support.stores import PATIENCE
+from support.stores import PATIENCE, short_deadlines
 
 from redismem import InvalidRecord, InvalidSessionId, InvalidSettings, Memory, Settings, StoreUnavailable, blocking
 from redismem.adapters.langgraph import RedismemSaver
 
 
-async def test_all_81_tests_of_the_suite_pass(redis_server: RedisServer, namespace: str) -> None:
-    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
-        assert await run_suite(lambda: RedismemSaver(memory)) == (PASSED, [])
+async def test_all_81_tests_of_the_suite_pass(direct_memory: Memory) -> None:
+    assert await run_suite(lambda: RedismemSaver(direct_memory)) == (PASSED, [])
 
 
 async def test_all_81_pass_on_the_embedded_store_where_async_methods_run_in_a_thread() -> None:
     assert await run_suite(lambda: RedismemSaver.from_conn_string("memory://")) == (PASSED, [])
 
 
-async def test_all_81_pass_without_await(redis_server: RedisServer, namespace: str) -> None:
-    with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
-        assert await run_suite(lambda: SyncTwins(memory)) == (PASSED, [])
+async def test_all_81_pass_without_await(blocked: blocking.Memory) -> None:
+    assert await run_suite(lambda: SyncTwins(blocked)) == (PASSED, [])
 
 
 numbers = itertools.count()
@@ -125,7 +123,7 @@ def see(saver: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def blocked(redis_server: RedisServer, namespace: str) -> Iterator[blocking.Memory]:
-    with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+    with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
         yield memory
 
 
@@ -226,9 +224,6 @@ async def test_an_outage_raises_and_lost_replies_store_nothing_twice(proxy: Prox
         assert [(each.checkpoint["channel_values"], len(each.pending_writes or ())) for each in found] == [
             ({"m": how}, 2) for how in ("truncate", "reset", "close")
         ]
-    soon = Settings(shards=1, deadline_s=2, reply_timeout_s=1)
-    async with Memory.connect(proxy.url, namespace=namespace, settings=soon, fallback=True) as memory:
-        await memory.session("s").read()
         await proxy.refuse()
-        with pytest.raises(StoreUnavailable):
-            await RedismemSaver(memory).aget_tuple(place("a", ""))
+        with short_deadlines(memory), pytest.raises(StoreUnavailable):
+            await saver.aget_tuple(place("a", ""))

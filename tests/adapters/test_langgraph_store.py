@@ -74,7 +74,7 @@ def play(store: Any, step: Any) -> Any:
 
 @pytest.fixture
 def blocked(redis_server: RedisServer, namespace: str) -> Iterator[blocking.Memory]:
-    with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+    with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
         yield memory
 
 

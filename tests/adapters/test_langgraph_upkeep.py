@@ -10,10 +10,11 @@ import pytest
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
+from support.checks import until
 from support.edited import summarize
 from support.proxy import Proxy
 from support.redis_server import RedisServer
-from support.stores import PATIENCE
+from support.stores import PATIENCE, short_deadlines
 
 from redismem import Memory, RecordConflict, Settings, StoreUnavailable
 from redismem.adapters.langgraph import RedismemSaver, RedismemStore
@@ -106,13 +107,17 @@ async def test_a_copy_appears_whole_or_not_at_all_and_can_be_repeated(
     for number in range(40):
         await put(saver, "a", number, number - 1 if number else None, run_id="r")
     source = [each async for each in saver.alist(at("a"))]
-    soon = Settings(deadline_s=2, reply_timeout_s=1)
     for part in (b"b:\0m", b"w:\x000", b"r:r", b"c:\x000"):  # the writes of values, writes, runs, checkpoints
-        async with Memory.connect(proxy.url, namespace=namespace, settings=soon) as cut:
-            proxy.break_next("swallow", float("inf"), to=part)
-            with pytest.raises(StoreUnavailable):
-                await RedismemSaver(cut).acopy_thread("a", "b")
-            proxy.heal()
+        async with Memory.connect(proxy.url, namespace=namespace, settings=memory.settings) as cut:
+            proxy.forget()
+            proxy.break_next("hole", to=part)
+            copying = asyncio.create_task(RedismemSaver(cut).acopy_thread("a", "b"))
+            await until(lambda: proxy.broken_count)
+            with short_deadlines(cut):
+                await proxy.refuse()
+                with pytest.raises(StoreUnavailable):
+                    await copying
+            await proxy.accept_again()
         assert [each async for each in saver.alist(at("b"))] == []
         assert await memory.record("langgraph:b").exists() is (part != b"b:\0m")
     await saver.acopy_thread("a", "b")

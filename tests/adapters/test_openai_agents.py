@@ -14,6 +14,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from support.edited import summarize
 from support.proxy import Proxy
 from support.redis_server import RedisServer
+from support.stores import PATIENCE, short_deadlines
 
 from redismem import (
     InvalidMessage,
@@ -48,7 +49,7 @@ async def test_it_is_a_session_of_the_sdk_and_takes_the_arguments_of_its_redis_s
     session.session_settings = SessionSettings(limit=1)
     assert await session.get_items() == [THREE]
     assert await session.pop_item() == THREE
-    async with Memory.connect(redis_server.url) as memory:
+    async with Memory.connect(redis_server.url, settings=Settings(**PATIENCE)) as memory:
         info = await memory.session("from-url:a").info()
         assert (info.policy.idle_timeout_s, info.policy.keep_whole, info.policy.exempt) == (60, True, True)
     await session.clear_session()
@@ -165,7 +166,7 @@ def test_one_session_serves_several_loops_and_threads(redis_server: RedisServer)
 async def test_a_cancelled_write_settles_before_the_caller_hears_of_it(
     redis_server: RedisServer, mutation: str
 ) -> None:
-    async with Proxy(redis_server.port) as proxy, Memory.connect(proxy.url) as memory:
+    async with Proxy(redis_server.port) as proxy, Memory.connect(proxy.url, settings=Settings(**PATIENCE)) as memory:
         session = Session(f"cancelled {mutation}", memory=memory, ttl=60)
         await session.clear_session()
         await session.add_items([ONE, TWO])
@@ -241,21 +242,22 @@ async def test_an_item_is_popped_from_behind_a_summary(memory: Memory) -> None:
 async def test_an_outage_is_an_error_that_names_the_session_and_never_an_empty_history(
     redis_server: RedisServer,
 ) -> None:
-    settings = Settings(deadline_s=2, reply_timeout_s=1)
+    settings = Settings(**PATIENCE)
     async with Proxy(redis_server.port) as proxy, Memory.connect(proxy.url, settings=settings) as memory:
         session = Session("outage", memory=memory, ttl=60)
         await session.clear_session()
         await session.add_items([ONE])
         await proxy.refuse()
-        for call in (session.get_items, session.pop_item, session.clear_session, lambda: session.add_items([TWO])):
-            with pytest.raises(StoreUnavailable, match="agents:session:outage"):
-                await call()
-        assert not await session.ping()
+        with short_deadlines(memory):
+            for call in (session.get_items, session.pop_item, session.clear_session, lambda: session.add_items([TWO])):
+                with pytest.raises(StoreUnavailable, match="agents:session:outage"):
+                    await call()
+            assert not await session.ping()
         await proxy.accept_again()
 
 
 async def test_a_fallback_serves_and_what_was_added_meanwhile_is_kept(redis_server: RedisServer) -> None:
-    settings = Settings(deadline_s=20, reply_timeout_s=5, fallback=True, fallback_after_s=1)
+    settings = Settings(**PATIENCE, fallback=True, fallback_after_s=20)
     async with Proxy(redis_server.port) as proxy:
         async with Memory.connect(proxy.url, settings=settings) as memory:
             session = Session("fallback", memory=memory, ttl=60)
@@ -263,14 +265,15 @@ async def test_a_fallback_serves_and_what_was_added_meanwhile_is_kept(redis_serv
             await session.add_items([ONE])
             assert await session.get_items() == [ONE]
             await proxy.refuse()
-            await session.add_items([TWO])
-            assert await session.get_items() == [ONE, TWO]
-            for is_summarised in (False, True):
-                unseen = Session("unseen", memory=memory, summarise=is_summarised)
-                with pytest.raises(StoreUnavailable, match="agents:session:unseen"):
-                    await unseen.get_items()
+            with short_deadlines(memory):
+                await session.add_items([TWO])
+                assert await session.get_items() == [ONE, TWO]
+                for is_summarised in (False, True):
+                    unseen = Session("unseen", memory=memory, summarise=is_summarised)
+                    with pytest.raises(StoreUnavailable, match="agents:session:unseen"):
+                        await unseen.get_items()
             await proxy.accept_again()
-        async with Memory.connect(redis_server.url) as memory:
+        async with Memory.connect(redis_server.url, settings=Settings(**PATIENCE)) as memory:
             assert await Session("fallback", memory=memory).get_items() == [ONE, TWO]
 
 

@@ -29,7 +29,7 @@ from strands.types.exceptions import StorageError
 from support.clock import T0
 from support.proxy import Proxy
 from support.redis_server import RedisServer
-from support.stores import PATIENCE
+from support.stores import PATIENCE, short_deadlines
 
 from examples.strands_agent import PlayedModel, look_up_weather
 from redismem import InvalidRecord, InvalidSessionId, InvalidSettings, Settings
@@ -127,13 +127,13 @@ def test_agents_in_threads_share_a_storage_though_strands_gives_each_call_a_loop
 
 
 async def test_an_outage_is_a_storage_error_and_no_missing_key(proxy: Proxy, namespace: str) -> None:
-    settings = Settings(deadline_s=0.5, reply_timeout_s=0.3)
-    memory = Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True)
+    memory = Memory.connect(proxy.url, namespace=namespace, settings=Settings(**PATIENCE), fallback=True)
     storage = Storage(memory=memory)
     await storage.write("a", b"1")
     await proxy.refuse()
-    for method, arguments in (("read", ["a"]), ("write", ["a", b"2"]), ("delete", ["a"]), ("list", [])):
-        assert await outcome(storage, method, *arguments) is StorageError
+    with short_deadlines(memory):
+        for method, arguments in (("read", ["a"]), ("write", ["a", b"2"]), ("delete", ["a"]), ("list", [])):
+            assert await outcome(storage, method, *arguments) is StorageError
     await proxy.accept_again()
     await asyncio.to_thread(memory.close)
 

@@ -23,6 +23,7 @@ from support.commands import wait_for_line
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stored import read_namespace
+from support.stores import PATIENCE, PATIENT, short_deadlines
 
 from redismem import InvalidSettings, Memory, Settings
 from redismem.mcp import EventStore, create_server
@@ -42,7 +43,7 @@ async def servers(
     async with contextlib.AsyncExitStack() as stack:
         clients = []
         command = [sys.executable, steps_server.__file__, redis_server.url, namespace]
-        environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        environ = os.environ | PATIENT | {"PYTHONPATH": str(Path(__file__).parents[2])}
         started = [subprocess.Popen(command, env=environ, text=True, stdout=subprocess.PIPE) for _ in range(2)]  # noqa: ASYNC220
         for each in started:
             stack.enter_context(each)
@@ -104,7 +105,7 @@ def steps(events: list[Event]) -> list[Any]:
 async def test_a_broken_stream_goes_on_in_another_process(redis_server: RedisServer, namespace: str) -> None:
     async with (
         servers(redis_server, namespace) as (one, other),
-        Memory.connect(redis_server.url, namespace=namespace) as memory,
+        Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory,
     ):
         mine, theirs = await begin_session(one), await begin_session(other)
         begun, first, second = await walk(one, mine, 50)
@@ -229,12 +230,12 @@ async def test_a_mistake_is_refused_at_once(memory: Memory, limits: Any) -> None
 
 
 async def test_while_redis_is_away_events_are_sent_and_not_stored(proxy: Proxy, namespace: str, caplog: Any) -> None:
-    settings = Settings(deadline_s=0.5, reply_timeout_s=0.2)
-    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
         await memory.session("s").append(GO)
         await proxy.refuse()
         store = EventStore(memory)
-        event_id = await Served(store).act(lambda store: store.store_event("1", note(1, "canary")))
+        with short_deadlines(memory):
+            event_id = await Served(store).act(lambda store: store.store_event("1", note(1, "canary")))
         assert event_id == "1.1"
     assert "could not be stored, so an event cannot be sent again: StoreUnavailable" in caplog.text
     assert "canary" not in caplog.text

@@ -13,8 +13,11 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 from mcp.types import TextContent, TextResourceContents
+from support.checks import until
+from support.proxy import Proxy
+from support.stores import PATIENCE, short_deadlines
 
-from redismem import Memory, Message
+from redismem import Memory, Message, Settings
 from redismem.mcp import create_server
 from redismem.mcp.access import settle_write
 
@@ -238,6 +241,22 @@ async def test_a_defect_is_logged_by_its_place_alone(
     assert record.levelno == logging.ERROR
     assert text not in caplog.text
     assert "the tool get_state has a defect: KeyError in test_tools.py:" in caplog.text
+
+
+async def test_a_call_is_refused_while_redis_is_away_and_can_be_repeated(proxy: Proxy, namespace: str) -> None:
+    turn = {"session_id": "s", "messages": [{"role": "user", "content": "hello"}], "id": "t-1"}
+    async with (
+        Memory.connect(proxy.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory,
+        calls(create_server(memory)) as (_, call, refused),
+    ):
+        await proxy.refuse()
+        with short_deadlines(memory):
+            assert "session s: " in await refused("append_messages", **turn)
+        await proxy.accept_again()
+        await until(lambda: memory.store.probe(at_once=True))
+        for duplicate in (False, True):
+            made = await call("append_messages", **turn)
+            assert (made["last_seq"], made["duplicate"]) == (1, duplicate)
 
 
 async def test_a_cancelled_write_is_settled() -> None:

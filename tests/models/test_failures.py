@@ -14,7 +14,6 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.checks import until
 from support.provider_server import HUGE_BYTES, MESSAGES, ProviderServer, catch_failure
 
 from redismem.errors import ModelFailed, ProviderUnavailable
@@ -93,19 +92,15 @@ async def test_what_no_transcript_causes_is_the_providers(
 @pytest.mark.parametrize("mode", ["hang", "drip"])
 async def test_the_whole_request_has_a_deadline(server: Any, open_chat_model: Any, mode: Any) -> None:
     server.mode = mode
-    async with open_chat_model(timeout_s=1.5) as model:
-        failed = await catch_failure(model)
-        assert "did not answer within 1.5 s" in str(failed)
+    async with open_chat_model(timeout_s=0.2) as model:
+        while "ConnectTimeout" in str(failed := await catch_failure(model)):
+            pass  # a busy machine may not connect in time
+        assert "did not answer within 0.2 s" in str(failed)
         assert isinstance(failed, ProviderUnavailable)
         assert failed.perhaps_request, "it may have been this text that it could not bear"
         server.mode = "ok"
-
-        async def is_answered() -> bool:  # on a busy machine it may be late again
-            with contextlib.suppress(ProviderUnavailable):
-                return bool((await model.summarize(MESSAGES, None, 300)).text == server.text)
-            return False
-
-        await until(is_answered)
+        model._endpoint._timeout_s = 60  # it may be late again
+        assert (await model.summarize(MESSAGES, None, 300)).text == server.text
 
 
 async def test_an_answer_may_come_late(server: Any, model: Any) -> None:

@@ -14,6 +14,7 @@ from recall.test_recall import create_summarised_session, trips_of
 from recall.test_semantic import FACTS, QUESTION, first
 from support.embedders import Words, vector
 from support.redis_server import REDIS_8, RedisServer, binary_of
+from support.stores import PATIENCE
 from support.writers import Echo, fill
 
 from redismem import Memory, Session, Settings
@@ -54,7 +55,7 @@ def soon_long(monkeypatch: pytest.MonkeyPatch) -> None:
 async def open_memory(
     server: RedisServer | None, namespace: str, embed: Any = None, way: str = ""
 ) -> AsyncIterator[Memory]:
-    settings = Settings(shards=2, embed_timeout_s=20, deadline_s=60, reply_timeout_s=20)
+    settings = Settings(shards=2, embed_timeout_s=20, **PATIENCE)
     url = way or (server.url if server else "")
     async with Memory.connect(url, namespace=namespace, settings=settings, embed=embed or Words()) as memory:
         yield memory
@@ -120,7 +121,7 @@ async def end(memory: Memory, how: str, server: RedisServer, raw: Any) -> None:
     if how == "clear":
         assert await session.clear()
     elif how == "evict":
-        limited = Settings(shards=2, max_sessions=1)
+        limited = Settings(shards=2, max_sessions=1, **PATIENCE)
         async with Memory.connect(server.url, namespace=memory.store.keys.namespace, settings=limited) as another:
             await another.session("b").append({"role": "user", "content": "later"})
             assert await Eviction(another.store).enforce() == 1
@@ -173,7 +174,7 @@ async def test_it_expires_with_its_session(server: RedisServer, namespace: str, 
     async with open_memory(server, namespace) as memory:
         session, keys = await create_summarised_session(memory, FACTS), memory.store.keys.session("a")
         said = {"role": "user", "content": "message"}
-        later = Settings(shards=2, idle_timeout_s=900_000)
+        later = Settings(shards=2, idle_timeout_s=900_000, **PATIENCE)
         async with Memory.connect(server.url, namespace=namespace, settings=later) as another:
             for write in ("append", "touch", "replace", "pop"):
                 for key in (keys.state, keys.messages, keys.originals):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from recall.test_recall import create_summarised_session, seqs
 from support.redis_server import RedisServer
+from support.stores import PATIENCE
 
 from redismem import InvalidSettings, Memory, Settings
 from redismem.blocking import memory as blocking
@@ -23,7 +24,7 @@ QUESTION = {"role": "user", "content": "Who bought the car?"}
 
 
 def settings(**changed: Any) -> Settings:
-    return Settings(shards=2, embed_timeout_s=20, **changed)
+    return Settings(shards=2, embed_timeout_s=20, **PATIENCE, **changed)
 
 
 async def test_a_car_is_an_automobile_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from redismem import Memory, Settings
+import pytest
+
+from redismem import Memory, Settings, blocking
 from redismem.workers.keeper import Keeper
 from support.clock import Clock
 
 # Long, as a retry on a busy machine would change counts and append ids.
 PATIENCE = {"deadline_s": 60.0, "reply_timeout_s": 20.0}
+PATIENT = {f"REDISMEM_{name.upper()}": str(s) for name, s in PATIENCE.items()}
+"""The environment of a process with long deadlines."""
 
 
 def with_long_deadlines(settings: Settings | None) -> Settings:
@@ -19,6 +23,20 @@ def with_long_deadlines(settings: Settings | None) -> Settings:
     given = settings or Settings()
     defaults = {name: field.default for name, field in Settings.model_fields.items()}
     return given.model_copy(update={name: s for name, s in PATIENCE.items() if getattr(given, name) == defaults[name]})
+
+
+@contextlib.contextmanager
+def short_deadlines(*memories: Memory | blocking.Memory) -> Iterator[None]:
+    """Let open memories give up after 0.05 s, until the block ends.
+
+    For calls that are to fail: a Redis that answers may miss such a deadline on a busy machine.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for store in (memory.store for memory in memories):
+            patch.setattr(store, "settings", store.settings.model_copy(update={"deadline_s": 0.05}))
+            patch.setattr(store, "_reply_timeout_s", 0.05)
+            patch.setattr(store, "_patience_s", 0.05)
+        yield
 
 
 class Store:

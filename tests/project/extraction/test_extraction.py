@@ -13,7 +13,7 @@ from support.clock import ProjectClock
 from support.project_scenes import read_project
 from support.provider_server import ProviderServer, request_turns, system_of
 from support.redis_server import RedisServer
-from support.stores import Store
+from support.stores import PATIENCE, Store
 
 from redismem import Memory, Settings
 from redismem.blocking import memory as blocking
@@ -277,7 +277,7 @@ async def test_what_a_summary_stands_for_is_read_too(
 
 def test_without_an_event_loop_it_is_the_same(redis_server: RedisServer, namespace: str, server: Any) -> None:
     model = open_model("openai", "some-model", "key", base_url=server.base_url, allow_http=True)
-    with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+    with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
         apollo = memory.project("apollo")
         talks = [apollo.conversations.start() for _ in range(2)]
         for talk in talks:
