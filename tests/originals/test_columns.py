@@ -37,7 +37,7 @@ def elements(draw: st.DrawFn) -> bytes:
     return packed + b"\xcf" + draw(STAMPS).to_bytes(8, "big")
 
 
-@given(st.lists(elements() | st.binary(max_size=20), max_size=16))
+@given(st.lists(elements() | st.binary(max_size=20), max_size=6))
 def test_elements_come_back_byte_by_byte(given: list[bytes]) -> None:
     assert decode_columns(encode_columns(given), len(given)) == given
 

@@ -201,7 +201,7 @@ async def test_an_edit_makes_a_session_active_and_takes_it_off_the_eviction_queu
             assert await is_sound(memory)
 
 
-@given(told=conversations(max_size=20, orphans=False), counts=st.lists(st.integers(0, 6), min_size=1, max_size=4))
+@given(told=conversations(max_size=10, orphans=False), counts=st.lists(st.integers(0, 6), min_size=1, max_size=4))
 async def test_a_pop_parts_no_call_from_its_result(store: Store, told: Conversation, counts: list[int]) -> None:
     async with store.memory("pops", Settings(shards=1)) as memory:
         session = memory.session("a")

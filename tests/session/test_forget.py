@@ -267,7 +267,7 @@ PARTS = st.lists(st.booleans(), max_size=4)
 STEPS = st.lists(
     st.tuples(st.sampled_from(["append", "pop", "forget", "work", "unpin"]), st.integers(0, 12), PARTS),
     min_size=1,
-    max_size=10,
+    max_size=6,
 )
 
 

@@ -70,11 +70,11 @@ async def test_all_seqs_are_as_they_were_given(memory: Memory, session: Session)
 async def test_append_and_pop_for_ever_leave_two_elements(memory: Memory) -> None:
     session = memory.session("b")
     await session.append(user_message("first"))
-    for _ in range(1000):
+    for _ in range(200):
         await session.append(user_message("x"))
         assert payloads(await session.pop(1)) == [user_message("x")]
     assert len(await window_of(memory, "b")) == 2
-    assert (await session.read()).last_seq == 2001
+    assert (await session.read()).last_seq == 401
     assert await is_sound(memory)
 
 

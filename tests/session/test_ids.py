@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from support.clock import Clock
 from support.conversations import user_message
 from support.json_values import session_ids
@@ -27,7 +27,6 @@ from redismem.workers.summaries import Worker
 _numbers = itertools.count()
 
 
-@settings(max_examples=100)
 @given(session_id=session_ids)
 @example("{a}")
 @example("a:5:messages")
@@ -37,11 +36,12 @@ async def test_a_session_of_any_name_lives_and_goes(
     store: Store, namespace: str, clock: Clock, tmp_path: Path, session_id: str
 ) -> None:
     file = tmp_path / f"archive-{next(_numbers)}.jsonl"
-    async with store.memory(f"{namespace}-{next(_numbers)}", Settings(shards=2, max_sessions=1)) as memory:
+    settings = Settings(shards=2, max_sessions=1, threshold=2, recent_limit=1)
+    async with store.memory(f"{namespace}-{next(_numbers)}", settings) as memory:
         session = memory.session(session_id)
-        for number in range(12):
+        for number in range(3):
             context = await session.append_and_read(user_message(number), id=str(number))
-        assert (context.session_id, context.total_messages) == (session_id, 12)
+        assert (context.session_id, context.total_messages) == (session_id, 3)
         first = await memory.sessions(limit=1)
         assert [entry.session_id for entry in first.sessions] == [session_id]
         assert await Worker(memory.store, Trim()).drain() == 1

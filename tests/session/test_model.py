@@ -248,7 +248,7 @@ def test_sessions_behave_as_the_model(redis_server: RedisServer) -> None:
             Sessions,
             settings=settings(
                 max_examples=100,
-                stateful_step_count=30,
+                stateful_step_count=15,
                 suppress_health_check=list(HealthCheck),
             ),
         )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import Conversation, conversations, is_closed
 
@@ -14,7 +14,7 @@ from redismem.context import Context, State, Summary
 from redismem.messages.message import Message
 from redismem.session.paging import check, is_before, narrow
 
-limits = st.none() | st.integers(0, 35)
+limits = st.none() | st.integers(0, 20)
 
 
 def context_of(told: Conversation, summary_tokens: int = 0, newest: int | None = None) -> Context:
@@ -28,10 +28,10 @@ def context_of(told: Conversation, summary_tokens: int = 0, newest: int | None =
 
 
 @given(
-    told=conversations(orphans=False),
+    told=conversations(max_size=16, orphans=False),
     limit=limits,
     before=limits,
-    max_tokens=st.none() | st.integers(0, 120),
+    max_tokens=st.none() | st.integers(0, 60),
     summary_tokens=st.integers(0, 20),
 )
 def test_a_part_is_the_longest_that_is_whole(
@@ -62,8 +62,7 @@ def test_a_part_is_the_longest_that_is_whole(
     assert len(seqs) == (max(ends) - min(better) if better else 0)
 
 
-@settings(max_examples=100)
-@given(told=conversations())
+@given(told=conversations(max_size=8))
 def test_without_limits_everything_stays(told: Conversation) -> None:
     assert [message.seq for message in narrow(context_of(told), None, None, None).messages] == list(
         range(1, len(told.payloads) + 1)

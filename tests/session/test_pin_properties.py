@@ -26,7 +26,7 @@ steps = st.lists(
         st.integers(0, 6),
     ),
     min_size=1,
-    max_size=14,
+    max_size=8,
 )
 
 
@@ -78,7 +78,7 @@ class History:
         assert [payload for payload in shown if payload.get("role") == "system"] == prompts
 
 
-@given(told=conversations(max_size=40), steps=steps, kept=st.booleans(), trims=st.booleans())
+@given(told=conversations(max_size=14), steps=steps, kept=st.booleans(), trims=st.booleans())
 async def test_whatever_happens_pinned_messages_stay_first_and_whole(
     store: Store, namespace: str, told: Conversation, steps: list[tuple[str, int]], kept: bool, trims: bool
 ) -> None:

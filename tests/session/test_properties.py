@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 names = st.text(st.characters(codec=None, categories=None), min_size=1, max_size=12)
 params = st.dictionaries(names, values, max_size=4)
-batches = st.lists(st.lists(messages, min_size=1, max_size=4), min_size=1, max_size=5)
+batches = st.lists(st.lists(messages, min_size=1, max_size=3), min_size=1, max_size=3)
 unstorable = st.sampled_from([(1,), {1}, b"x", {1: 2}, object(), 1j, frozenset(), {None: 1}])
 
 
@@ -57,7 +57,7 @@ async def test_what_is_stored_comes_back_in_order(memory: Memory, told: list[lis
     assert [message.pinned for message in context.messages] == [False] * len(context.messages)
 
 
-@given(changes=st.lists(params, max_size=5), drop=st.sets(names, max_size=3), waiting=names | st.none())
+@given(changes=st.lists(params, max_size=3), drop=st.sets(names, max_size=3), waiting=names | st.none())
 async def test_params_merge_as_a_dict_does(
     memory: Memory, changes: list[dict[str, Any]], drop: set[str], waiting: str | None
 ) -> None:
@@ -150,7 +150,7 @@ async def test_the_last_sixteen_appends_are_known(memory: Memory, sizes: list[in
 @given(
     threshold=st.integers(1, 12),
     recent_limit=st.integers(1, 12),
-    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4),
 )
 async def test_thresholds_are_kept_to(
     raw: Any, store: Store, namespace: str, threshold: int, recent_limit: int, sizes: list[int]
@@ -206,7 +206,7 @@ async def test_no_part_of_a_conversation_parts_a_call_from_its_result(
 
 
 @given(
-    activity=st.lists(st.integers(0, 5), min_size=1, max_size=15),
+    activity=st.lists(st.integers(0, 5), min_size=1, max_size=8),
     limit=st.integers(1, 6),
     since=st.integers(0, 6),
 )

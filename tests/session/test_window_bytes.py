@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 steps = st.lists(
     st.tuples(st.sampled_from(_KINDS), st.integers(0, 5), st.lists(st.sampled_from(_SIZES), min_size=1, max_size=4)),
     min_size=1,
-    max_size=8,
+    max_size=5,
 )
 
 

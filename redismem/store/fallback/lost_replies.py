@@ -29,6 +29,8 @@ _PAGE_COUNT = 500
 _DRIFT = 0.001
 _ROUNDING_MS = 1
 _NEVER_MS = 1 << 64
+_SOON_S = 0.05
+_ASKED_COUNT = 4
 
 
 class _StoredMessage(NamedTuple):
@@ -51,7 +53,7 @@ async def find_lost_append(store: Store, entry: Entry, held: Held) -> tuple[Sequ
     """
     assert entry.sent_s is not None
     calls = store.session_calls(held.session_id)
-    ids = await store.once(last_appends(calls.keys))
+    ids = await _read_ids(store, calls)
     if ids is None:
         return (), 0
     place: Sequence[int] = ids.place(entry.append.token)
@@ -60,6 +62,19 @@ async def find_lost_append(store: Store, entry: Entry, held: Held) -> tuple[Sequ
         messages = await _load_messages(store, calls, ids, first_seq, times)
         place = _match(messages, entry, held, ids.forgotten_seq - len(messages) + 1, times)
     return place, ids.last_seq
+
+
+async def _read_ids(store: Store, calls: SessionCalls) -> LastAppends | None:
+    """Return the last appends. A reply that takes long is asked for again.
+
+    The time of the append is only known up to this delay, and an older equal message must not fall into it.
+    """
+    for _ in range(_ASKED_COUNT):
+        begun_s = monotonic()
+        ids = await store.once(last_appends(calls.keys))
+        if monotonic() - begun_s < _SOON_S:
+            break
+    return ids
 
 
 def _possible_stamps(entry: Entry, sent_s: float, ids: LastAppends) -> range | None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import redis.asyncio
-from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.checks import contents, insist, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.clock import Clock
 from support.faulty import OTHERS
 from support.proxy import How, Proxy
@@ -16,11 +16,11 @@ from redismem import FallbackFull, Memory, Settings, StoreUnavailable
 from redismem.events import Event
 from redismem.protocol.session.append_ids import IDS_COUNT
 
-SETTINGS = Settings(deadline_s=60, fallback_after_s=0.3, strategy="none", max_batch_count=1_000)
+SETTINGS = Settings(deadline_s=60, fallback_after_s=0.1, strategy="none", max_batch_count=1_000)
 YES = user("yes")
 SAID = YES["content"]
-APART_MS = 250
-"""A distance in time at which drifting clocks cannot confuse two stamps."""
+APART_MS = 100
+"""A distance in time at which drifting clocks cannot confuse two stamps, nor a reply that counts as prompt."""
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ async def lose(memory: Memory, proxy: Proxy, how: How, *messages: object) -> Non
     """Make an append without a reply. With `hole` the server never sees it; with `freeze` it makes it."""
     proxy.break_next(how, float("inf"))
     assert (await memory.session("a").append(*messages)).degraded  # type: ignore[arg-type]
+    await until(lambda: how != "freeze" or proxy.frozen_count)
 
 
 async def write_others(direct_memory: Memory, count: int = OTHERS) -> list[str]:
@@ -67,9 +68,10 @@ async def catch_up(memory: Memory, proxy: Proxy) -> None:
     await until(is_empty)
 
 
-@pytest.mark.parametrize("how", ["hole", "freeze"])
-@pytest.mark.parametrize("others_count", [0, OTHERS])
-@pytest.mark.parametrize("was_seen", [True, False])
+@pytest.mark.parametrize(
+    ("how", "others_count", "was_seen"),
+    [("hole", 0, True), ("hole", OTHERS, False), ("freeze", 0, False), ("freeze", OTHERS, True)],
+)
 async def test_an_older_equal_message_is_another_append(
     memory: Memory, direct_memory: Memory, proxy: Proxy, how: How, others_count: int, was_seen: bool
 ) -> None:
@@ -90,7 +92,7 @@ async def test_an_older_equal_message_is_another_append(
 async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
     memory: Memory, direct_memory: Memory, proxy: Proxy
 ) -> None:
-    await memory.session("another").append(YES)
+    await insist(memory.ping)
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
     await direct_memory.session("a").append(YES)
@@ -110,7 +112,7 @@ async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
 async def test_an_append_that_was_never_sent_is_not_searched(
     memory: Memory, direct_memory: Memory, proxy: Proxy, redis_server: RedisServer
 ) -> None:
-    await memory.session("another").append(YES)
+    await insist(memory.ping)
     await direct_memory.session("a").append(YES)
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
@@ -139,6 +141,23 @@ async def test_equal_messages_of_others_have_other_times(
         assert await contents(direct_memory.session("a")) == [*[SAID] * size, *said, *[SAID] * size]
 
 
+async def test_an_older_equal_message_is_another_if_redis_answers_late(
+    direct_memory: Memory, proxy: Proxy, namespace: str
+) -> None:
+    """The delay of its answer makes the time of the append uncertain."""
+    settings = SETTINGS.model_copy(update={"fallback_after_s": 0.6})
+    async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+        await direct_memory.session("a").append(YES)
+        before = await write_others(direct_memory)
+        await wait_for_clock(direct_memory)
+        await lose(memory, proxy, "hole", YES)
+        proxy.forget()
+        proxy.break_next("delay", 1, to=direct_memory.store.keys.session("a").state, delay_s=0.5)
+        await until(lambda: proxy.broken_count)
+        await catch_up(memory, proxy)
+        assert await contents(direct_memory.session("a")) == [SAID, *before, SAID]
+
+
 async def test_messages_of_two_appends_are_not_one_append(memory: Memory, direct_memory: Memory, proxy: Proxy) -> None:
     """All messages of an append have the same time."""
     no = user("no")
@@ -151,7 +170,7 @@ async def test_messages_of_two_appends_are_not_one_append(memory: Memory, direct
     assert await contents(direct_memory.session("a")) == [SAID, no["content"], *said, SAID, no["content"]]
 
 
-@pytest.mark.parametrize("forgotten_count", [499, 500, 501, 1_000])
+@pytest.mark.parametrize("forgotten_count", [500, 501])
 async def test_the_search_ends_in_a_session_of_any_length(
     proxy: Proxy, direct_memory: Memory, namespace: str, forgotten_count: int
 ) -> None:
@@ -159,9 +178,8 @@ async def test_the_search_ends_in_a_session_of_any_length(
     clock = Clock(await direct_memory.server_time_ms() - 60_000)
     async with Memory.connect(proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, clock=clock) as memory:
         before = [user(number) for number in range(forgotten_count)]
-        await direct_memory.store.run(direct_memory.store.session_calls("a").append(before[:500]))
-        if before[500:]:
-            await direct_memory.store.run(direct_memory.store.session_calls("a").append(before[500:]))
+        for part in (before[:250], before[250:]):
+            await direct_memory.session("a").append(*part)
         await lose(memory, proxy, "hole", YES)
         said = await write_others(direct_memory, IDS_COUNT)
         await catch_up(memory, proxy)
@@ -204,11 +222,13 @@ async def test_a_sent_but_refused_append_says_that_it_may_be_done(
     settings = SETTINGS.model_copy(update={"max_backlog_bytes": 1_024}) if full else SETTINGS
     said = user("yes" * 1_000) if full else YES
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
-        await memory.session("a").append(user("first"))
+        await direct_memory.session("a").append(user("first"))
+        await insist(memory.ping)
         proxy.break_next("freeze", float("inf"))
         with pytest.raises(StoreUnavailable) as sent:
             await memory.session("a").append(said, expect=None if full else 1)
         assert sent.value.may_be_done
+        await until(lambda: proxy.frozen_count)
         with pytest.raises(StoreUnavailable) as unsent:
             await memory.session("a").append(said, expect=None if full else 1)
         assert not unsent.value.may_be_done

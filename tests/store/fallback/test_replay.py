@@ -229,7 +229,7 @@ class History:
                 assert (await self._place.direct_memory.session(name).params())["n"] == self.merged[name]
 
 
-@given(steps=st.lists(STEPS, max_size=25))
+@given(steps=st.lists(STEPS, max_size=14))
 def test_every_append_is_there_once_and_in_order_whatever_is_lost(steps: list[Step]) -> None:
     async def play() -> None:
         async with Place("history") as place:
