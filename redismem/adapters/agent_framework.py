@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -57,6 +57,7 @@ class HistoryProvider(framework.HistoryProvider):
         store_context_from: set[str] | None = None,
         store_outputs: bool = True,
         skip_excluded: bool = False,
+        owner: str | Callable[[str], str | None] | None = None,
     ) -> None:
         """Make a provider. It connects on first use.
 
@@ -75,9 +76,12 @@ class HistoryProvider(framework.HistoryProvider):
             store_context_from: As there.
             store_outputs: As there.
             skip_excluded: True leaves out messages that a compaction has marked as excluded.
+            owner: The person whom the sessions that this provider begins belong to, so that `memory.forget(owner=...)`
+                removes them. If a provider serves several persons: a function that returns the owner of a session id of
+                the framework, or `None`.
 
         Raises:
-            InvalidSessionId: `key_prefix` cannot begin a session id.
+            InvalidSessionId: `key_prefix` cannot begin a session id, or the owner is invalid.
             InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given.
         """
         super().__init__(
@@ -90,7 +94,7 @@ class HistoryProvider(framework.HistoryProvider):
         )
         self.skip_excluded = skip_excluded
         self._summarise = summarise
-        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise))
+        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise), owner)
 
     async def __aenter__(self) -> Self:
         return self
@@ -267,10 +271,11 @@ class SessionStore(_ExperimentalStore):
         redis_client: Any = None,
         key_prefix: str = "agent_session",
         ttl: float | None = None,
+        owner: str | Callable[[str], str | None] | None = None,
     ) -> None:
         """Make a store. It connects on first use. For arguments and errors see `HistoryProvider`."""
         super().__init__()
-        self._stored = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise=False))
+        self._stored = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise=False), owner)
 
     async def __aenter__(self) -> Self:
         return self

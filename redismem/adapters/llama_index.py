@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -72,6 +72,7 @@ class ChatStore(AsyncDBChatStore):
         key_prefix: str = "llama_index",
         ttl: float | None = None,
         summarise: bool = False,
+        owner: str | Callable[[str], str | None] | None = None,
     ) -> None:
         """Make a store. It connects on first use.
 
@@ -83,14 +84,16 @@ class ChatStore(AsyncDBChatStore):
             ttl: The seconds without activity after which Redis removes a key. `None` keeps it for ten years.
             summarise: False keeps every message readable. True lets workers summarise the older messages of sessions
                 that this store begins: the summary is then the first active message, and what it covers is archived.
+            owner: The person whom the keys that this store begins belong to, so that `memory.forget(owner=...)` removes
+                them. If a store serves several persons: a function that returns the owner of a key, or `None`.
 
         Raises:
-            InvalidSessionId: `key_prefix` cannot begin a session id.
+            InvalidSessionId: `key_prefix` cannot begin a session id, or the owner is invalid.
             InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given; or the
                 memory does not keep originals, which are the archived messages.
         """
         super().__init__(key_prefix=key_prefix, summarise=summarise)
-        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise))
+        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise), owner)
         if not self._sessions.memory.settings.keep_originals:
             self._sessions.close()
             raise InvalidSettings("archived messages are originals: keep_originals must not be false")

@@ -76,6 +76,10 @@ def _name(kind: type) -> str:
     return f"{kind.__module__.removesuffix('.memory')}.{kind.__name__}".removeprefix("builtins.")
 
 
+Owner = str | Callable[[str], str | None] | None
+"""The person whom new sessions of a store belong to, or a function of the framework's id that names this person."""
+
+
 @dataclass(slots=True, eq=False)
 class _Shared:
     memory: Memory
@@ -179,7 +183,7 @@ class Sessions(Opened):
         client: Any,
         prefix: str,
         policy: Policy,
-        owner: str | None = None,
+        owner: Owner = None,
     ) -> None:
         """Open the memory, and check prefix, policy and owner.
 
@@ -189,16 +193,20 @@ class Sessions(Opened):
         """
         super().__init__(url, memory, client)
         # A handle with a policy is not cached by the memory, and a framework names its session in each call.
-        self.open = lru_cache(maxsize=_HANDLES_COUNT)(self._open)
+        self._begin = lru_cache(maxsize=_HANDLES_COUNT)(self._begin_uncached)
         self._prefix, self._policy, self._owner = prefix, policy, owner
-        try:
-            self._open("x")  # refuses each of them at the start of the program, not in its first turn
+        try:  # refuses each of them at the start of the program, not in its first turn
+            self._begin("x", None if callable(owner) else owner)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, session_id: str) -> Session:
-        return self.memory.session(join_id(self._prefix, session_id), policy=self._policy, owner=self._owner)
+    def open(self, session_id: str) -> Session:
+        """Return the handle of the session behind this id of the framework. Raises InvalidSessionId."""
+        return self._begin(session_id, self._owner(session_id) if callable(self._owner) else self._owner)
+
+    def _begin_uncached(self, session_id: str, owner: str | None) -> Session:
+        return self.memory.session(join_id(self._prefix, session_id), policy=self._policy, owner=owner)
 
 
 def is_readable(item: dict[str, Any]) -> bool:

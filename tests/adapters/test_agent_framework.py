@@ -224,3 +224,17 @@ def test_without_the_framework_one_line_names_the_extra(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "agent_framework", None)
     with pytest.raises(ImportError, match=r"pip install 'redismem\[agent-framework\]'$"):
         importlib.import_module("redismem.adapters.agent_framework")
+
+
+async def test_sessions_of_an_owner_are_forgotten_with_the_person(memory: Memory) -> None:
+    owner = {"a": "ann", "b": "bo"}.get
+    history, sessions = HistoryProvider(memory=memory, owner=owner), SessionStore(memory=memory, owner=owner)
+    for session_id in ("a", "b", "c"):
+        await history.save_messages(session_id, [Message("user", ["Hello"])])
+        await sessions.set(session_id, AgentSession(session_id=session_id))
+    assert (await memory.forget(owner="ann")).session_count == 2
+    assert [len(await history.get_messages(session_id)) for session_id in ("a", "b", "c")] == [0, 1, 1]
+    assert [await sessions.get(session_id) is None for session_id in ("a", "b", "c")] == [True, False, False]
+    for store in (HistoryProvider, SessionStore):
+        with pytest.raises(InvalidSessionId):
+            store(memory=memory, owner="")

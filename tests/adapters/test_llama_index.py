@@ -348,3 +348,29 @@ def test_without_the_framework_one_line_names_the_extra() -> None:
     program = "import sys; sys.modules['llama_index'] = None; import redismem.adapters.llama_index"
     failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert failed.stderr.splitlines()[-1].endswith("pip install 'redismem[llama-index]'")
+
+
+async def test_keys_of_an_owner_are_forgotten_with_the_person(memory: Memory) -> None:
+    people = {"1": "ann", "2": "bo"}
+    for owner, left in ((people.get, ["2", "3"]), ("ann", [])):
+        store = ChatStore(memory=memory, owner=owner)
+        assert await store.get_messages("1") == []
+        for key in ("1", "2", "3"):
+            await store.add_message(key, ChatMessage(role="user", content="Hello"))
+        await memory.forget(owner="ann")
+        assert sorted(await store.get_keys()) == left
+        await memory.forget(prefix="llama_index:")
+
+
+async def test_a_person_that_becomes_known_later_owns_what_begins_then(memory: Memory) -> None:
+    people: dict[str, str] = {}
+    store = ChatStore(memory=memory, owner=people.get)
+    assert await store.get_messages("1") == []
+    people["1"] = "ann"
+    await store.add_message("1", ChatMessage(role="user", content="Hello"))
+    assert (await memory.forget(owner="ann")).session_count == 1
+    people["1"] = ""
+    with pytest.raises(InvalidSessionId):
+        await store.add_message("1", ChatMessage(role="user", content="Hello"))
+    with pytest.raises(InvalidSessionId):
+        ChatStore(memory=memory, owner="")
