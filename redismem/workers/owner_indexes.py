@@ -9,7 +9,7 @@ from redismem.errors import RedismemError
 from redismem.events import Op, facts
 from redismem.protocol.keys import is_session_id
 from redismem.protocol.owner import calls
-from redismem.protocol.owner.entries import VERSION_FIELD, Entry, decode_name, newest
+from redismem.protocol.owner.entries import ANNOUNCED_PART, PART_COUNT, VERSION_FIELD, Entry, decode_name, newest
 from redismem.recall.owner.cached import BLOCKS_LIMIT, decode_all
 from redismem.recall.owner.upkeep import OwnerIndex
 from redismem.store.store import Store
@@ -118,5 +118,6 @@ def _session_of(name: bytes) -> str:
 
 
 def _newest_parts(entries: Sequence[tuple[bytes, Entry]]) -> dict[str, Entry]:
-    """Return the entry with the newest blocks of each session."""
-    return {_session_of(name): entry for name, entry in sorted(entries, key=lambda pair: max(pair[1].signatures))}
+    """Return the entry with the newest blocks of each session, or the one that announces a summary."""
+    by_block = sorted(entries, key=lambda pair: max(pair[1].signatures, default=ANNOUNCED_PART * PART_COUNT))
+    return {_session_of(name): entry for name, entry in by_block}

@@ -17,6 +17,7 @@ from functools import partial
 
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError, StoreUnavailable
 from redismem.events import Op, facts
+from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue import calls as queue_calls
@@ -246,17 +247,26 @@ class Worker:
         commit = calls.commit(
             job, todo.covered, summary, todo.folded, originals, pack_sketch(job, sketch, todo.covered)
         )
-        outcome = await self._store.run(commit, quarantine=True)
+        outcome = await self._commit(job, commit, calls.keys.session_id, is_searchable=bool(originals))
         if self._vector_writer is not None and originals:
             self._vector_writer.note(calls.keys.session_id)
-        if job.owner is not None and outcome in (CommitOutcome.OK, CommitOutcome.ALREADY):
-            session_id = calls.keys.session_id
-            await do_logged(session_id, OwnerIndex(self._store, job.owner).update(session_id))
         self._log_commit(calls, todo, outcome, started_s)
         if outcome is CommitOutcome.STALE:
             # Pruned in the meantime: the rest may still be too long.
             await self._release(calls, job, 0)
         return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
+
+    async def _commit(
+        self, job: Job, commit: Call[CommitOutcome], session_id: str, *, is_searchable: bool
+    ) -> CommitOutcome:
+        """Commit a summary, and update the index of the session's owner. See `OwnerIndex` for a death in between."""
+        index = None if job.owner is None else OwnerIndex(self._store, job.owner)
+        if index is not None and is_searchable:
+            await do_logged(session_id, index.announce(session_id, job.context.epoch, job.now_ms))
+        outcome = await self._store.run(commit, quarantine=True)
+        if index is not None and outcome in (CommitOutcome.OK, CommitOutcome.ALREADY):
+            await do_logged(session_id, index.update(session_id))
+        return outcome
 
     def _log_commit(self, calls: QueueCalls, todo: Plan, outcome: CommitOutcome, started_s: float) -> None:
         known = facts(

@@ -280,11 +280,14 @@ class Steps(RuleBasedStateMachine):
         calls = self.queue_calls[claim.name]
         originals = original_fields(self.run_call, calls.keys, claim.job, covered) if keep and covered else {}
         sketch = b"words %d" % next(self.numbers) if covered else None
-        outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, originals, sketch))
+        job = claim.job
+        if job.owner is not None and originals:
+            run_without_loop(OwnerIndex(self.store, job.owner).announce(claim.name, job.context.epoch, self.now))
+        outcome: str = self.run_call(calls.commit(job, covered, summary, folded, originals, sketch))
         count = plan_leaving(claim.job.context, claim.job.elements, covered).next_seq - claim.first_seq
         self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now, sketch))
-        if claim.job.owner is not None and outcome in ("ok", "already"):
-            run_without_loop(OwnerIndex(self.store, claim.job.owner).update(claim.name))
+        if job.owner is not None and outcome in ("ok", "already"):
+            run_without_loop(OwnerIndex(self.store, job.owner).update(claim.name))
         return outcome
 
     def give_back(

@@ -4,6 +4,9 @@ An entry is a field `<part>:<session>` of the hash, part `p` of the blocks from 
 
     version (1), length of the head (1), the head: numbers and words, each followed by a blank,
     for each block: its number less that of the first of the part (1), size (2), signature
+
+Before a worker commits a summary it adds an entry without signatures, part `ANNOUNCED_PART`. The update after the
+commit removes it. If the worker has died, the next check finds it and makes the update.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from redismem.protocol.namespace.calls import name_of
 
 PART_COUNT = 64
 """The number of blocks per entry."""
+ANNOUNCED_PART = 999_999_999
+"""The part of the entry that announces a summary. No session has as many messages."""
 VERSION_FIELD = b"version"
 """The field of the index that changes with each change of an entry."""
 _FORMAT = 1
@@ -67,6 +72,12 @@ def encode_entry(part: int, entry: Entry) -> bytes:
         if len(signature) <= _MOST_BYTES:
             encoded += bytes((number - part * PART_COUNT,)), len(signature).to_bytes(_SIZE_BYTES, "big"), signature
     return b"".join(encoded)
+
+
+def announcement(session_id: str, epoch: str, now_ms: int) -> tuple[bytes, bytes]:
+    """Return name and value of the entry that announces a summary. No state of a session equals it."""
+    entry = Entry(epoch, "", first_seq=0, signed_seq=0, active_ms=now_ms, signatures={})
+    return encode_name(ANNOUNCED_PART, session_id), encode_entry(ANNOUNCED_PART, entry)
 
 
 def decode_entry(part: int, value: bytes) -> Entry:

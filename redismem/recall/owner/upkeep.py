@@ -22,7 +22,7 @@ from redismem.originals.fields import searchable_texts, sign_messages
 from redismem.protocol.ids import session_hash
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.calls import Described
-from redismem.protocol.owner.entries import PART_COUNT, Entry, encode_entry, encode_name
+from redismem.protocol.owner.entries import PART_COUNT, Entry, announcement, encode_entry, encode_name
 from redismem.protocol.session import pages
 from redismem.recall.originals import Originals
 from redismem.recall.owner.cached import BLOCKS_LIMIT, decode_all
@@ -77,6 +77,14 @@ class OwnerIndex:
     async def note(self) -> bool:
         """Note that a worker must check the index soon. False means that there is no index, so nothing is noted."""
         return await self._store.run(calls.change(self._keys, self._store.clock))
+
+    async def announce(self, session_id: str, epoch: str, now_ms: int) -> None:
+        """Note that a summary is about to change this session, also if the index does not contain it yet.
+
+        `update` removes the note. If the process dies before, a worker makes the update in a minute.
+        """
+        name, entry = announcement(session_id, epoch, now_ms)
+        await self._store.run(calls.change(self._keys, self._store.clock, {name: entry}, expires_ms=now_ms))
 
     async def drop(self) -> bool:
         """Remove the index. True means that there was one."""

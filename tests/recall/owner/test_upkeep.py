@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from support.clock import T0, Clock
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.writers import Echo, chat_message
@@ -20,7 +21,7 @@ from redismem.events import Op
 from redismem.inspection.owners import check_owners
 from redismem.originals.signatures import decode_signature, split_signatures, stem_hash
 from redismem.protocol.layout import EvictionReason
-from redismem.protocol.owner.calls import owner_keys
+from redismem.protocol.owner.calls import LONGEST_MS, owner_keys
 from redismem.protocol.owner.entries import decode_entry, decode_name
 from redismem.protocol.queue.calls import queue_eviction
 from redismem.recall.owner.upkeep import OwnerIndex
@@ -200,3 +201,75 @@ async def test_a_worker_mends_what_a_killed_process_left(redis_server: RedisServ
         later_ms = 122_000
         assert await OwnerChecks(memory.store).check_due() == 1
         assert (await read_index(memory, raw, "ann")).keys() == {"z"}
+
+
+COMMIT_AND_DIE = """
+import asyncio, os, signal, sys, time
+from redismem import Memory, Settings
+from redismem.models import Draft
+from redismem.recall.owner.upkeep import OwnerIndex
+from redismem.workers.summaries import Worker
+
+class Echo:
+    async def compact(self, messages, previous):
+        return Draft("a summary", 0, 0, "echo")
+
+async def die(self, session_id):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    OwnerIndex.update = die
+    settings = Settings(shards=2, threshold=8, recent_limit=4, keep_originals=True)
+    clock = lambda: int(time.time() * 1000) + int(sys.argv[3])
+    async with Memory.connect(sys.argv[1], namespace=sys.argv[2], settings=settings, clock=clock) as memory:
+        await Worker(memory.store, Echo()).drain()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+async def test_a_summary_whose_worker_died_is_searchable_within_a_minute(
+    redis_server: RedisServer, namespace: str, *, has_index: bool
+) -> None:
+    later_ms = 0
+    memory = Memory.connect(
+        redis_server.url, namespace=namespace, settings=SETTINGS, clock=lambda: int(time.time() * 1000) + later_ms
+    )
+    async with memory, redis.asyncio.Redis(port=redis_server.port) as raw:
+        if has_index:
+            await begin(memory, "z", "ann")
+            await Worker(memory.store, Echo()).drain()
+            later_ms = 61_000
+            assert await OwnerChecks(memory.store).check_due() == 1
+        session = await begin(memory, "a", "ann")
+        command = [sys.executable, "-c", COMMIT_AND_DIE, redis_server.url, namespace, str(later_ms)]
+        assert (await asyncio.to_thread(subprocess.run, command, check=False)).returncode == -9
+        assert (await session.read()).summaries, "committed"
+        assert not (await read_index(memory, raw, "ann")).get("a")
+        later_ms += 61_000
+        assert await OwnerChecks(memory.store).check_due() == 1
+        index = await read_index(memory, raw, "ann")
+        assert index.keys() == ({"a", "z"} if has_index else {"a"})
+        assert index["a"] == await stored_signatures(memory, raw, "a")
+        assert await OwnerChecks(memory.store).check_due() == 0, "it is done, and not announced any more"
+
+
+async def test_a_refused_summary_leaves_nothing_in_the_index(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    async with store.memory(namespace, SETTINGS) as memory:
+        session = await begin(memory, "a", "ann")
+
+        class Edits(Echo):
+            async def compact(self, messages: Any, previous: str | None) -> Any:
+                await session.pop(1)
+                return await super().compact(messages, previous)
+
+        await Worker(memory.store, Edits()).attend("a")
+        keys = owner_keys(memory.store.keys, "ann")
+        assert await raw.exists(keys.index)
+        assert await raw.pexpiretime(keys.index) == T0 + LONGEST_MS
+        clock.now_ms += 61_000
+        assert await OwnerChecks(memory.store).check_due() == 1
+        assert not await raw.exists(keys.index, keys.indexes)
