@@ -20,6 +20,7 @@ from redismem.protocol.queue.calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.workers.summaries import Worker
 
+STATES = ("window", "overdue", "leased", "backoff", "dead", "dropped", "summarised", "chosen", "state")
 SETTINGS = Settings(shards=2, threshold=4, recent_limit=2, summaries_limit=2, max_window_count=10, max_attempts=3)
 
 
@@ -47,9 +48,9 @@ async def claim(memory: Memory, session_id: str) -> tuple[QueueCalls, Job]:
     return calls, job
 
 
-async def fill(memory: Memory) -> None:
-    """Create a session in every state and queue."""
-    for session_id in ("window", "overdue", "leased", "backoff", "dead", "dropped", "summarised", "chosen", "state"):
+async def fill(memory: Memory, *names: str) -> None:
+    """Create the session of each name, by default one in every state and queue."""
+    for session_id in names or STATES:
         if session_id == "state":
             await memory.session(session_id).merge({"a": 1})
             continue
@@ -68,6 +69,8 @@ async def fill(memory: Memory) -> None:
                 await memory.store.run(calls.release(job.fence, 60_000, counts=True, dead=dead))
             if session_id == "dropped":
                 await memory.store.run(calls.requeue(again=False))
+    if names and "chosen" not in names:
+        return
     keys = memory.store.keys.session("chosen")
     active_ms = (await memory.session("chosen").info()).active_ms
     choose = queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], EvictionReason.LIMIT, None, False)
@@ -102,8 +105,8 @@ async def test_a_session_off_the_dead_list_waits_again_after_a_pop(memory: Memor
 
 @pytest.mark.parametrize("harm", HARM)
 async def test_damage_is_reported_by_invariant_and_without_content(memory: Memory, raw: Any, harm: str) -> None:
-    await fill(memory)
     invariant, session_id, damage = HARM[harm]
+    await fill(memory, *{session_id, "overdue"})
     await damage(raw, memory.store.keys.session(session_id))
     violations = await find_violations(memory)
     assert invariant in {violation.invariant for violation in violations}

@@ -227,7 +227,7 @@ async def test_a_restore_whose_reply_is_lost_is_made_once(
 ) -> None:
     await direct_memory.session(ID).append(user("a"), user("b"))
     await put_into_quarantine(direct_memory)
-    patient = Settings(deadline_s=60, reply_timeout_s=1)
+    patient = Settings(deadline_s=60, reply_timeout_s=0.3)
     async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=patient) as memory:
         for name in ("restore", "append"):
             await memory.store.run(Call(None, (("SCRIPT", "LOAD", load(name).source),), bool))

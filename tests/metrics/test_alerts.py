@@ -19,6 +19,7 @@ from support.checks import until
 from support.clock import Clock
 from support.http_service import serve_memory
 from support.redis_server import RedisServer
+from support.stores import PATIENCE
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed, StoreUnavailable
@@ -27,7 +28,7 @@ from redismem.workers.scheduler import Scheduler
 
 DOCS = Path(__file__).parents[2] / "docs"
 STEP_MS = 30_000
-SETTINGS = Settings(max_sessions=10, deadline_s=2, reply_timeout_s=1, extractive_after_s=0, max_attempts=1)
+SETTINGS = Settings(max_sessions=10, extractive_after_s=0, max_attempts=1, **PATIENCE)
 
 
 class Writer:
@@ -147,7 +148,11 @@ async def keys_are_evicted(watched: Watched) -> set[str]:
 
 async def redis_is_away(watched: Watched) -> set[str]:
     await asyncio.to_thread(watched.server.kill)
-    fired = await watched.scrape(6)
+    with pytest.MonkeyPatch.context() as patch:  # nothing comes back while the calls wait
+        store = watched.memory.store
+        patch.setattr(store, "settings", SETTINGS.model_copy(update={"deadline_s": 0.1}))
+        patch.setattr(store, "_reply_timeout_s", 0.1)
+        fired = await watched.scrape(6)
     await asyncio.to_thread(watched.server.start)
     await until(partial(answers, watched.memory))
     return fired

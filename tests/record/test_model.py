@@ -46,7 +46,7 @@ STEPS = st.lists(
         ),
     ),
     min_size=3,
-    max_size=14,
+    max_size=9,
 )
 _numbers = itertools.count()
 

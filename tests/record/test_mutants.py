@@ -8,16 +8,19 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pytest
 import redis
 import redis.asyncio
+from support.mutants import load_instead, play_keen_first
 from support.record_scenes import SCENES, Scene
 from support.redis_server import RedisServer
 from support.selection import EVERYTHING
 
 from redismem import Memory
+from redismem.errors import ScriptFailed
 from redismem.protocol import scripts
 
 NAMES = [name for name in scripts.names() if "record" in name]
@@ -73,17 +76,17 @@ def play(scene: Scene, server: RedisServer) -> None:
         ):
             await scene(memory, raw)
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    except ScriptFailed:
+        pytest.fail("the script cannot run")
 
 
-def is_noticed(server: RedisServer) -> bool:
-    """Play the scenes until one fails, which then is the first to play."""
-    for place, scene in enumerate(_KEEN):
-        try:
-            play(scene, server)
-        except (Exception, pytest.fail.Exception):  # also a reply that cannot be decoded
-            _KEEN.insert(0, _KEEN.pop(place))
-            return True
+def is_noticed(script: str, server: RedisServer) -> bool:
+    try:
+        play_keen_first(_KEEN, partial(play, server=server), script)
+    except (Exception, pytest.fail.Exception):  # also a reply that cannot be decoded
+        return True
     return False
 
 
@@ -98,8 +101,8 @@ def test_each_fault_is_noticed(name: str, redis_server: RedisServer, monkeypatch
             with contextlib.suppress(redis.ResponseError), monkeypatch.context() as patch:
                 client.script_load(broken)  # unless it does not compile
                 faulty = scripts.Script(name, broken, hashlib.sha1(broken).hexdigest().encode())
-                patch.setattr(scripts, "load", {**sound, name: faulty}.__getitem__)
-                survivors += [] if is_noticed(redis_server) else [str(fault)]
+                load_instead({**sound, name: faulty}, patch)
+                survivors += [] if is_noticed(name, redis_server) else [str(fault)]
                 played += 1
     assert survivors == []
     assert played > 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import pytest
@@ -70,14 +70,18 @@ def install_mutant(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.Monk
     sound = {name: scripts.load(name) for name in scripts.names()}
     broken = mutate(sound[mutant.script].source.decode(), mutant).encode()
     sha = hashlib.sha1(broken).hexdigest().encode()
-    faulty = sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}
+    load_instead(sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}, monkeypatch)
+    assert client.script_load(broken) == sha.decode()
+
+
+def load_instead(faulty: Mapping[str, scripts.Script], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every later call load these scripts, and note which."""
 
     def load(name: str) -> scripts.Script:
         _loaded.add(name)
         return faulty[name]
 
     monkeypatch.setattr(scripts, "load", load)
-    assert client.script_load(broken) == sha.decode()
 
 
 @contextlib.contextmanager

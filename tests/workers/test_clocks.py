@@ -80,10 +80,10 @@ async def pods(redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[Pods]
 async def test_pods_whose_clocks_are_wrong_and_change_do_no_harm(pods: Pods, redis_server: RedisServer) -> None:
     fast, slow = (pods.start("producer", number, shift_s) for number, shift_s in enumerate((HOUR_S, -HOUR_S)))
     late, early = (pods.start("worker", number, shift_s) for number, shift_s in enumerate((-HOUR_S, HOUR_S)))
-    await pods.until_more(120)
+    await pods.until_more(60)
     for clock, shift_s in ((fast, -HOUR_S), (slow, HOUR_S), (late, HOUR_S), (early, -HOUR_S)):
         clock.shift(shift_s)
-    await pods.until_more(120)
+    await pods.until_more(60)
     await asyncio.to_thread(pods.finish)
     expected: dict[str, Counter[str]] = {}
     for session_id, text, *_ in pods.read_appends():
@@ -100,13 +100,10 @@ async def test_pods_whose_clocks_are_wrong_and_change_do_no_harm(pods: Pods, red
         assert [violation async for violation in check(memory.store)] == []
 
 
-@pytest.mark.parametrize("shift_s", [-HOUR_S, HOUR_S])
-async def test_a_worker_goes_on_ticking_when_its_clock_is_set(
-    pods: Pods, redis_server: RedisServer, shift_s: int
-) -> None:
+async def test_a_worker_goes_on_ticking_when_its_clock_is_set(pods: Pods, redis_server: RedisServer) -> None:
     clock = pods.start("worker", 0, 0)
     async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=CAMPAIGN) as memory:
-        for number, shift in enumerate((0, shift_s, shift_s, shift_s)):
+        for number, shift in enumerate((0, HOUR_S, HOUR_S, -HOUR_S, -HOUR_S)):
             clock.shift(shift)
             session = memory.session(f"s-{number}")
             await session.append(*(user(f"{number}.{at}") for at in range(30)))

@@ -159,7 +159,7 @@ async def test_orders_in_a_transcript_stay_text(
 
 
 async def append_times(url: str, namespace: str, provider: ProviderServer) -> tuple[list[float], int]:
-    """Append to twelve overflowing sessions while workers call the server; return times in ms, and summaries."""
+    """Append to six overflowing sessions while workers call the server; return times in ms, and summaries."""
     took, summaries_count, asked_count = [], 0, len(provider.asked)
     async with (
         open_strategy("openai", provider.base_url, timeout_s=PATIENCE_S) as strategy,
@@ -170,13 +170,13 @@ async def append_times(url: str, namespace: str, provider: ProviderServer) -> tu
             workers=partial(Scheduler, strategy=strategy, stop_s=0),
         ) as memory,
     ):
-        for name in range(12):
+        for name in range(6):
             session = memory.session(f"s-{name}")
             for number in range(20):
                 began = time.perf_counter()
                 await session.append(chat_message(number))
                 took.append((time.perf_counter() - began) * 1_000)
-        for name in range(12):
+        for name in range(6):
             context = await memory.session(f"s-{name}").read()
             summaries_count += len(context.summaries)
             assert context.total_messages == 20

@@ -122,10 +122,10 @@ def test_a_forged_cursor_is_refused(content: Any) -> None:
         SessionsReader(Keys("n", 64), 5, cursor, T0)
 
 
-@pytest.mark.parametrize("at_ms", [0, T0, T0 + 7_999, 1 << 53])
-@pytest.mark.parametrize("name", ["", "s1", "\U0010ffff"])
-def test_no_cursor_makes_a_page_dearer(client: Any, at_ms: int, name: str) -> None:
+def test_no_cursor_makes_a_page_dearer(client: Any) -> None:
     index = Index(client, 64)
     index.fill({f"s{number}": T0 + number for number in range(8_000)})
-    index.page(100, base64.urlsafe_b64encode(json.dumps([at_ms, name]).encode()).decode())
-    assert sum(entries for _, entries in index.round_trips) < 800
+    for cursor in itertools.product((0, T0, T0 + 7_999, 1 << 53), ("", "s1", "\U0010ffff")):
+        index.round_trips.clear()
+        index.page(100, base64.urlsafe_b64encode(json.dumps(cursor).encode()).decode())
+        assert sum(entries for _, entries in index.round_trips) < 800, cursor
