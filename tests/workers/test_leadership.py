@@ -246,7 +246,6 @@ async def test_a_paused_provider_is_noticed_where_another_drains(pods: Pods) -> 
 
 async def test_a_memory_tells_what_it_holds(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=2), workers=True) as memory:
-        await until(lambda: asyncio.sleep(0, bool(memory.health().holds)))
-        assert memory.health().holds == ("evictions/1000/86400000", "summaries/Summarize")
+        await until(lambda: memory.health().holds == ("evictions/1000/86400000", "summaries/Summarize"))
     async with store.memory(namespace, Settings(shards=2)) as memory:
         assert memory.health().holds == ()
