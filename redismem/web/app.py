@@ -62,13 +62,9 @@ def create_app(service: Service) -> Edge:
         },
     )
     app.state.service = service
-    app.include_router(sessions.router)
-    app.include_router(contexts.router)
-    app.include_router(edits.router)
-    app.include_router(operations.router)
-    app.include_router(about.router)
-    app.include_router(chat.router)
-    app.include_router(projects.router)
+    # Not `include_router`, which would analyse each route once more, at the first request.
+    for part in (sessions, contexts, edits, operations, about, chat, projects):
+        app.router.routes += part.router.routes
     app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]
     return Edge(service, app, app.openapi)
 
