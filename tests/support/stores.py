@@ -16,6 +16,7 @@ from support.clock import Clock
 PATIENCE = {"deadline_s": 60.0, "reply_timeout_s": 20.0}
 PATIENT = {f"REDISMEM_{name.upper()}": str(s) for name, s in PATIENCE.items()}
 """The environment of a process with long deadlines."""
+LONG_DEADLINES = Settings(**PATIENCE, fallback_after_s=20)
 
 
 def with_long_deadlines(settings: Settings | None) -> Settings:

@@ -192,6 +192,7 @@ async def test_the_streams_of_a_revoked_key_end(tenants: Tenants, provider: Prov
         await tenants.http.ask("PATCH", "/v1/sessions/s/state", json={"plan": 1}, headers=tenants.headers["shop-2"])
         assert (await anext(stays)).event == "changed"
         assert tenants.http.service.streams.streams_count == 1
+        provider.release()
     refused = await tenants.http.ask("GET", EVENTS, headers=tenants.headers["shop-1"])
     assert (refused.status_code, refused.json()["code"]) == (401, "no_key")
 

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from support.http_service import RunningService, numbered_message, serve_memory
 from support.proxy import Proxy
+from support.stores import LONG_DEADLINES, short_deadlines
 
-from redismem import Memory, Settings
+from redismem import Memory
 
 URL = "/v1/sessions/s"
-HASTY = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.5)
-
-
 TOOLS = [
     {
         "role": "assistant",
@@ -67,24 +65,29 @@ async def test_a_retry_of_a_message_that_was_changed_since_is_accepted(
 
 
 async def test_answers_during_an_outage_are_marked_as_degraded(proxy: Proxy, namespace: str) -> None:
-    options: Any = {"namespace": namespace, "settings": HASTY, "fallback": True}
+    options: Any = {"namespace": namespace, "settings": LONG_DEADLINES, "fallback": True}
     async with Memory.connect(proxy.url, **options) as memory, serve_memory(memory) as http:
         sound = await http.ask("POST", f"{URL}/messages?read=true", json=numbered_message(1))
         assert [part["degraded"] for part in (sound.json(), sound.json()["receipt"], sound.json()["state"])] == [
             False
         ] * 3
         await proxy.refuse()
-        key = {"Idempotency-Key": "turn-2"}
-        for status in (201, 200):
-            posted = await http.ask("POST", f"{URL}/messages", json=numbered_message(2), headers=key)
-            assert (posted.status_code, posted.json()["degraded"], "etag" in posted.headers) == (status, True, False)
-        read = await http.ask("POST", f"{URL}/messages?read=true", json=numbered_message(3))
-        assert "etag" not in read.headers
-        for found in (read.json(), (await http.ask("GET", f"{URL}/context")).json()):
-            assert (found["degraded"], found["state"]["degraded"], found["last_seq"]) == (True, True, 3)
-        assert read.json()["receipt"]["degraded"]
-        assert (await http.ask("GET", f"{URL}/state")).json()["degraded"]
-        assert (await http.ask("GET", URL)).json()["degraded"]
-        refused = await http.ask("POST", f"{URL}/messages", json=numbered_message(4), headers={"If-Match": '"3"'})
-        assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
+        with short_deadlines(memory):
+            key = {"Idempotency-Key": "turn-2"}
+            for status in (201, 200):
+                posted = await http.ask("POST", f"{URL}/messages", json=numbered_message(2), headers=key)
+                assert (posted.status_code, posted.json()["degraded"], "etag" in posted.headers) == (
+                    status,
+                    True,
+                    False,
+                )
+            read = await http.ask("POST", f"{URL}/messages?read=true", json=numbered_message(3))
+            assert "etag" not in read.headers
+            for found in (read.json(), (await http.ask("GET", f"{URL}/context")).json()):
+                assert (found["degraded"], found["state"]["degraded"], found["last_seq"]) == (True, True, 3)
+            assert read.json()["receipt"]["degraded"]
+            assert (await http.ask("GET", f"{URL}/state")).json()["degraded"]
+            assert (await http.ask("GET", URL)).json()["degraded"]
+            refused = await http.ask("POST", f"{URL}/messages", json=numbered_message(4), headers={"If-Match": '"3"'})
+            assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
         await proxy.accept_again()

@@ -41,11 +41,11 @@ async def test_a_chat_that_begins_a_session_gives_it_an_owner(memory: Memory) ->
     assert await memory.count() == 0
 
 
-@pytest.mark.parametrize("query", ["?owner=", "?owner=%20", "?owner=a%0A", "?owner=" + "x" * 257])
-async def test_an_invalid_owner_is_refused(http: RunningService, query: str) -> None:
-    answer = await http.ask("POST", f"/v1/sessions/s/messages{query}", json=numbered_message(1))
-    assert answer.status_code == 400
-    assert (await http.ask("GET", "/v1/sessions/s")).status_code == 404
+async def test_an_invalid_owner_is_refused(http: RunningService) -> None:
+    for query in ["?owner=", "?owner=%20", "?owner=a%0A", "?owner=" + "x" * 257]:
+        answer = await http.ask("POST", f"/v1/sessions/s/messages{query}", json=numbered_message(1))
+        assert answer.status_code == 400, query
+        assert (await http.ask("GET", "/v1/sessions/s")).status_code == 404
 
 
 @pytest.mark.parametrize("query", ["?owner=ann", "?prefix=a-"])
@@ -62,11 +62,11 @@ async def test_all_sessions_of_a_person_are_removed(http: RunningService, query:
     assert [row["session_id"] for row in listed] == ["b-1"]
 
 
-@pytest.mark.parametrize("query", ["", "?owner=", "?prefix=", "?owner=a&prefix=b", "?prefix=%20", "?name=ann"])
-async def test_an_empty_variable_forgets_nobody(http: RunningService, query: str) -> None:
+async def test_an_empty_variable_forgets_nobody(http: RunningService) -> None:
     await begin(http, "a-1", "ann")
-    assert (await http.ask("DELETE", f"/v1/sessions{query}")).status_code in (400, 422)
-    assert (await http.ask("GET", "/v1/sessions/a-1")).status_code == 200
+    for query in ["", "?owner=", "?prefix=", "?owner=a&prefix=b", "?prefix=%20", "?name=ann"]:
+        assert (await http.ask("DELETE", f"/v1/sessions{query}")).status_code in (400, 422), query
+        assert (await http.ask("GET", "/v1/sessions/a-1")).status_code == 200
 
 
 async def test_what_was_removed_before_a_failure_is_in_the_answer(

@@ -54,6 +54,7 @@ def url() -> Iterator[str]:
 def test_every_route_conforms_to_the_document(url: str, tmp_path: Path) -> None:
     excluded = [word for path in STREAMS for word in ("--exclude-path", path)]
     options = (*PHASES, "--checks", CHECKS, *excluded, "--seed", "1", "--warnings", "off", "--no-color")
+    options += ("--request-timeout", "60")  # by default 10 s, which a busy machine may take
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *options]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
     assert ran.returncode == 0, ran.stdout + ran.stderr

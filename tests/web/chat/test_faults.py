@@ -24,6 +24,7 @@ from support.http_service import (
 from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
+from support.stores import LONG_DEADLINES, short_deadlines
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
@@ -120,18 +121,18 @@ async def test_an_answer_is_stored_after_other_messages(memory: Memory, provider
 async def test_without_its_store_the_chat_continues_with_a_notice(
     proxy: Proxy, namespace: str, provider: Provider
 ) -> None:
-    settings = Settings(deadline_s=2, reply_timeout_s=1)
     async with (
-        Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
+        Memory.connect(proxy.url, namespace=namespace, settings=LONG_DEADLINES) as memory,
         serve_chat(memory, provider) as http,
     ):
         await read_events(http.client, "/api/chat", json=ASKED)
-        proxy.break_next("swallow", count=float("inf"))
-        events = await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "still there?"})
+        with short_deadlines(memory):
+            await proxy.refuse()
+            events = await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "still there?"})
         assert joined_text(events) == TEXT
         assert notice_codes(events) == ["memory_unavailable"]
         assert [each["content"] for each in provider.bodies[1]["messages"]][1:] == ["still there?"]
-        proxy.heal()
+        await proxy.accept_again()
         assert notice_codes(await read_events(http.client, "/api/chat", json=ASKED)) in ([], ["memory_unavailable"])
 
 
@@ -200,20 +201,20 @@ async def test_during_an_outage_a_sensitive_answer_is_not_sent_to_the_model(
     proxy: Proxy, direct_memory: Memory, namespace: str, provider: Provider, fallback: bool
 ) -> None:
     """The fallback does not answer either: it cannot know which slot another process has asked for."""
-    hasty = Settings(deadline_s=2, reply_timeout_s=1)
     async with (
-        Memory.connect(proxy.url, namespace=namespace, settings=hasty, fallback=fallback) as memory,
+        Memory.connect(proxy.url, namespace=namespace, settings=LONG_DEADLINES, fallback=fallback) as memory,
         serve_chat(memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as http,
         serve_chat(direct_memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as other,
     ):
         await read_events(http.client, "/api/chat", json=ASKED)
         asked = await read_events(other.client, "/api/chat", json={"session_id": "s", "message": "I want to pay"})
         assert asked[-1].document["waiting_for"] == "card"
-        proxy.break_next("swallow", count=float("inf"))
-        events = await read_events(http.client, "/api/chat", json=CARD)
+        with short_deadlines(memory):
+            await proxy.refuse()
+            events = await read_events(http.client, "/api/chat", json=CARD)
         end = {"complete": False, "reason": "the memory did not take it", "seq": None, "waiting_for": None}
         assert (notice_codes(events), joined_text(events), events[-1].document) == (["memory_unavailable"], "", end)
-        proxy.heal()
+        await proxy.accept_again()
         assert joined_text(await read_events(other.client, "/api/chat", json=CARD)) == TEXT
     assert "87654321" not in str(provider.bodies)
     assert "87654321" not in str([each.to_openai() for each in await direct_memory.session("s").messages()])
@@ -232,15 +233,13 @@ async def test_a_slot_that_could_not_be_stored_is_not_asked_for(store: Any, name
     assert provider.bodies == []
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"message": ""}, {"message": "x", "other": 1}, {"message": "x", "session_id": "\n"}]
-)
-async def test_a_malformed_chat_message_is_refused(memory: Memory, body: Any) -> None:
-    async with serve_chat(memory, None) as http:
-        assert (await http.ask("POST", "/api/chat", json=body)).status_code in (400, 422)
-        for wrong in ("x", "a.b", ".5", "é.5".encode()):
-            answer = await http.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": wrong})
-            assert answer.status_code in (400, 404)
+async def test_a_malformed_chat_message_is_refused(memory: Memory) -> None:
+    for body in [{}, {"message": ""}, {"message": "x", "other": 1}, {"message": "x", "session_id": "\n"}]:
+        async with serve_chat(memory, None) as http:
+            assert (await http.ask("POST", "/api/chat", json=body)).status_code in (400, 422)
+            for wrong in ("x", "a.b", ".5", "é.5".encode()):
+                answer = await http.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": wrong})
+                assert answer.status_code in (400, 404)
 
 
 def test_an_event_id_is_turn_and_offset() -> None:

@@ -24,10 +24,10 @@ from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.redis_server import RedisServer
 from support.replicated import Replicated
+from support.stores import LONG_DEADLINES, short_deadlines
 
-from redismem import Memory, Settings
+from redismem import Memory
 
-HASTY: dict[str, Any] = {"deadline_s": 2, "reply_timeout_s": 1}
 BOTH = [("user", ASKED["message"], None), ("assistant", TEXT, None)]
 Break = Callable[[RedisServer], None]
 BREAKS = [RedisServer.kill, RedisServer.stop_process]
@@ -53,7 +53,7 @@ async def connect(
     server: RedisServer, provider: Provider, **changed: Any
 ) -> AsyncIterator[tuple[Memory, RunningService]]:
     """Connect a memory with the fallback on, unless `changed` turns it off, and start a service on it."""
-    settings = Settings(**{**HASTY, "fallback": True, **changed})
+    settings = LONG_DEADLINES.model_copy(update={"fallback": True, **changed})
     async with (
         Memory.connect(server.url, namespace="outages", settings=settings) as memory,
         serve_chat(memory, provider) as http,
@@ -62,7 +62,7 @@ async def connect(
 
 
 async def answer_during_failure(
-    http: RunningService, provider: Provider, server: RedisServer, break_redis: Break
+    memory: Memory, http: RunningService, provider: Provider, server: RedisServer, break_redis: Break
 ) -> list[StreamEvent]:
     """Return all events of an answer during which Redis fails."""
     provider.hold()
@@ -71,9 +71,10 @@ async def answer_during_failure(
         seen: list[StreamEvent] = []
         while not seen or seen[-1].event != "text":
             seen.append(await anext(events))
-        break_redis(server)
-        provider.release()
-        return seen + [each async for each in events]
+        with short_deadlines(memory):
+            break_redis(server)
+            provider.release()
+            return seen + [each async for each in events]
 
 
 async def until_replayed(memory: Memory) -> None:
@@ -93,7 +94,7 @@ async def test_an_answer_that_ends_during_an_outage_is_stored_once(
         before = [] if is_new else BOTH
         if not is_new:
             await read_events(http.client, "/api/chat", json=ASKED)
-        events = await answer_during_failure(http, provider, server, break_redis)
+        events = await answer_during_failure(memory, http, provider, server, break_redis)
         assert (joined_text(events), notice_codes(events)) == (TEXT, ["degraded"])
         end = {"complete": True, "reason": "done", "seq": len(before) + 2, "waiting_for": None}
         assert events[-1].document == end
@@ -106,13 +107,12 @@ async def test_an_answer_that_ends_during_an_outage_is_stored_once(
 async def test_without_the_fallback_a_notice_says_that_the_answer_is_not_stored(
     server: RedisServer, provider: Provider, break_redis: Break
 ) -> None:
-    async with connect(server, provider, fallback=False) as (_, http):
-        events = await answer_during_failure(http, provider, server, break_redis)
+    async with connect(server, provider, fallback=False) as (memory, http):
+        events = await answer_during_failure(memory, http, provider, server, break_redis)
         assert (joined_text(events), notice_codes(events)) == (TEXT, ["not_stored"])
         assert events[-1].document["seq"] is None
         restore(server)
-    patient = Settings(deadline_s=60, reply_timeout_s=20)
-    async with Memory.connect(server.url, namespace="outages", settings=patient) as memory:
+    async with Memory.connect(server.url, namespace="outages", settings=LONG_DEADLINES) as memory:
         found = message_rows(await memory.session("s").messages())
         # A stopped server may still run an append that was already sent.
         assert found in ([BOTH[:1]] if break_redis is RedisServer.kill else [BOTH[:1], BOTH])
@@ -123,7 +123,7 @@ async def test_a_notice_says_that_the_backlog_has_no_room_for_the_answer(
 ) -> None:
     provider.pieces = ["Your ", "parcel ", "is " * 1_000]
     async with connect(server, provider, max_backlog_bytes=1024) as (memory, http):
-        events = await answer_during_failure(http, provider, server, RedisServer.kill)
+        events = await answer_during_failure(memory, http, provider, server, RedisServer.kill)
         assert notice_codes(events) == ["not_stored"]
         assert events[-1].document["seq"] is None
         restore(server)
@@ -135,11 +135,12 @@ async def test_confirmed_appends_continue_during_an_outage_with_notices(provider
     servers = Replicated(tmp_path)
     try:
         await servers.wait_until_ready()
-        async with connect(servers.primary, provider, confirm=2, confirm_timeout_s=1) as (memory, http):
-            events = await answer_during_failure(http, provider, servers.primary, RedisServer.stop_process)
+        async with connect(servers.primary, provider, confirm=2, confirm_timeout_s=20) as (memory, http):
+            events = await answer_during_failure(memory, http, provider, servers.primary, RedisServer.stop_process)
             assert (joined_text(events), notice_codes(events)) == (TEXT, ["unconfirmed", "degraded"])
             assert events[-1].document["seq"] == 2
-            again = await read_events(http.client, "/api/chat", json=ASKED)
+            with short_deadlines(memory):
+                again = await read_events(http.client, "/api/chat", json=ASKED)
             assert (joined_text(again), notice_codes(again)) == (TEXT, ["unconfirmed", "degraded"])
             asked = [each["content"] for each in provider.bodies[-1]["messages"]]
             assert asked[1:] == [ASKED["message"], TEXT, ASKED["message"]]

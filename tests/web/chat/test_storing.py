@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import fakeredis
 import pytest
@@ -14,13 +13,12 @@ from support.provider_answers import TEXT
 from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
 from support.replicated import Replicated
-from support.stores import Store
+from support.stores import LONG_DEADLINES, Store, short_deadlines
 
 from redismem import Memory, Settings
 
 AGAIN = {"session_id": "s", "message": "still there?"}
 BOTH = [("user", ASKED["message"], None), ("assistant", TEXT, None)]
-HASTY: dict[str, Any] = {"deadline_s": 2, "reply_timeout_s": 1}
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +33,15 @@ async def test_an_unconfirmed_message_is_answered_with_a_notice(
     replicated: Replicated, namespace: str, provider: Provider, with_project: bool
 ) -> None:
     await replicated.wait_until_ready()
-    settings = Settings(shards=2, confirm=2, confirm_timeout_s=0.05)
+    settings = LONG_DEADLINES.model_copy(update={"shards": 2, "confirm": 2, "confirm_timeout_s": 0.05})
+    plain = LONG_DEADLINES.model_copy(update={"shards": 2})
+    async with Memory.connect(replicated.url, namespace=namespace, settings=plain) as memory:
+        if with_project:
+            await memory.project("apollo").decisions.create("We ship parcels by train", status="accepted")
     async with (
         Memory.connect(replicated.url, namespace=namespace, settings=settings) as memory,
         serve_chat(memory, provider, chat={"project": "apollo"} if with_project else {}) as http,
     ):
-        if with_project:
-            await memory.project("apollo").decisions.create("We ship parcels by train", status="accepted")
         with replicated.stop_replicas(1):
             events = await read_events(http.client, "/api/chat", json=ASKED)
             assert (joined_text(events), notice_codes(events)) == (TEXT, ["unconfirmed"])
@@ -55,15 +55,16 @@ async def test_turns_during_an_outage_are_replayed(
     proxy: Proxy, direct_memory: Memory, namespace: str, provider: Provider
 ) -> None:
     async with (
-        Memory.connect(proxy.url, namespace=namespace, settings=Settings(**HASTY), fallback=True) as memory,
+        Memory.connect(proxy.url, namespace=namespace, settings=LONG_DEADLINES, fallback=True) as memory,
         serve_chat(memory, provider) as http,
     ):
         await read_events(http.client, "/api/chat", json=ASKED)
-        proxy.break_next("swallow", count=float("inf"))
-        for _ in range(2):
-            events = await read_events(http.client, "/api/chat", json=AGAIN)
-            assert (joined_text(events), notice_codes(events)) == (TEXT, ["degraded"])
-        proxy.heal()
+        with short_deadlines(memory):
+            await proxy.refuse()
+            for _ in range(2):
+                events = await read_events(http.client, "/api/chat", json=AGAIN)
+                assert (joined_text(events), notice_codes(events)) == (TEXT, ["degraded"])
+            await proxy.accept_again()
 
         async def is_replayed() -> bool:
             return len(await direct_memory.session("s").messages()) == 6

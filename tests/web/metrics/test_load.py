@@ -23,7 +23,7 @@ def turn(outcome: str = "ok", duration_ms: float = 1.5, op: str = "append_and_re
 
 
 async def test_a_slot_counts_the_work_between_two_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "SLOT_S", 0.01)
+    monkeypatch.setattr(load, "SLOT_S", 0.001)
     meters = Meters()
     meters.event(turn())
     load_now = Load(meters)

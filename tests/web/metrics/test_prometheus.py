@@ -15,6 +15,7 @@ from opentelemetry import trace
 from prometheus_client.parser import text_string_to_metric_families
 from support.checks import until
 from support.http_service import RunningService, numbered_message, serve_memory
+from support.stores import LONG_DEADLINES, short_deadlines
 
 from redismem import Memory, Settings
 from redismem.events import Event
@@ -79,13 +80,13 @@ async def test_turns_requests_and_queues_are_counted(store: Any, namespace: str)
 
 async def test_a_store_is_degraded_until_it_answers_again(redis_server: Any, proxy: Any, namespace: str) -> None:
     meters = Meters()
-    settings = Settings(deadline_s=2, reply_timeout_s=1)
-    options: Any = {"namespace": namespace, "settings": settings, "on_event": meters.event}
+    options: Any = {"namespace": namespace, "settings": LONG_DEADLINES, "on_event": meters.event}
     async with Memory.connect(proxy.url, **options) as memory, serve_memory(memory, meters=meters) as http:
         assert total(await scrape(http), "redismem_degraded") == 0
-        proxy.break_next("swallow", count=float("inf"))
-        assert total(await scrape(http), "redismem_degraded") == 1
-        proxy.heal()
+        with short_deadlines(memory):
+            await proxy.refuse()
+            assert total(await scrape(http), "redismem_degraded") == 1
+            await proxy.accept_again()
 
         async def is_well() -> bool:
             return total(await scrape(http), "redismem_degraded") == 0
@@ -95,22 +96,22 @@ async def test_a_store_is_degraded_until_it_answers_again(redis_server: Any, pro
 
 async def test_an_outage_and_its_backlog_are_measured(proxy: Any, namespace: str) -> None:
     meters = Meters()
-    settings = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.5)
-    options: Any = {"namespace": namespace, "settings": settings, "fallback": True, "on_event": meters.event}
+    options: Any = {"namespace": namespace, "settings": LONG_DEADLINES, "fallback": True, "on_event": meters.event}
     async with Memory.connect(proxy.url, **options) as memory, serve_memory(memory, meters=meters) as http:
 
         def changes(metrics: Any, outcome: str) -> float:
             return total(metrics, "redismem_operation_seconds_count", op="breaker", outcome=outcome)
 
-        await proxy.refuse()
-        for _ in range(2):
-            assert (await memory.session("a").append(numbered_message(1))).degraded
-
         async def has_probed_twice() -> Any:
             metrics = await scrape(http)
             return changes(metrics, "half_open") >= 2 and metrics
 
-        metrics = await until(has_probed_twice)
+        await proxy.refuse()
+        with short_deadlines(memory):
+            for _ in range(2):
+                assert (await memory.session("a").append(numbered_message(1))).degraded
+
+            metrics = await until(has_probed_twice)
         assert total(metrics, "redismem_away_seconds", node="") > 0
         assert total(metrics, "redismem_backlog_messages") == 2
         assert changes(metrics, "open") == changes(metrics, "closed") + 1
