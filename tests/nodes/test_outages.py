@@ -12,21 +12,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.callers import open_caller, session_ids_by_place
-from support.checks import catch_unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.outages import NAMESPACE, PATIENT_S, SECONDS, Pods, outage
 from support.pods import CHATS
 from support.redis_server import RedisServer, wait_until
 from support.sentinel_servers import SentinelServers
 
-from redismem import Settings, StoreUnavailable
 from redismem.protocol.keys import Keys
 from redismem.transport.nodes.slots import slot_of
 
 KEYS = Keys(NAMESPACE, CHATS.shards)
 NODE_TIMEOUT_MS = 1_500
-HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=3)
 KILLED = ("killed", pytest.param("stopped", marks=pytest.mark.nightly))
 STOPPED = (pytest.param("killed", marks=pytest.mark.nightly), "stopped")
 # With everysec and a slow disk, Redis acknowledges up to two seconds of writes before it passes them to the kernel.
@@ -96,49 +92,13 @@ async def test_on_a_cluster_only_affected_sessions_are_degraded(
     print(f"\n{row}")  # noqa: T201 (with `make outages`)
 
 
+@pytest.mark.nightly  # test_a_cluster_that_is_down shows it in one process
 @pytest.mark.parametrize("seconds", SECONDS)
 async def test_a_cluster_that_is_down_as_a_whole_is_degraded(on_cluster: OnCluster, seconds: float) -> None:
     for node in on_cluster.servers.nodes:
         node.say("CONFIG", "SET", "cluster-require-full-coverage", "yes")
     row = await outage(on_cluster.pods, "all down for one", seconds, on_cluster.begin_whole, on_cluster.end)
     print(f"\n{row}")  # noqa: T201
-
-
-@pytest.mark.parametrize("kind", ["asyncio", pytest.param("blocking", marks=pytest.mark.nightly)])
-async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_is_up(
-    on_cluster: OnCluster, kind: str, namespace: str
-) -> None:
-    for node in on_cluster.servers.nodes:
-        node.say("CONFIG", "SET", "cluster-require-full-coverage", "yes")
-    async with open_caller(kind, on_cluster.servers.url, namespace, HASTY) as caller:
-        owners = on_cluster.servers.topology().owners
-        names = session_ids_by_place(caller, owners)
-        name = next(name for place, (name,) in names.items() if place != on_cluster.lost.place)
-        await caller.append(name, "a")
-        await on_cluster.begin_whole()
-
-        async def is_refused() -> bool:
-            """A node that was just busy may have timed out instead."""
-            failed = await catch_unavailable(caller.append(name, "b", id="b"))
-            return failed.reason == "CLUSTERDOWN" and "cluster-require-full-coverage" in str(failed)
-
-        await until(is_refused)
-        # The node would answer a PING: a probe must ask it for a key.
-        caller.events.clear()
-        for _ in range(3):
-            assert (await catch_unavailable(caller.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
-        assert caller.sent_counts() == [0] * 3
-        assert caller.memory.health().away_nodes == (owners[caller.slot(name)],)
-        await on_cluster.end()
-
-        async def is_up() -> bool:
-            try:
-                return bool(await caller.append(name, "b", id="b"))
-            except StoreUnavailable:
-                return False
-
-        await until(is_up)
-        assert await caller.texts(name) == ["a", "b"]
 
 
 @pytest.mark.parametrize("seconds", SECONDS)

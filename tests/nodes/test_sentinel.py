@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.callers import PATIENT, Caller, open_caller
-from support.checks import catch_unavailable, until
+from support.checks import catch_unavailable, until, until_unavailable
 from support.redis_server import RedisServer, free_port
 from support.sentinel_servers import SERVICE, SentinelServers
 
@@ -17,6 +17,7 @@ from redismem import Memory, Settings
 from redismem.transport.base import place_of
 from redismem.transport.nodes.sentinel import Sentinels
 
+CONFIRMING = PATIENT.model_copy(update={"confirm": 1, "confirm_timeout_s": 30, "reply_timeout_s": 30})
 KINDS = ("asyncio", pytest.param("blocking", marks=pytest.mark.nightly))
 pytestmark = pytest.mark.timeout(300)
 
@@ -130,6 +131,18 @@ async def test_confirmed_appends_ask_the_sentinels_regularly_too(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_the_replicas_of_the_primary_confirm(kind: str, servers: SentinelServers, namespace: str) -> None:
+    async with open_caller(kind, servers.url, namespace, CONFIRMING) as caller:
+        assert (await caller.append("user-42", "a", id="a")).replicas is not None
+        servers.until_in_step()
+        await asyncio.to_thread(servers.fail_over)
+        receipt = await caller.append("user-42", "b", id="b")
+        assert receipt.replicas is not None
+        assert receipt.replicas >= 1
+        assert await caller.texts("user-42") == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_some_sentinels_may_be_down(kind: str, servers: SentinelServers, namespace: str) -> None:
     servers.sentinels[0].stop()  # two more are up
     async with open_caller(kind, servers.url, namespace) as caller:
@@ -150,10 +163,10 @@ async def test_an_unknown_service_is_refused(servers: SentinelServers, namespace
 
 async def test_sentinels_that_do_not_answer_are_named(namespace: str) -> None:
     places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    settings = Settings(deadline_s=2, reply_timeout_s=1)
+    settings = Settings(deadline_s=0.1, reply_timeout_s=0.1)
     memory = Memory.connect(f"redis+sentinel://{','.join(places)}/chats", namespace=namespace, settings=settings)
     try:
-        error = await catch_unavailable(memory.ping())
+        error = await until_unavailable(memory.ping, "ConnectionRefusedError")
         assert f"Redis behind the sentinels at {','.join(places)} " in str(error)
         assert error.reason == "ConnectionRefusedError"
     finally:

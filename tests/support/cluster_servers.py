@@ -256,8 +256,8 @@ class ClusterServers:
             node.go_on()
         else:
             node.start()
-        self.until_well()
         self.set_timeout(self._node_timeout_ms)  # the node started with the timeout of the introduction
+        self.until_well()
 
     def stop(self) -> None:
         for node in self.nodes:

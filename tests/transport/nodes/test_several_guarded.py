@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.callers import PATIENT, open_caller
-from support.checks import catch_unavailable, until
-from support.redis_server import RedisServer, free_port, say
+from support.checks import catch_unavailable
+from support.redis_server import RedisServer, free_port, say, wait_until
 from support.sentinel_servers import SERVICE
 
 from redismem import Memory, NotAllowed
@@ -24,19 +23,16 @@ def tls_options(certificates: Path, port: int) -> tuple[str, ...]:
     return ("--tls-port", str(port), "--tls-auth-clients", "no", *words)
 
 
-@pytest.fixture
-async def alone(certificates: Path, tmp_path: Path) -> AsyncIterator[tuple[RedisServer, int]]:
+@pytest.fixture(scope="module")
+def alone(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RedisServer, int]]:
     """A cluster of one node, which announces its TLS port to clients that use TLS."""
     tls_port = free_port()
     cluster = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--tls-cluster", "yes")
-    server = RedisServer(tmp_path, options=(*cluster, *tls_options(certificates, tls_port))).start()
+    options = (*cluster, *tls_options(certificates, tls_port))
+    server = RedisServer(tmp_path_factory.mktemp("alone"), options=options).start()
     try:
-        say(server.port, "CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
-
-        async def is_well() -> bool:
-            return b"cluster_state:ok" in await asyncio.to_thread(say, server.port, "CLUSTER", "INFO")
-
-        await until(is_well)
+        server.say("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+        wait_until(lambda: b"cluster_state:ok" in server.say("CLUSTER", "INFO"), "that the cluster is up")
         yield server, tls_port
     finally:
         server.stop()
