@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import until
+from support.checks import insist, until
 from support.edited import is_sound, summarize
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stored import read_namespace
-from support.stores import Store
+from support.stores import Store, short_deadlines
 from support.writers import chat_message
 
 from redismem import ForgetIncomplete, ForgottenSessions, InvalidSessionId, Memory, Settings, StoreUnavailable
@@ -25,6 +25,7 @@ from redismem.blocking import memory as blocking
 from redismem.erasure import Wanted, count_sessions
 from redismem.protocol.owners import owner_score
 
+PATIENT = Settings(deadline_s=60, reply_timeout_s=20, fallback_after_s=20)
 SETTINGS = Settings(shards=2, threshold=8, recent_limit=4, keep_originals=True)
 
 
@@ -37,12 +38,6 @@ async def memory(store: Store, namespace: str) -> AsyncIterator[Memory]:
 async def fill(memory: Memory, owner: str | None, *session_ids: str, count: int = 1) -> None:
     for session_id in session_ids:
         await memory.session(session_id, owner=owner).append(*map(chat_message, range(count)), merge={"a": 1})
-
-
-async def is_answering(memory: Memory) -> bool:
-    with contextlib.suppress(StoreUnavailable):
-        return await memory.ping()
-    return False
 
 
 async def names(raw: Any, namespace: str) -> str:
@@ -249,22 +244,23 @@ async def test_an_outage_says_what_was_done_and_the_next_call_goes_on(
     proxy: Proxy, direct_memory: Memory, namespace: str
 ) -> None:
     await fill(direct_memory, "ann", *(f"a-{number}" for number in range(10)))
-    settings = Settings(deadline_s=0.5, reply_timeout_s=0.2)
-    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=PATIENT) as memory:
+        with contextlib.ExitStack() as outage:
 
-        def cut(forgotten: ForgottenSessions) -> None:
-            if forgotten.session_count == 4:
-                proxy.break_next("reset", math.inf)
+            def cut(forgotten: ForgottenSessions) -> None:
+                if forgotten.session_count == 4:
+                    proxy.break_next("reset", math.inf)
+                    outage.enter_context(short_deadlines(memory))
 
-        with pytest.raises(ForgetIncomplete, match="stopped: ") as stopped:
-            await memory.forget(owner="ann", on_progress=cut)
+            with pytest.raises(ForgetIncomplete, match="stopped: ") as stopped:
+                await memory.forget(owner="ann", on_progress=cut)
         done = stopped.value.forgotten
         assert (done.session_count, done.proven_ms) == (4, None)
         assert isinstance(stopped.value.__cause__, StoreUnavailable)
         left_count = await direct_memory.count()
         assert left_count in (5, 6), "the reply to one clear may be lost"
         proxy.heal()
-        await until(lambda: is_answering(memory))
+        await insist(memory.ping)
         rest = await memory.forget(owner="ann")
         assert rest.session_count == left_count
         assert await direct_memory.count() == 0
@@ -314,20 +310,20 @@ async def test_what_this_process_caches_goes_too(redis_server: Any, namespace: s
 
 
 async def test_what_was_accepted_in_an_outage_goes_too(proxy: Proxy, direct_memory: Memory, namespace: str) -> None:
-    settings = Settings(deadline_s=2, reply_timeout_s=0.2, fallback_after_s=0.1)
-    async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=PATIENT, fallback=True) as memory:
         await fill(memory, "ann", "a-1")
         await proxy.refuse()
-        receipts = [
-            await memory.session(session_id, owner=owner).append(chat_message(2))
-            for session_id, owner in (("a-1", "ann"), ("a-2", "ann"), ("b-1", "bob"))
-        ]
-        assert all(receipt.degraded for receipt in receipts)
-        assert (await memory.session("a-2").info()).owner == "ann"
-        with pytest.raises(ForgetIncomplete):
-            await memory.forget(owner="ann")
+        with short_deadlines(memory):
+            receipts = [
+                await memory.session(session_id, owner=owner).append(chat_message(2))
+                for session_id, owner in (("a-1", "ann"), ("a-2", "ann"), ("b-1", "bob"))
+            ]
+            assert all(receipt.degraded for receipt in receipts)
+            assert (await memory.session("a-2").info()).owner == "ann"
+            with pytest.raises(ForgetIncomplete):
+                await memory.forget(owner="ann")
         await proxy.accept_again()
-        await until(lambda: is_answering(memory))
+        await insist(memory.ping)
         forgotten = await memory.forget(owner="ann")
         assert forgotten.proven_ms is not None
         await until(lambda: memory.health().backlog_session_count == 0)

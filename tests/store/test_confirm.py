@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from support.checks import until, user
 from support.redis_server import ON_THE_PATH, REDIS_8, RedisServer, binary_of
 from support.replicated import Replicated
+from support.stores import short_deadlines
 
 import redismem.blocking
 from redismem import Context, InvalidMessage, InvalidSettings, Memory, Settings, StoreUnavailable, Unconfirmed
@@ -190,14 +191,13 @@ async def test_a_cancelled_wait_leaves_the_others(replicated: Replicated, namesp
 
 async def test_a_client_without_a_timeout_is_abandoned(replicated: Replicated, namespace: str) -> None:
     """The primary is up, but does not answer."""
-    settings = Settings(shards=2, confirm_timeout_s=1, deadline_s=2, reply_timeout_s=1)
     async with (
         redis.asyncio.Redis.from_url(replicated.url, socket_timeout=None, retry=Retry(NoBackoff(), 0)) as client,
-        Memory.connect(client=client, namespace=namespace, settings=settings) as memory,
+        Memory.connect(client=client, namespace=namespace, settings=PATIENT) as memory,
     ):
         replicated.primary.stop_process()
         try:
-            with pytest.raises(StoreUnavailable) as refused:
+            with short_deadlines(memory), pytest.raises(StoreUnavailable) as refused:
                 await asyncio.wait_for(memory.session("a").append(user(1), confirm=1), 60)
             assert refused.value.reason == "TimeoutError"
         finally:
@@ -232,16 +232,17 @@ async def test_an_invalid_number_of_replicas_is_refused(memory: Memory, confirm:
 
 async def test_the_fallback_confirms_nothing(tmp_path: Path, namespace: str) -> None:
     server = RedisServer(tmp_path).start()
-    settings = Settings(shards=2, deadline_s=1, reply_timeout_s=0.5, fallback_after_s=0.5)
+    settings = PATIENT.model_copy(update={"fallback_after_s": 20})
     try:
         async with Memory.connect(server.url, namespace=namespace, settings=settings, fallback=True) as memory:
             await memory.session("a").append(user(1))
             server.kill()
-            with pytest.raises(StoreUnavailable):
-                await memory.session("a").append(user(2), confirm=1)
-            assert (await memory.session("a").append(user(3))).degraded
-            with pytest.raises(StoreUnavailable, match="cannot be accepted without it"):
-                await memory.session("a").append(user(4), confirm=1)
+            with short_deadlines(memory):
+                with pytest.raises(StoreUnavailable):
+                    await memory.session("a").append(user(2), confirm=1)
+                assert (await memory.session("a").append(user(3))).degraded
+                with pytest.raises(StoreUnavailable, match="cannot be accepted without it"):
+                    await memory.session("a").append(user(4), confirm=1)
             server.start()
     finally:
         server.stop()
@@ -252,8 +253,7 @@ async def test_a_confirmed_append_survives_the_primary(tmp_path: Path, namespace
     servers = Replicated(tmp_path)
     try:
         await servers.wait_until_ready()
-        settings = Settings(shards=2, deadline_s=2, reply_timeout_s=2)
-        async with Memory.connect(servers.url, namespace=namespace, settings=settings) as memory:
+        async with Memory.connect(servers.url, namespace=namespace, settings=PATIENT) as memory:
             acknowledged: list[str] = []
 
             async def writes(name: str) -> None:
@@ -267,7 +267,8 @@ async def test_a_confirmed_append_survives_the_primary(tmp_path: Path, namespace
             tasks = [asyncio.create_task(writes(f"s-{number}")) for number in range(8)]
             await until(lambda: asyncio.sleep(0, len(acknowledged) > 200))
             servers.primary.kill()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            with short_deadlines(memory):
+                await asyncio.gather(*tasks, return_exceptions=True)
             keys = [memory.store.keys.session(f"s-{number}").messages for number in range(8)]
         kept = [max(servers.length_on_replica(replica, key) for replica in range(2)) for key in keys]
         for number, count in enumerate(kept):

@@ -197,7 +197,7 @@ async def test_a_process_that_may_not_record_its_limit_goes_on(
 async def test_a_reply_that_is_lost_fails_no_call(proxy: Proxy, direct_memory: Memory) -> None:
     namespace = direct_memory.store.keys.namespace
     await direct_memory.session("a").append(chat_message(1))
-    settings = Settings(max_sessions=5_000, deadline_s=60, reply_timeout_s=1)
+    settings = Settings(max_sessions=5_000, deadline_s=60, reply_timeout_s=0.15)
     memory = Memory.connect(proxy.url, namespace=namespace, settings=settings)
     proxy.break_next("swallow", to=b"HSETNX")
     await memory.session("a").append(chat_message(2))

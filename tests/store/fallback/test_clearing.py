@@ -13,6 +13,7 @@ import redis.asyncio
 from support.checks import catch_unavailable, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
+from support.stores import short_deadlines
 
 from redismem import UNSET, Memory, NotAllowed, Settings
 from redismem.protocol import scripts
@@ -20,7 +21,9 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport.base import Transport
 
-SETTINGS = Settings(deadline_s=60, fallback_after_s=0.3, strategy="none", max_params_count=1)
+SETTINGS = Settings(deadline_s=60, reply_timeout_s=20, fallback_after_s=20, strategy="none", max_params_count=1)
+HASTY = SETTINGS.model_copy(update={"reply_timeout_s": 0.1, "fallback_after_s": 0.1})
+"""For a Redis that does not answer."""
 APPEND, CLEAR = (scripts.load(name).sha for name in ("append", "clear"))
 FIRST, *MINE = (user(number) for number in range(5))
 SAID = [message["content"] for message in MINE]
@@ -92,7 +95,7 @@ class Pod:
 
 @asynccontextmanager
 async def open_refused_pod(
-    proxy: Proxy, direct_memory: Memory, server: RedisServer, settings: Settings = SETTINGS
+    proxy: Proxy, direct_memory: Memory, server: RedisServer, settings: Settings
 ) -> AsyncIterator[Pod]:
     name = direct_memory.store.keys.namespace
     async with redis.asyncio.Redis(port=server.port) as raw:
@@ -104,8 +107,9 @@ async def open_refused_pod(
             await memory.session("another").read()
             await proxy.refuse()
             pod = Pod(memory, direct_memory, raw)
-            assert (await pod.session.append(MINE[0], merge={"mine": 1})).degraded
-            assert (await pod.session.append(MINE[1])).degraded
+            with short_deadlines(memory):
+                assert (await pod.session.append(MINE[0], merge={"mine": 1})).degraded
+                assert (await pod.session.append(MINE[1])).degraded
             await proxy.accept_again()
 
             async def is_refused() -> bool:
@@ -120,7 +124,13 @@ async def open_refused_pod(
 
 @pytest.fixture
 async def pod(proxy: Proxy, direct_memory: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
-    async with open_refused_pod(proxy, direct_memory, redis_server) as pod:
+    async with open_refused_pod(proxy, direct_memory, redis_server, SETTINGS) as pod:
+        yield pod
+
+
+@pytest.fixture
+async def hasty_pod(proxy: Proxy, direct_memory: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
+    async with open_refused_pod(proxy, direct_memory, redis_server, HASTY) as pod:
         yield pod
 
 
@@ -136,33 +146,34 @@ async def test_a_clear_that_is_refused_loses_nothing(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("how", ["hole", "freeze"])
-async def test_a_clear_whose_reply_is_lost_loses_nothing(pod: Pod, proxy: Proxy, how: How) -> None:
+async def test_a_clear_whose_reply_is_lost_loses_nothing(hasty_pod: Pod, proxy: Proxy, how: How) -> None:
     """With `hole` Redis never sees the clear. With `freeze` Redis makes it, and the backlog is replayed after it."""
-    before = pod.waiting()
+    before = hasty_pod.waiting()
     proxy.break_next(how, float("inf"), to=CLEAR)
-    lost = await catch_unavailable(pod.session.clear())
+    lost = await catch_unavailable(hasty_pod.session.clear())
     assert (lost.may_be_done, lost.session_id) == (True, "a")
+    await until(lambda: how == "hole" or proxy.frozen_count)
     if how == "hole":  # else it would be replayed at once
-        assert pod.waiting() == before
-    await pod.session.append(MINE[2])
+        assert hasty_pod.waiting() == before
+    await hasty_pod.session.append(MINE[2])
     proxy.heal()
-    await pod.catch_up()
-    assert await contents(pod.there) == [*([FIRST["content"]] if how == "hole" else []), *SAID[:3]]
+    await hasty_pod.catch_up()
+    assert await contents(hasty_pod.there) == [*([FIRST["content"]] if how == "hole" else []), *SAID[:3]]
 
 
-async def test_a_clear_that_cannot_be_sent_loses_nothing(pod: Pod, proxy: Proxy) -> None:
-    before = pod.waiting()
-    gate = pod.gate(CLEAR)
-    clear = asyncio.create_task(catch_unavailable(pod.session.clear()))
+async def test_a_clear_that_cannot_be_sent_loses_nothing(hasty_pod: Pod, proxy: Proxy) -> None:
+    before = hasty_pod.waiting()
+    gate = hasty_pod.gate(CLEAR)
+    clear = asyncio.create_task(catch_unavailable(hasty_pod.session.clear()))
     await gate.reached.wait()
     await proxy.refuse()
     gate.opened.set()
     await clear
-    assert not (await catch_unavailable(pod.session.clear())).may_be_done
-    assert pod.waiting() == before
+    assert not (await catch_unavailable(hasty_pod.session.clear())).may_be_done
+    assert hasty_pod.waiting() == before
     await proxy.accept_again()
-    await pod.catch_up()
-    assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
+    await hasty_pod.catch_up()
+    assert await contents(hasty_pod.there) == [FIRST["content"], *SAID[:2]]
 
 
 @pytest.mark.parametrize("is_made", [True, False])
@@ -197,24 +208,20 @@ async def test_a_cancelled_clear_loses_nothing(pod: Pod) -> None:
     assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
 
 
-async def test_an_append_under_way_does_not_return_after_the_clear(
-    proxy: Proxy, direct_memory: Memory, redis_server: RedisServer
-) -> None:
-    patient = SETTINGS.model_copy(update={"fallback_after_s": 3.0})
-    async with open_refused_pod(proxy, direct_memory, redis_server, patient) as pod:
-        gate = pod.gate(APPEND)
-        await pod.there.merge({"theirs": UNSET})
-        await gate.reached.wait()
-        clear = asyncio.create_task(pod.session.clear())
-        fallback: Any = pod.memory.store.fallback
-        backlog = fallback._backlog
+async def test_an_append_under_way_does_not_return_after_the_clear(pod: Pod) -> None:
+    gate = pod.gate(APPEND)
+    await pod.there.merge({"theirs": UNSET})
+    await gate.reached.wait()
+    clear = asyncio.create_task(pod.session.clear())
+    fallback: Any = pod.memory.store.fallback
+    backlog = fallback._backlog
 
-        async def is_clearing() -> bool:
-            return bool(backlog.is_clearing("a"))
+    async def is_clearing() -> bool:
+        return bool(backlog.is_clearing("a"))
 
-        await until(is_clearing)
-        gate.opened.set()
-        assert await clear
-        assert gate.passed == [APPEND, CLEAR], "and the second is not sent"
-        assert pod.waiting() == (0, 0)
-        assert not await pod.there.exists()
+    await until(is_clearing)
+    gate.opened.set()
+    assert await clear
+    assert gate.passed == [APPEND, CLEAR], "and the second is not sent"
+    assert pod.waiting() == (0, 0)
+    assert not await pod.there.exists()

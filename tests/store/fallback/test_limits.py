@@ -14,6 +14,7 @@ import pytest
 from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.faulty import LIMITS, Faulty, open_memory, wait_until_replayed
 from support.proxy import Proxy
+from support.stores import short_deadlines
 
 from redismem import FallbackFull, Memory, Settings, StoreUnavailable, TooLarge
 from redismem.blocking import memory as blocking
@@ -148,12 +149,14 @@ async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
         began(thread)
 
     def talk() -> None:
-        settings, namespace = Settings(deadline_s=60, fallback_after_s=0.3), direct_memory.store.keys.namespace
+        settings = Settings(deadline_s=60, reply_timeout_s=20, fallback_after_s=20)
+        namespace = direct_memory.store.keys.namespace
         with blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
             session = memory.session("a")
             session.append(user(0))
             asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()
-            assert [session.append(user(number)).degraded for number in (1, 2)] == [True, True]
+            with short_deadlines(memory):
+                assert [session.append(user(number)).degraded for number in (1, 2)] == [True, True]
             asyncio.run_coroutine_threadsafe(proxy.accept_again(), loop).result()
             assert session.read().degraded, "no replay probes Redis"
             may_begin.set()

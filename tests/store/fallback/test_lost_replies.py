@@ -16,7 +16,7 @@ from redismem import FallbackFull, Memory, Settings, StoreUnavailable
 from redismem.events import Event
 from redismem.protocol.session.append_ids import IDS_COUNT
 
-SETTINGS = Settings(deadline_s=60, fallback_after_s=0.1, strategy="none", max_batch_count=1_000)
+SETTINGS = Settings(deadline_s=60, reply_timeout_s=0.1, fallback_after_s=0.1, strategy="none", max_batch_count=1_000)
 YES = user("yes")
 SAID = YES["content"]
 APART_MS = 100
@@ -145,7 +145,7 @@ async def test_an_older_equal_message_is_another_if_redis_answers_late(
     direct_memory: Memory, proxy: Proxy, namespace: str
 ) -> None:
     """The delay of its answer makes the time of the append uncertain."""
-    settings = SETTINGS.model_copy(update={"fallback_after_s": 0.6})
+    settings = SETTINGS.model_copy(update={"reply_timeout_s": 0.6, "fallback_after_s": 0.6})
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
         await direct_memory.session("a").append(YES)
         before = await write_others(direct_memory)
