@@ -202,27 +202,33 @@ async def test_flushed_scripts_are_loaded_into_the_nodes_that_lack_them(
         assert await caller.texts(name) == ["a", "b"]
 
 
-async def test_a_new_node_and_a_removed_node_are_followed(caller: Caller, cluster_servers: ClusterServers) -> None:
-    slot = caller.slot("user-42")
-    source = cluster_servers.owner(slot)
-    await caller.append("user-42", "a")
-    new = await asyncio.to_thread(cluster_servers.new_node)
-    try:
-        cluster_servers.begin_move(slot, source, new)
-        pending = asyncio.ensure_future(caller.append("user-42", "b"))
-        await asyncio.sleep(0)
-        cluster_servers.move_keys(slot, source, new)
-        cluster_servers.end_move(slot, new)
-        await pending
-        await caller.append("user-42", "c")
-        assert cluster_servers.owner(slot) is new
-        assert await caller.count() == 1
-        cluster_servers.move(slot, source)
-    finally:
-        cluster_servers.forget(new)
-    await caller.append("user-42", "d")
-    assert await caller.texts("user-42") == ["a", "b", "c", "d"]
-    assert await caller.count() == 1
+async def test_a_new_node_and_a_removed_node_are_followed(cluster_servers: ClusterServers, namespace: str) -> None:
+    async with (
+        open_caller("asyncio", cluster_servers.url, namespace) as one,
+        open_caller("blocking", cluster_servers.url, namespace) as two,
+    ):
+        slot = one.slot("user-42")
+        source = cluster_servers.owner(slot)
+        await asyncio.gather(one.append("user-42", "a"), two.append("user-42", "a"))
+        new = await asyncio.to_thread(cluster_servers.new_node)
+        try:
+            cluster_servers.begin_move(slot, source, new)
+            pending = [asyncio.ensure_future(caller.append("user-42", "b")) for caller in (one, two)]
+            await asyncio.sleep(0)
+            cluster_servers.move_keys(slot, source, new)
+            cluster_servers.end_move(slot, new)
+            await asyncio.gather(*pending)
+            for caller in (one, two):
+                await caller.append("user-42", "c")
+                assert await caller.count() == 1
+            assert cluster_servers.owner(slot) is new
+            cluster_servers.move(slot, source)
+        finally:
+            cluster_servers.forget(new)
+        for caller in (one, two):
+            await caller.append("user-42", "d")
+            assert await caller.texts("user-42") == [*"aabbcc", *"d" * (1 + (caller is two))]
+            assert await caller.count() == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,12 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
 
             factories["uvloop"] = uvloop.new_event_loop
     return factories
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Let `gc.collect()` search the objects of the test's own file only, not those of the whole process."""
+    gc.freeze()
 
 
 @pytest.fixture

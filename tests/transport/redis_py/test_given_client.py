@@ -21,6 +21,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[Any]:
     return [record for record in caplog.records if record.name == "redismem" and "socket_timeout" in record.message]
 
 
+SETTINGS = Settings(shards=2, deadline_s=60, reply_timeout_s=20, confirm_timeout_s=0.001)
 CODED = {"role": "user", "content": "h\u00e9", "metadata": {"a": 1}}
 
 
@@ -29,7 +30,7 @@ async def test_a_client_that_decodes_gives_bytes(redis_server: RedisServer, name
     """A stored message is msgpack, which is no text in any encoding."""
     options: dict[str, Any] = {"decode_responses": True, "protocol": protocol, "socket_timeout": 20}
     async with redis.asyncio.Redis(port=redis_server.port, **options) as client:
-        client_memory = Memory.connect(client=client, namespace=namespace, settings=Settings(shards=2))
+        client_memory = Memory.connect(client=client, namespace=namespace, settings=SETTINGS)
         await client.script_flush()
         session = client_memory.session("a")
         context = await session.append_and_read(CODED)  # a transaction, with a script that must be loaded
@@ -41,9 +42,7 @@ async def test_a_client_that_decodes_gives_bytes(redis_server: RedisServer, name
         assert await client.get(f"{namespace}:text") == "h\u00e9"
         await client_memory.aclose()
     with redis.Redis(port=redis_server.port, **options) as blocking_client:
-        memory = redismem.blocking.Memory.connect(
-            client=blocking_client, namespace=namespace, settings=Settings(shards=2, confirm_timeout_s=0.001)
-        )
+        memory = redismem.blocking.Memory.connect(client=blocking_client, namespace=namespace, settings=SETTINGS)
         assert memory.session("a").append_and_read(CODED).messages[-1].to_openai() == CODED
         assert memory.session("a").tail(1)[0].to_openai() == CODED
         memory.close()
