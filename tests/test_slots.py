@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -232,9 +230,3 @@ def test_duplicate_names_are_refused() -> None:
     twice = Intent(name="a", words=("a",), slots=(SIZE,))
     with pytest.raises(InvalidSettings, match="same name"):
         Slots([twice, Intent(name="b", words=("b",), slots=(SIZE,))])
-
-
-def test_it_needs_no_server() -> None:
-    program = "import sys, redismem.slots; print(sorted({'fastapi', 'starlette', 'uvicorn'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

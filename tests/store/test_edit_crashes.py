@@ -95,23 +95,12 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     return call
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        "append pinned",
-        "commit",
-        "archive",
-        "archive that merges blocks",
-        "prune",
-        "pop",
-        "rewrite",
-        "rewrite with nothing",
-        "replace",
-        "unpin",
-        "forget",
-    ]
-    + [f"{what} what left the window" for what in ("rewrite", "replace", "unpin", "forget")],
-)
+WRITES = ["append pinned", "commit", "archive that merges blocks", "prune", "pop", "rewrite", "replace", "forget"]
+WRITES += [f"{what} what left the window" for what in ("rewrite", "unpin", "forget")]
+LIKE_OTHERS = ["archive", "rewrite with nothing", "unpin", "replace what left the window"]
+
+
+@pytest.mark.parametrize("write", [*WRITES, *(pytest.param(each, marks=pytest.mark.nightly) for each in LIKE_OTHERS)])
 async def test_a_log_cut_within_an_edit_is_replayed_twice(server: RedisServer, write: str) -> None:
     async with Memory.connect(server.url, settings=SETTINGS) as memory, redis.asyncio.Redis(port=server.port) as raw:
         session = memory.session("a")
