@@ -18,7 +18,7 @@ from redismem import Memory, Settings, StoreUnavailable
 from redismem.inspection.check import check
 from redismem.inspection.doctor import examine
 
-SETTINGS = Settings(deadline_s=60, strategy="none")
+SETTINGS = Settings(deadline_s=60, reply_timeout_s=20, strategy="none")
 SHORT = Settings(deadline_s=0.5, strategy="none")
 TEXT = "x" * 20_000
 

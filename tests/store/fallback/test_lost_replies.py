@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import redis.asyncio
-from support.checks import contents, insist, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.clock import Clock
 from support.faulty import OTHERS
 from support.proxy import How, Proxy
@@ -34,8 +34,18 @@ async def memory(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
     assert {event.message_count for event in events if event.op == "replay"} <= {1, 2, 3}, "each is one append"
 
 
+async def until_found(memory: Memory) -> None:
+    """Wait until the memory has found Redis and checked the namespace, so that its next append is sent at once."""
+
+    async def is_found() -> bool:
+        return not (await memory.session("another").read()).degraded
+
+    await until(is_found)
+
+
 async def lose(memory: Memory, proxy: Proxy, how: How, *messages: object) -> None:
     """Make an append without a reply. With `hole` the server never sees it; with `freeze` it makes it."""
+    await until_found(memory)
     proxy.break_next(how, float("inf"))
     assert (await memory.session("a").append(*messages)).degraded  # type: ignore[arg-type]
     await until(lambda: how != "freeze" or proxy.frozen_count)
@@ -92,7 +102,7 @@ async def test_an_older_equal_message_is_another_append(
 async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
     memory: Memory, direct_memory: Memory, proxy: Proxy
 ) -> None:
-    await insist(memory.ping)
+    await until_found(memory)
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
     await direct_memory.session("a").append(YES)
@@ -112,7 +122,7 @@ async def test_an_older_equal_message_is_another_if_a_replay_lost_its_reply(
 async def test_an_append_that_was_never_sent_is_not_searched(
     memory: Memory, direct_memory: Memory, proxy: Proxy, redis_server: RedisServer
 ) -> None:
-    await insist(memory.ping)
+    await until_found(memory)
     await direct_memory.session("a").append(YES)
     await proxy.refuse()
     assert (await memory.session("a").append(YES)).degraded
@@ -223,7 +233,7 @@ async def test_a_sent_but_refused_append_says_that_it_may_be_done(
     said = user("yes" * 1_000) if full else YES
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
         await direct_memory.session("a").append(user("first"))
-        await insist(memory.ping)
+        await until_found(memory)
         proxy.break_next("freeze", float("inf"))
         with pytest.raises(StoreUnavailable) as sent:
             await memory.session("a").append(said, expect=None if full else 1)
