@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 from agents.extensions.memory import RedisSession
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict, messages_from_dict
 from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
@@ -31,6 +31,8 @@ from redismem.adapters.llama_index import ChatStore
 from redismem.adapters.openai_agents import Session
 
 _numbers = itertools.count(1)
+# Most of an example's time goes into the command, so each one imports four conversations.
+FOUR_EACH = settings(max_examples=settings.default.max_examples // 4)
 texts = st.text(max_size=8)
 items = st.lists(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})
@@ -80,73 +82,112 @@ def push(client: redis.Redis, key: str, messages: list[BaseMessage]) -> None:
     client.lpush(key, *(json.dumps(message_to_dict(message)) for message in messages))
 
 
+def four(messages: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(messages, min_size=4, max_size=4)
+
+
+def count_of(conversations: list[list[Any]]) -> int:
+    return sum(map(len, conversations))
+
+
+def stored_forms(memory: blocking.Memory, session_id: str) -> list[Any]:
+    """Return the role of each message of a session, and what is stored beside it if it is opaque."""
+    messages = memory.session(session_id).tail(99)
+    assert messages
+    return [(each.role, each.beside) for each in messages]
+
+
 def contents(client: redis.Redis, pattern: str) -> dict[Any, Any]:
     return {key: client.dump(key) for key in client.scan_iter(pattern)}
 
 
-@given(messages=st.lists(langchain_messages, min_size=1, max_size=6), summarise=st.booleans())
+@FOUR_EACH
+@given(conversations=four(st.lists(langchain_messages, min_size=1, max_size=6)), summarise=st.booleans())
 def test_langchain_reads_what_langchain_community_has_stored(
-    client: redis.Redis, memory: blocking.Memory, run: Any, messages: list[BaseMessage], summarise: bool
+    client: redis.Redis, memory: blocking.Memory, run: Any, conversations: list[list[BaseMessage]], summarise: bool
 ) -> None:
     prefix = f"community-{next(_numbers)}:"
-    push(client, f"{prefix}s:1", messages)
+    for number, messages in enumerate(conversations):
+        push(client, f"{prefix}s:{number}", messages)
     before = contents(client, f"{prefix}*")
-    for copied in (len(messages), 0)[: 1 + summarise]:
+    for copied in (count_of(conversations), 0)[: 1 + summarise]:
         told = run("langchain", "--prefix", prefix, "--key-prefix", prefix, *["--summarise"] * summarise)
-        assert (told["conversations"], told["messages"], told["problems"]) == (1, copied, [])
-    history = ChatMessageHistory("s:1", memory, key_prefix=prefix, summarise=summarise)
-    assert history.messages == messages_from_dict([json.loads(json.dumps(message_to_dict(each))) for each in messages])
+        assert (told["conversations"], told["messages"], told["problems"]) == (4, copied, [])
+    for number, messages in enumerate(conversations):
+        history = ChatMessageHistory(f"s:{number}", memory, key_prefix=prefix, summarise=summarise)
+        dumped = [json.loads(json.dumps(message_to_dict(each))) for each in messages]
+        assert history.messages == messages_from_dict(dumped)
+        added = ChatMessageHistory(f"added:{number}", memory, key_prefix=prefix, summarise=summarise)
+        added.add_messages(messages)
+        assert stored_forms(memory, f"{prefix}:s:{number}") == stored_forms(memory, f"{prefix}:added:{number}")
     assert contents(client, f"{prefix}*") == before
 
 
-@given(messages=llama_messages, summarise=st.booleans())
+@FOUR_EACH
+@given(conversations=four(llama_messages), summarise=st.booleans())
 def test_llama_index_reads_what_its_redis_store_has_stored(
-    redis_server: RedisServer, namespace: str, run: Any, messages: list[LlamaMessage], summarise: bool
+    redis_server: RedisServer,
+    memory: blocking.Memory,
+    run: Any,
+    conversations: list[list[LlamaMessage]],
+    summarise: bool,
 ) -> None:
-    key = f"llama-{next(_numbers)}"
+    prefix = f"llama-{next(_numbers)}"
+    keys = [f"{prefix}:{number}" for number in range(4)]
     store = RedisChatStore(redis_server.url)
-    store.set_messages(key, messages)
-    for copied in (len(messages), 0)[: 1 + summarise]:
-        told = run("llama-index", "--prefix", key, *["--summarise"] * summarise)
+    for key, messages in zip(keys, conversations, strict=True):
+        store.set_messages(key, messages)
+    for copied in (count_of(conversations), 0)[: 1 + summarise]:
+        told = run("llama-index", "--prefix", f"{prefix}:", *["--summarise"] * summarise)
         assert (told["messages"], told["problems"]) == (copied, [])
 
-    async def read() -> list[LlamaMessage]:
-        async with Memory.connect(redis_server.url, namespace=namespace) as memory:
-            return await ChatStore(memory=memory, summarise=summarise).get_messages(key)
+    async def read() -> list[list[LlamaMessage]]:
+        async with Memory.connect(redis_server.url, namespace=memory.store.keys.namespace) as other:
+            adapter = ChatStore(memory=other, summarise=summarise)
+            for key, messages in zip(keys, conversations, strict=True):
+                await adapter.set_messages(f"added:{key}", messages)
+            return [await adapter.get_messages(key) for key in keys]
 
-    assert asyncio.run(read()) == store.get_messages(key) == messages
+    assert asyncio.run(read()) == [store.get_messages(key) for key in keys] == conversations
+    for key in keys:
+        assert stored_forms(memory, f"llama_index:{key}") == stored_forms(memory, f"llama_index:added:{key}")
     store._redis_client.close()
 
 
-@given(items=items, summarise=st.booleans())
+@FOUR_EACH
+@given(conversations=four(items), summarise=st.booleans())
 def test_the_agents_sdk_reads_what_its_redis_session_has_stored(
-    redis_server: RedisServer, memory: blocking.Memory, run: Any, items: list[Any], summarise: bool
+    redis_server: RedisServer, memory: blocking.Memory, run: Any, conversations: list[list[Any]], summarise: bool
 ) -> None:
     prefix = f"agents-{next(_numbers)}"
 
-    async def write() -> Any:
-        session = RedisSession.from_url("user:1", url=redis_server.url, key_prefix=prefix, ttl=3600)
+    async def write(name: str, items: list[Any]) -> Any:
+        session = RedisSession.from_url(name, url=redis_server.url, key_prefix=prefix, ttl=3600)
         await session.add_items(items)
         stored = await session.get_items()
         await session.close()
         return stored
 
-    stored = asyncio.run(write())
-    for copied in (len(items), 0)[: 1 + summarise]:
+    async def write_all() -> Any:
+        return [await write(f"user:{number}", items) for number, items in enumerate(conversations)]
+
+    stored = asyncio.run(write_all())
+    for copied in (count_of(conversations), 0)[: 1 + summarise]:
         told = run(*("openai-agents", "--prefix", f"{prefix}:", "--key-prefix", prefix), *["--summarise"] * summarise)
-        assert (told["messages"], told["expiring"], told["problems"]) == (copied, 1, [])
-        assert "1 conversation of the source will expire, but not the sessions: pass --ttl" in told["err"]
+        assert (told["messages"], told["expiring"], told["problems"]) == (copied, 4, [])
+        assert "4 conversations of the source will expire, but not the sessions: pass --ttl" in told["err"]
 
     async def read() -> Any:
         async with Memory.connect(redis_server.url, namespace=memory.store.keys.namespace) as other:
-            adapter = Session("user:2", memory=other, key_prefix=prefix, summarise=summarise)
-            await adapter.add_items(items)
-            return await Session("user:1", memory=other, key_prefix=prefix, summarise=summarise).get_items()
+            connect = partial(Session, memory=other, key_prefix=prefix, summarise=summarise)
+            for number, items in enumerate(conversations):
+                await connect(f"added:{number}").add_items(items)
+            return [await connect(f"user:{number}").get_items() for number in range(4)]
 
-    assert asyncio.run(read()) == stored == items
-    imported, added = (memory.session(f"{prefix}:user:{number}").tail(99) for number in (1, 2))
-    assert [each.beside for each in imported] == [each.beside for each in added], "both are opaque, or neither is"
-    assert memory.session(f"{prefix}:user:1").info().policy.keep_whole is not summarise
+    assert asyncio.run(read()) == stored == conversations
+    for number in range(4):
+        assert stored_forms(memory, f"{prefix}:user:{number}") == stored_forms(memory, f"{prefix}:added:{number}")
+        assert memory.session(f"{prefix}:user:{number}").info().policy.keep_whole is not summarise
 
 
 def human(*texts: str) -> list[BaseMessage]:
