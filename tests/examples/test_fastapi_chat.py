@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from support.example_processes import Places, serve_example
 from support.provider_answers import call_message
-from support.redis_server import RedisServer, wait_until
+from support.redis_server import free_port, wait_until
 
+import redismem
+from examples.fastapi_chat.app import app, get_services
+from redismem import Settings
 from redismem.blocking import Memory
 from redismem.workers.archive import read_archive
 
@@ -119,40 +124,43 @@ def test_a_turn_runs_tools_and_sees_images_and_is_repeated_without_the_model(
 
 
 def test_another_process_continues_a_turn_and_failures_are_told(
-    places: Places, shop: Shop, environment: dict[str, str], tmp_path: Path
+    places: Places, shop: Shop, environment: dict[str, str]
 ) -> None:
     provider = places.provider
-    server = RedisServer(tmp_path / "redis").start()
-    places.redis_url = server.url
-    environment["REDISMEM_DEADLINE_S"] = "2"
-    try:
-        turn = {"id": "t-1", "text": "Is O-17 sent? Please book a repair."}
-        provider.script.append(CALLS)
-        provider.modes.extend(["ok", "silent"])
-        with serve_example("fastapi_chat", places, **environment) as client:
-            asking = threading.Thread(target=post_until_killed, args=(client, turn))
-            asking.start()
-            provider.wait_for_asked(2)  # the tools have run, and the model is silent
-        asking.join()
-        with serve_example("fastapi_chat", places, **environment) as client:
-            for mode in ("401", "break", "cut", "error", "empty"):
-                provider.modes.append(mode)
-                name, problem = take_turn(client, "anna", turn)[-1]
-                assert (name, problem["status"]) == ("error", 502), mode
-            provider.script.append(ANSWER)
-            assert joined(take_turn(client, "anna", turn)) == ANSWER["content"]
-            assert [body["messages"][-1]["role"] for body in provider.bodies] == ["user", *["tool"] * 7]
-            assert len(shop.asked) == 2
+    turn = {"id": "t-1", "text": "Is O-17 sent? Please book a repair."}
+    provider.script.append(CALLS)
+    provider.modes.extend(["ok", "silent"])
+    with serve_example("fastapi_chat", places, **environment) as client:
+        asking = threading.Thread(target=post_until_killed, args=(client, turn))
+        asking.start()
+        provider.wait_for_asked(2)  # the tools have run, and the model is silent
+    asking.join()
+    with serve_example("fastapi_chat", places, **environment) as client:
+        for mode in ("401", "break", "cut", "error", "empty"):
+            provider.modes.append(mode)
+            name, problem = take_turn(client, "anna", turn)[-1]
+            assert (name, problem["status"]) == ("error", 502), mode
+        provider.script.append(ANSWER)
+        assert joined(take_turn(client, "anna", turn)) == ANSWER["content"]
+        assert [body["messages"][-1]["role"] for body in provider.bodies] == ["user", *["tool"] * 7]
+        assert len(shop.asked) == 2
 
-            interrupt_tools(client, places, shop)
-            assert client.post("/chats/anna/turns", json=turn | {"text": "Another"}).status_code == 422
-            assert client.post("/chats/anna/turns", json=turn | {"id": "not/one"}).status_code == 422
-            assert client.get("/chats/nobody").status_code == 404
-            server.kill()
-            away = client.post("/chats/anna/turns", json={"id": "t-2", "text": "Still there?"})
-            assert (away.status_code, away.headers["retry-after"]) == (503, "1")
-    finally:
-        server.stop()
+        interrupt_tools(client, places, shop)
+        assert client.post("/chats/anna/turns", json=turn | {"text": "Another"}).status_code == 422
+        assert client.post("/chats/anna/turns", json=turn | {"id": "not/one"}).status_code == 422
+        assert client.get("/chats/nobody").status_code == 404
+
+
+async def test_a_redis_that_is_away_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, settings = f"redis://127.0.0.1:{free_port()}/0", Settings(deadline_s=0.05)
+    async with (
+        contextlib.aclosing(redismem.Memory.connect(place, settings=settings)) as memory,
+        httpx.AsyncClient(base_url="http://shop", transport=httpx.ASGITransport(app)) as client,
+    ):
+        services = SimpleNamespace(memory=memory, model=None, shop=None)
+        monkeypatch.setitem(app.dependency_overrides, get_services, lambda: services)
+        away = await client.post("/chats/anna/turns", json={"id": "t-2", "text": "Still there?"})
+    assert (away.status_code, away.headers["retry-after"]) == (503, "1")
 
 
 def interrupt_tools(client: httpx.Client, places: Places, shop: Shop) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from support.commands import wait_for_line
-from support.example_processes import ROOT, Places, run_example_here, start_example
+from support.example_processes import ROOT, Places, run_example_here
 
 from redismem import Memory
 from redismem.adapters.langchain import ChatMessageHistory
@@ -33,13 +33,6 @@ asyncio.run(chat.main("anna", "Where are my orders A-1 and A-2?"))
 """
 
 
-def say(places: Places, text: str) -> str:
-    with start_example(NAME, places, "anna", text) as running:
-        output, _ = running.communicate(timeout=60)
-        assert running.returncode == 0, output
-        return output.strip()
-
-
 async def read(places: Places) -> list[BaseMessage]:
     async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
         return await ChatMessageHistory("anna", memory).aget_messages()
@@ -58,7 +51,8 @@ async def test_a_turn_goes_on_in_another_process_and_outlives_a_kill(places: Pla
     await asyncio.to_thread(kill_before, places, step_count)
     before = await read(places)
     assert len(before) == step_count
-    assert say(places, "Where are my orders A-1 and A-2?") == "A-1 is on its way, A-2 is on its way"
+    answer = await run_example_here(NAME, places, "anna", "Where are my orders A-1 and A-2?")
+    assert answer == "A-1 is on its way, A-2 is on its way\n"
     for _ in range(2):
         printed = await run_example_here(NAME, places, "anna", "Refund A-1 and A-2, please.")
         assert printed == "Waiting for approval: say approve, to any process.\n"

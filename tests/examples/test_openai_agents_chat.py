@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from support.commands import wait_for_line
-from support.example_processes import ROOT, Places, run_example_here, start_example
+from support.example_processes import ROOT, Places, run_example_here
 
 from redismem import Memory
 from redismem.adapters.openai_agents import Session
@@ -30,13 +30,6 @@ def answer(call, model=chat.answer):
 chat.answer = answer
 asyncio.run(chat.main("anna", "Where are my orders A-1 and A-2?"))
 """
-
-
-def say(places: Places, text: str) -> str:
-    with start_example(NAME, places, "anna", text) as running:
-        output, _ = running.communicate(timeout=60)
-        assert running.returncode == 0, output
-        return output.strip()
 
 
 async def read_items(places: Places) -> list[Any]:
@@ -60,7 +53,8 @@ async def test_a_run_goes_on_in_another_process_and_outlives_a_kill(places: Plac
         *["function_call"] * 2,
         *["function_call_output"] * 2,
     ]
-    assert say(places, "Refund A-1 and A-2, please.") == "Waiting for approval: say approve, to any process."
+    waiting = await run_example_here(NAME, places, "anna", "Refund A-1 and A-2, please.")
+    assert waiting == "Waiting for approval: say approve, to any process.\n"
     assert await run_example_here(NAME, places, "anna", "approve") == "A-1 is refunded, A-2 is refunded\n"
     items = await read_items(places)
     assert items[: len(before)] == before

@@ -22,7 +22,7 @@ async def test_cards_are_written_also_after_the_model_was_down(places: Places) -
     provider = places.provider
     provider.modes.append("503")
     provider.script.extend([{"role": "assistant", "content": text} for text in ("Orders: O-17", "NOTHING")])
-    with start_example("own_strategy.py", places, REDISMEM_MAX_BACKOFF_S="1"):
+    with start_example("own_strategy.py", places, REDISMEM_MAX_BACKOFF_S="0.2"):
         async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
             await memory.session("anna").append(*(chat_message(seq) for seq in range(1, 13)))
             (card,) = (await wait_for_commit(memory.session("anna"))).summaries

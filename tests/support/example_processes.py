@@ -48,6 +48,7 @@ class Places:
         return {
             "REDISMEM_URL": self.redis_url,
             "REDISMEM_NAMESPACE": self.namespace,
+            "REDISMEM_TICK_S": "0.05",
             "OPENAI_BASE_URL": self.provider.base_url,
             "OPENAI_API_KEY": "a-key",
         }

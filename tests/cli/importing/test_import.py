@@ -32,7 +32,7 @@ from redismem.adapters.openai_agents import Session
 
 _numbers = itertools.count(1)
 # Most of an example's time goes into the command, so each one imports four conversations.
-FOUR_EACH = settings(max_examples=settings.default.max_examples // 4)
+FOUR_EACH = settings(max_examples=settings().max_examples // 4)
 texts = st.text(max_size=8)
 items = st.lists(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})

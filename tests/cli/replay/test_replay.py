@@ -165,7 +165,7 @@ MESSAGES = st.lists(
 
 
 @given(chats=st.lists(MESSAGES, min_size=4, max_size=4))
-@settings(max_examples=settings.default.max_examples // 4)  # most of an example's time goes into the command
+@settings(max_examples=settings().max_examples // 4)  # most of an example's time goes into the command
 def test_any_json_in_a_transcript_comes_back_identical(
     command: Any, store_options: Any, tmp_path: Path, chats: Any
 ) -> None:
