@@ -62,7 +62,7 @@ messages = st.builds(
     st.lists(contents, max_size=2),
     st.none() | st.text("ab", min_size=1, max_size=2),
 )
-saves = st.lists(st.tuples(st.integers(0, 6), st.lists(messages, max_size=4)), min_size=1, max_size=5)
+saves = st.lists(st.tuples(st.integers(0, 6), st.lists(messages, max_size=4)), min_size=1, max_size=4)
 """The number of newest messages that each save repeats, and its new messages."""
 
 

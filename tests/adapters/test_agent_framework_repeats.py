@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_framework import Message
 from agent_framework._sessions import filter_new_messages
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.adapters.agent_framework import _count_repeated, _identify
@@ -18,7 +18,6 @@ lists = st.lists(messages, max_size=6) | st.lists(alike, max_size=12)
 
 
 @given(history=lists, saved=lists)
-@settings(max_examples=500)
 def test_the_new_messages_are_those_of_the_frameworks_own_rule(history: list[Message], saved: list[Message]) -> None:
     one_is_new = bool(history) and history[-1].role == "user" and history[-1].message_id is None
     repeated = _count_repeated([*map(_identify, history)], [*map(_identify, saved)], one_is_new=one_is_new)

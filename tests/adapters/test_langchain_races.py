@@ -32,7 +32,7 @@ async def test_nothing_is_lost_or_doubled_and_the_order_stays(proxy: Proxy, name
             return [str(message.content) for message in await ChatMessageHistory("s", memory).aget_messages()]
 
         tally = await write_lossily(proxy, each_count, add, nothing, read, read)
-    assert proxy.broken_count > 5
+    assert proxy.broken_count > 3
     assert (tally.lost, tally.doubled, tally.out_of_order, tally.unknown) == ([], [], [], [])
     assert len(tally.left) == WRITERS_COUNT * each_count
 

@@ -94,7 +94,7 @@ def test_any_sequence_answers_as_the_store_in_memory(blocked: blocking.Memory, s
         for space in [space for space, items in model._data.items() if not items]:
             del model._data[space]  # it would list empty namespaces
     assert describe(store.search((), limit=1_000)) == describe(model.search((), limit=1_000))
-    pages = [store.search((), limit=2, offset=at) for at in range(0, 40, 2)]
+    pages = [store.search((), limit=3, offset=at) for at in range(0, 18, 3)]
     assert describe(item for page in pages for item in page) == describe(model.search((), limit=1_000))
 
 
@@ -126,16 +126,16 @@ async def test_an_item_expires_after_its_last_use(memory: Memory, redis_server: 
     def left_ms() -> int:
         return int(redis_server.say("PTTL", key))
 
-    assert 599_000 < left_ms() <= 600_000
+    assert 500_000 < left_ms() <= 600_000
     for use, is_renewed in (
         (store.aget(("a",), "k"), True),
         (store.asearch(("a",)), True),
         (store.aget(("a",), "k", refresh_ttl=False), False),
         (store.asearch(("a",), refresh_ttl=False), False),
     ):
-        redis_server.say("PEXPIRE", key, 5_000)
+        redis_server.say("PEXPIRE", key, 60_000)
         await use
-        assert (left_ms() > 5_000) is is_renewed
+        assert (left_ms() > 60_000) is is_renewed
     redis_server.say("PEXPIRE", key, 0)
     assert await store.aget(("a",), "k") is None
     assert [item.key for item in await store.asearch(("a",))] == ["for ever"]

@@ -43,7 +43,7 @@ STEPS = st.lists(
     | st.tuples(st.just("replace all"), BATCHES)
     | st.tuples(st.just("replace suffix"), st.tuples(st.integers(1, 12), st.integers(0, 12), BATCHES)),
     min_size=4,
-    max_size=10,
+    max_size=7,
 )
 
 
