@@ -20,7 +20,7 @@ from redismem.text.plain import render_message
 from redismem.workers.summaries import Worker
 
 WORD = re.compile(r"word\d+x")
-EACH_RUN = 8
+EACH_RUN = 3
 """The seeds of each run; `make nightly` plays more of them."""
 
 

@@ -64,7 +64,7 @@ def loops(count: int) -> list[tuple[Loop, list[Payload]]]:
 
 
 def test_no_cut_parts_an_item_from_its_reasoning() -> None:
-    for loop, told in loops(40):
+    for loop, told in loops(12):
         messages = messages_of(*told)
         for wanted in range(len(told) + 1):
             place = cut_before(messages, wanted)

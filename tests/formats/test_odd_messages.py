@@ -28,9 +28,8 @@ async def test_an_odd_url_breaks_no_session(direct_memory: Memory, name: str) ->
     for part in parts_at(url):
         call, answer = calls_with("{}")[2]
         in_answer = user([answer["content"][0] | {"content": [part]}])
-        for told in (user([part, text("words")]), assistant([part]), {"role": "system", "content": [part]}):
-            await check_views(direct_memory, [told])
-        await check_views(direct_memory, [call, in_answer])
+        system: Payload = {"role": "system", "content": [part]}
+        await check_views(direct_memory, [user([part, text("words")]), assistant([part]), system, call, in_answer])
 
 
 @pytest.mark.parametrize("name", ODD_ARGUMENTS)

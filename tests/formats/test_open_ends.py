@@ -58,8 +58,7 @@ def test_an_ordinary_conversation_is_in_order(form: str) -> None:
         assert is_in_order(messages) or has_two_ids
 
 
-@pytest.mark.parametrize("form", FORMS)
-@given(seed=st.integers(0, 10_000))
+@given(form=st.sampled_from(FORMS), seed=st.integers(0, 10_000))
 def test_the_check_of_the_order_changes_no_view(form: str, seed: int) -> None:
     random = Random(seed)
     told = talk(form, seed)

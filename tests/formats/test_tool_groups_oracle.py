@@ -11,7 +11,7 @@ from support.conversations import Conversation, conversations
 from redismem.formats.tool_groups import cut_after, cut_before, links, open_calls
 from redismem.messages.message import Message
 
-places = st.integers(-2, 50)
+places = st.integers(-2, 25)
 
 
 def slow_cut_before(messages: Sequence[Message], wanted: int) -> int:
@@ -30,18 +30,18 @@ def slow_cut_after(messages: Sequence[Message], wanted: int, keeps_orphans: bool
     return place
 
 
-@given(told=conversations(max_size=40), wanted=places)
+@given(told=conversations(max_size=20), wanted=places)
 def test_cut_before_is_where_the_plain_loop_ends(told: Conversation, wanted: int) -> None:
     assert cut_before(told.messages, wanted) == slow_cut_before(told.messages, wanted)
 
 
-@given(told=conversations(max_size=40), wanted=places.filter(lambda place: place >= 0), keeps_orphans=st.booleans())
+@given(told=conversations(max_size=20), wanted=places.filter(lambda place: place >= 0), keeps_orphans=st.booleans())
 def test_cut_after_is_where_the_plain_loop_ends(told: Conversation, wanted: int, keeps_orphans: bool) -> None:
     found = cut_after(told.messages, wanted, keeps_orphans=keeps_orphans)
     assert found == slow_cut_after(told.messages, wanted, keeps_orphans)
 
 
-@given(told=conversations(max_size=40), stop=places)
+@given(told=conversations(max_size=20), stop=places)
 def test_an_open_call_is_one_whose_own_id_no_result_has(told: Conversation, stop: int) -> None:
     messages = told.messages
     part = messages[: max(stop, 0)]

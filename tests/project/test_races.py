@@ -18,7 +18,7 @@ from redismem import Memory, Settings
 from redismem.inspection.projects import check_projects
 
 COUNT = 3
-ROUNDS = 8
+ROUNDS = 4
 LOSSES = {"Conflict", "InvalidTransition", "InvalidItem"}
 
 
@@ -179,7 +179,7 @@ async def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, namespace: 
         with start_racers(server.url, COUNT) as ready:
             racing = ready.within(namespace)
             made: list[str] = []
-            for kills in range(4):
+            for kills in range(2):
                 for place in range(COUNT):
                     racing.tell(place, "decisions", "create", f"round {kills}", tags=["x"])
                 made += [racing.read_answer(place)[1] for place in range(COUNT)]
@@ -200,7 +200,7 @@ async def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, namespace: 
             for decision_id in made:
                 decision = await apollo.decisions.get(decision_id)
                 assert (decision.status, decision.description, decision.version) == ("superseded", "turn 5", 8)
-            assert await apollo.decisions.count(text="after") == 4 * COUNT
-            assert await apollo.entities.count() == 4
+            assert await apollo.decisions.count(text="after") == 2 * COUNT
+            assert await apollo.entities.count() == 2
     finally:
         server.stop()

@@ -28,7 +28,7 @@ TASKS = st.sampled_from(
     [*tasks_machine.VERBS, "block a review", "block a key", "unblock", "until 3", "until 40", "until"]
 )
 DECISIONS = st.sampled_from([*decisions_machine.STEPS, "supersede", "until 3", "until 40", "until"])
-STEPS_LIMIT = 9
+STEPS_LIMIT = 6
 
 
 @pytest.fixture(scope="module", params=["real", "embedded"])

@@ -34,8 +34,8 @@ LONGEST_FIRST = (
 )
 """Files that start first: started last, one of them would run alone at the end."""
 
-IN_ONE_PROCESS = ("web/page/",)
-"""Folders whose files run in one process: its browser takes as long to start as several tests of the page."""
+IN_ONE_PROCESS = ("formats/", "web/page/")
+"""Folders whose files run in one process: its browser, or the SDKs of providers, take seconds to load."""
 
 ON_BOTH_STORES = (
     "blocking/",

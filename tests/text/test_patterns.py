@@ -36,7 +36,7 @@ def test_a_pattern_matches_as_re_does(pattern: str, text: str) -> None:
     assert Pattern(pattern).fullmatch(text) is (re.fullmatch(pattern, text) is not None)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @example("[]-b]", ["a"])
 @example("[^]-}]", ["-"])
 @example("[a[b]]", ["b", "b]"])
@@ -79,7 +79,7 @@ def test_a_pattern_of_exponential_time_in_re_is_fast(pattern: str) -> None:
 
 REFUSED = [
     *(r"(a)\1", "(?=a)a", "(?<!a)b", r"\bword\b", "(?i)a", "(?i:a)", "(?>a*)b", "a*+b", "a{2}+", "a**"),
-    *("[a&&b]", "[a--b]", "[a[b]", r"\<a", "a)(b", "(", "[", "(" * 5000),
+    *("[a&&b]", "[a--b]", "[a~~b]", "[a[b]", r"\<a", "a)(b", "(", "[", "(" * 5000),
 ]
 
 

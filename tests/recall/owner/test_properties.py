@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from support.redis_server import RedisServer
 from support.selection import EVERYTHING
+from support.stores import PATIENCE
 from support.writers import Echo, chat_message
 
 from redismem import Memory, RedismemError, Settings
@@ -21,7 +22,7 @@ from redismem.recall.owner.upkeep import OwnerIndex
 from redismem.workers.owner_indexes import OwnerChecks
 from redismem.workers.summaries import Worker
 
-SETTINGS = Settings(shards=2, threshold=6, recent_limit=2)
+SETTINGS = Settings(shards=2, threshold=6, recent_limit=2, **PATIENCE)
 SESSIONS = ("a", "b:1", "2:a:3")
 OWNERS = ("ann", "ann:2")
 _numbers = itertools.count()
@@ -80,7 +81,7 @@ STEP = some.tuples(
 )
 
 
-@given(some.lists(some.lists(STEP, min_size=1, max_size=3), min_size=3, max_size=10))
+@given(some.lists(some.lists(STEP, min_size=1, max_size=3), min_size=3, max_size=7))
 def test_whatever_is_done_the_index_equals_the_sessions(
     redis_server: RedisServer, steps: list[list[tuple[str, str, str]]]
 ) -> None:
