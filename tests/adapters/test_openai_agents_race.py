@@ -92,7 +92,7 @@ async def test_nothing_is_lost_doubled_or_out_of_order(proxy: Proxy, namespace: 
 
 @pytest.mark.nightly
 async def test_the_session_of_the_sdk_in_the_same_race(proxy: Proxy, namespace: str) -> None:
-    """What it loses depends on the replies that are lost, so it is only printed."""
+    """Print its losses alone, as they depend on the replies that are lost."""
     pool = redis.asyncio.BlockingConnectionPool(port=proxy.port, max_connections=WRITERS)
     async with redis.asyncio.Redis(connection_pool=pool) as client:
         theirs: list[Any] = [RedisSession("race", redis_client=client, key_prefix=namespace) for _ in range(WRITERS)]
