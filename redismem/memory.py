@@ -63,7 +63,6 @@ class Memory:
         self._append_limits = append_limits(store.settings)
         self.settings = store.settings
         self.recall_cache = RecallCache(store.settings.max_recalled_sessions, store.settings.max_recalled_bytes)
-        """The cache of sessions that this process recalled from."""
         # Each turn makes a handle, so the prepared calls of the most recently used sessions are cached.
         self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
         self._projects = lru_cache(maxsize=_REMEMBERED_COUNT)(self._open_project)
@@ -173,6 +172,7 @@ class Memory:
         time, or if this call is cancelled, the entry is lost and an error is logged.
         """
         async with AsyncExitStack() as steps:  # each step happens, even if one before it fails
+            steps.callback(self.recall_cache.clear)
             steps.push_async_callback(self.store.aclose)
             if self.store.embedder is not None:
                 steps.push_async_callback(self.store.embedder.aclose)

@@ -1,20 +1,29 @@
 """The LRU cache of the sessions that this process recalled from, bounded in sessions and bytes. No I/O.
 
 The cache is never stale: each search reads the session's epoch, version and newest signatures from Redis, and discards
-the cached entry if it is outdated.
+the cached entry if it is outdated. An entry that no search uses for ten minutes is dropped, because another process may
+have removed its messages.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
+
+from redismem.concurrency import forks
+from redismem.concurrency.expiry import Expiry
 
 if TYPE_CHECKING:
     from redismem.recall.cached import CachedSession
 
 # No session id contains a control character.
 _OWNER = "\0"
+UNUSED_S = 600
+"""The seconds without a search after which an entry is dropped, within a minute more."""
+_EVERY_S = 60
 
 
 class Cached(Protocol):
@@ -22,6 +31,8 @@ class Cached(Protocol):
 
     counted_bytes: int
     """The size of the entry in the cache's sum, in bytes."""
+    used_s: float
+    """The time of the last search."""
 
     @property
     def size_bytes(self) -> int:
@@ -31,11 +42,18 @@ class Cached(Protocol):
 class RecallCache:
     """An LRU cache of sessions, bounded in sessions and bytes. Thread-safe."""
 
-    def __init__(self, max_count: int, max_bytes: int) -> None:
+    def __init__(self, max_count: int, max_bytes: int, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
+        self._clock_s = clock_s
+        self.reset()
+        forks.reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Start empty, also in a forked process, which may have copied a lock that nothing releases."""
         self._sessions: OrderedDict[str, Cached] = OrderedDict()
         self._lock = threading.Lock()
+        self._expiry = Expiry(self.drop_unused, _EVERY_S)
         self.size_bytes = 0
         """The approximate memory of all cached sessions, in bytes."""
 
@@ -58,6 +76,7 @@ class RecallCache:
         """Mark a session as most recently used and update its size. Evicts sessions while a limit is exceeded."""
         size_bytes = cached.size_bytes
         with self._lock:
+            cached.used_s = self._clock_s()
             if size_bytes == cached.counted_bytes and self._sessions.get(session_id) is cached:
                 self._sessions.move_to_end(session_id)
                 return
@@ -68,6 +87,24 @@ class RecallCache:
             while self._sessions and (len(self._sessions) > self._max_count or self.size_bytes > self._max_bytes):
                 _, oldest = self._sessions.popitem(last=False)
                 self.size_bytes -= oldest.counted_bytes
+            if self._sessions:
+                self._expiry.start()
+
+    def drop_unused(self) -> None:
+        """Drop the entries that no search has used for ten minutes."""
+        with self._lock:
+            since_s = self._clock_s() - UNUSED_S
+            while self._sessions and next(iter(self._sessions.values())).used_s <= since_s:
+                _, oldest = self._sessions.popitem(last=False)
+                self.size_bytes -= oldest.counted_bytes
+            if self._sessions:
+                self._expiry.start_again()
+            else:
+                self._expiry.stop()
+
+    def forget_owner(self, owner: str) -> None:
+        """Remove the index of an owner from the cache."""
+        self.forget(_OWNER + owner)
 
     def forget(self, session_id: str) -> None:
         """Remove a session from the cache."""
@@ -80,6 +117,7 @@ class RecallCache:
         with self._lock:
             self._sessions.clear()
             self.size_bytes = 0
+            self._expiry.stop()
 
 
 NO_CACHE = RecallCache(0, 0)

@@ -83,6 +83,8 @@ class CachedSession:
         """The state of the session at the last refresh. While the session's state is equal, the entry is current."""
         self.counted_bytes = 0
         """The size of this entry in the cache's sum, in bytes."""
+        self.used_s = 0.0
+        """The time of the last search, for the cache."""
         self._epoch = epoch
         self._version = version
         self._last: tuple[int, bytes] | None = None

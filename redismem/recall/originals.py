@@ -103,8 +103,10 @@ class Originals:
         A block whose dictionary is missing stays, since the dictionary may come back. With `in_the_way` the block goes
         into quarantine too, because the caller is about to overwrite it.
 
-        Raises StoreUnavailable.
+        Raises StoreUnavailable, CorruptSession, UnsupportedFormat.
         """
+        from redismem.store.owner_blocks import drop_block  # loads the stemmer
+
         settings, session = self._store.settings, session_hash(self._keys.session_id)
         for block in unreadable:
             reason = pages.explain_unreadable(block, self._store.dictionaries)
@@ -112,6 +114,7 @@ class Originals:
             if isinstance(reason, DictionaryMissing) and not in_the_way:
                 self._log_missing_dictionary(str(reason))
                 continue
+            await drop_block(self._store, self._keys, block.number)
             time_ms = await self._store.server_time_ms()
             if await self._store.run(pages.quarantine_block(self._keys, block, time_ms, settings.idle_timeout_ms)):
                 extra = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=error)

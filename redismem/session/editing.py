@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context, Expected, Receipt
 from redismem.errors import InvalidSettings, NotInWindow, SessionNotFound
+from redismem.events import Op
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.originals.blocks import unpacked_bytes
@@ -309,7 +310,8 @@ class EditableSession(ReadableSession):
 
     async def _change(self, view: edit_calls.View, call: Call[T]) -> T:
         """Run a call that changes messages, and keep the index of the session's owner up to date."""
-        return await self._run_owned(view.fields.get(layout.OWNER), self._run(call))
+        owner, removes = view.fields.get(layout.OWNER), call.op is not Op.ARCHIVE
+        return await self._run_owned(owner, self._run(call), removes=removes)
 
     async def _view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> edit_calls.View:
         view = await read_window(self._run, self._calls)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -15,6 +15,7 @@ from redismem.messages.message import Message
 from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.namespace.traces import owner_and_epoch
+from redismem.protocol.owners import decode_owner
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
@@ -254,7 +255,6 @@ class Session(EditableSession):
         Raises:
             SessionNotFound: The session does not exist and `missing_ok` is False.
         """
-        self._recall_cache.forget(self.id)
         owner, epoch = await self._run(owner_and_epoch(self._calls.keys))
         # A session that vanished after its epoch was read counts as cleared: the reply to the first try may be lost.
         cleared = await self._run_owned(owner, self._run(self._calls.clear(epoch))) or epoch != ""
@@ -290,8 +290,17 @@ class Session(EditableSession):
             view = await self._view("forget")
             work = Forgetting(self._store, self._calls, self._run, view, wanted).forget()
             forgotten = await self._run_owned(view.fields.get(layout.OWNER), work)
-        self._recall_cache.forget(self.id)
         return forgotten
+
+    async def _run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T], *, removes: bool = True) -> T:
+        """Do the work as the base class does. Afterwards this process caches nothing that it removed."""
+        try:
+            return await super()._run_owned(owner, work)
+        finally:
+            if removes:
+                self._recall_cache.forget(self.id)
+                if (name := decode_owner(owner)) is not None:
+                    self._recall_cache.forget_owner(name)
 
     async def exists(self) -> bool:
         """Return True if the session exists."""

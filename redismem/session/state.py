@@ -119,8 +119,12 @@ class SessionState:
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
         return self._store.run(call, quarantine=True)
 
-    async def _run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work, which changes messages, and keep the index of the owner up to date: the state's field."""
+    async def _run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T], *, removes: bool = True) -> T:
+        """Do the work, which changes messages, and keep the index of the owner up to date: the state's field.
+
+        `removes` is False if no message is removed or replaced.
+        """
+        del removes
         if owner is None:
             return await work
         from redismem.recall.owner.upkeep import change_owned  # loads the stemmer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,10 +19,11 @@ from support.stores import Store
 from support.worked import open_with
 from support.writers import Echo, fill
 
+from redismem import Session
 from redismem.blocking import memory as blocking
 from redismem.originals.signatures import Signature, decode_signature, encode_signature, stem_hash
 from redismem.recall import recall
-from redismem.recall.cache import RecallCache
+from redismem.recall.cache import UNUSED_S, RecallCache
 from redismem.recall.cached import CachedSession
 from redismem.recall.postings import SEGMENT_COUNT, Postings
 from redismem.workers.summaries import Worker
@@ -71,13 +72,61 @@ async def test_of_a_session_that_grew_by_much_the_rest_is_read(store: Store, nam
         assert 3 in seqs(await session.recall("dog Biscuit"))
 
 
-async def test_a_clear_leaves_nothing_in_its_process(store: Store, namespace: str) -> None:
+REMOVALS: list[Callable[[Session], Awaitable[object]]] = [
+    lambda session: session.clear(),
+    lambda session: session.forget(3),
+    lambda session: session.rewrite(3, [{"role": "user", "content": "Hello"}]),
+    lambda session: session.prune(0),
+    lambda session: session.pop(1),
+]
+
+
+@pytest.mark.parametrize("remove", REMOVALS)
+async def test_a_removal_leaves_nothing_in_its_process(
+    store: Store, namespace: str, remove: Callable[[Session], Awaitable[object]]
+) -> None:
+    async with open_with(store, namespace) as memory:
+        await create_summarised_session(memory)
+        session = memory.session("a", owner="ann")
+        begun = memory.session("b", owner="ann")
+        await fill(begun, 40)
+        await Worker(memory.store, Echo()).drain()
+        await begun.recall("question", scope="owner")
+        await begun.recall("question")
+        await session.recall("dog Biscuit")
+        assert len(memory.recall_cache) == 3
+        await remove(session)
+        assert memory.recall_cache.get("a") is None
+        assert len(memory.recall_cache) == 2, "of another session, and its owner, who is not of this one"
+        await remove(begun)
+        assert len(memory.recall_cache) == memory.recall_cache.size_bytes == 0
+        assert memory.recall_cache.get_owner("ann") is None
+
+
+async def test_what_no_search_uses_is_dropped_after_ten_minutes(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        now_s = 0.0
+        memory.recall_cache = cache = RecallCache(10, 1 << 20, clock_s=lambda: now_s)
+        await create_summarised_session(memory)
+        session = memory.session("a")
+        await session.recall("dog Biscuit")
+        now_s = UNUSED_S - 1
+        cache.drop_unused()
+        await session.recall("dog Biscuit")
+        now_s = 2 * UNUSED_S - 2
+        cache.drop_unused()
+        assert cache.get("a") is not None, "used since"
+        now_s += 1
+        cache.drop_unused()
+        assert len(cache) == cache.size_bytes == 0
+
+
+async def test_a_closed_memory_caches_nothing(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
         session = await create_summarised_session(memory)
         await session.recall("dog Biscuit")
         assert len(memory.recall_cache) == 1
-        await session.clear()
-        assert len(memory.recall_cache) == memory.recall_cache.size_bytes == 0
+    assert len(memory.recall_cache) == memory.recall_cache.size_bytes == 0
 
 
 async def test_what_another_process_did_is_known(store: Store, namespace: str) -> None:

@@ -10,6 +10,7 @@ from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.messages.values import Undecodable
+from redismem.originals.signatures import split_signatures
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, Command, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
@@ -89,6 +90,18 @@ def describe(keys: SessionKeys) -> Call[Described]:
 
     fields = (layout.OWNER, layout.EPOCH, layout.COUNTERS, layout.WITH_ORIGINALS, layout.EDITED, layout.PRUNED)
     return Call(keys.session_id, (("HMGET", keys.state, *fields),), decode, op=Op.OWNER_INDEX)
+
+
+def signed_blocks(keys: SessionKeys, number: int) -> Call[range]:
+    """Build a call that returns the numbers of the blocks whose signatures are stored with that of a block."""
+
+    def decode(field: bytes | None) -> range:
+        try:
+            return range(number, number + (0 if field is None else len(split_signatures(field))))
+        except Undecodable:
+            return range(number, number + 1)
+
+    return Call(keys.session_id, (("HGET", keys.originals, f"s{number}"),), decode, op=Op.OWNER_INDEX)
 
 
 def read_names(keys: OwnerKeys) -> Call[dict[str, list[bytes]]]:

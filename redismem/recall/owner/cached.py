@@ -37,6 +37,8 @@ class CachedOwner:
         """The blocks by their numbers here."""
         self.counted_bytes = 0
         """The size of this entry in the cache's sum, in bytes."""
+        self.used_s = 0.0
+        """The time of the last search, for the cache."""
         number, before = -1, Place("", "", -2)
         signatures: list[tuple[int, Signature]] = []
         for blocks in sorted(_sessions(stored), key=_first_day):

@@ -109,6 +109,7 @@ class OwnerRecall:
         if isinstance(cached, CachedOwner):
             version = await self._store.run(calls.read_version(self._keys))
             if version == cached.version:
+                self._cache.put_owner(self._owner, cached)
                 return cached
         stored = await self._store.run(calls.read_index(self._keys))
         is_much = sum(map(len, stored.values())) > LARGE_BYTES // 4

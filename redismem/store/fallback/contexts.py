@@ -1,6 +1,7 @@
 """Cache the last context of each session for outages, bounded in sessions and bytes.
 
-The cache contains raw replies, and the raw commands of later appends. They are only decoded when they are needed.
+The cache contains raw replies, and the raw commands of later appends. They are only decoded when they are needed. A
+context older than the idle timeout is never served, and is dropped within an hour.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from redismem.concurrency.expiry import Expiry
 from redismem.context import Context, Receipt
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Command
@@ -24,6 +26,7 @@ from redismem.store.fallback.session_view import View
 _MEMBER_BYTES = 64
 # A longer list of later appends is merged into the context.
 _LATER_COUNT = 32
+_EXPIRY_S = 3_600
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class SeenContexts:
         self._clock = clock
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
         self._lock = threading.Lock()
+        self._expiry = Expiry(self.drop_old, _EXPIRY_S)
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -68,6 +72,7 @@ class SeenContexts:
                 seen = _Seen(stored, elements, context.epoch, context.last_seq, self._clock(), size_bytes)
                 self._seen[session_id] = seen
                 self.size_bytes += size_bytes
+                self._expiry.start()
             else:
                 if seen.epoch == context.epoch and context.last_seq < seen.last_seq:
                     return  # the context of another thread is newer
@@ -93,6 +98,7 @@ class SeenContexts:
                 if not receipt.created:
                     return
                 self._seen[session_id] = seen = _Seen({layout.EPOCH: b""}, [], "", 0, 0.0, 0)  # a new session
+                self._expiry.start()
             elif receipt.duplicate:
                 return
             parts = command[request_place(command) + 2 :]
@@ -114,6 +120,24 @@ class SeenContexts:
         with self._lock:
             seen = self._seen.pop(session_id, None)
             self.size_bytes -= 0 if seen is None else seen.size_bytes
+
+    def clear(self) -> None:
+        """Drop all contexts."""
+        with self._lock:
+            self._seen.clear()
+            self.size_bytes = 0
+            self._expiry.stop()
+
+    def drop_old(self) -> None:
+        """Drop the contexts that are older than the idle timeout."""
+        with self._lock:
+            since_s = self._clock() - self._idle_timeout_s
+            while self._seen and next(iter(self._seen.values())).noted_s < since_s:
+                self._drop_first()
+            if self._seen:
+                self._expiry.start_again()
+            else:
+                self._expiry.stop()
 
     def owners(self) -> dict[str, bytes | None]:
         """Return the field `owner` of each session with a cached context; `None` if it has no owner."""
@@ -138,8 +162,11 @@ class SeenContexts:
 
     def _shrink(self) -> None:
         while len(self._seen) > self._max_count or self.size_bytes > self._max_bytes:
-            _, oldest = self._seen.popitem(last=False)
-            self.size_bytes -= oldest.size_bytes
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        _, oldest = self._seen.popitem(last=False)
+        self.size_bytes -= oldest.size_bytes
 
     def _view(self, seen: _Seen) -> View:
         view = View(replies.fields(seen.stored), list(seen.elements))

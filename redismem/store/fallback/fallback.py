@@ -79,6 +79,7 @@ class Fallback:
             await self._replay.end(self._settings.deadline_s)
         finally:
             self._unclosed()
+            self._seen.clear()
 
     def start_probing(self) -> None:
         """Start to probe Redis, because a breaker has opened."""

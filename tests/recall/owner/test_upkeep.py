@@ -170,6 +170,22 @@ async def test_a_session_in_quarantine_leaves_the_index_at_the_next_check(
         assert not await raw.exists(keys.index, keys.indexes)
 
 
+async def test_a_block_in_quarantine_leaves_the_index_at_once(store: Store, namespace: str, raw: Any) -> None:
+    async with store.memory(namespace, SETTINGS) as memory:
+        for session_id, owner in (("a", "ann"), ("b", "ann"), ("d", None)):
+            await begin(memory, session_id, owner)
+        await Worker(memory.store, Echo()).drain()
+        before = await read_index(memory, raw, "ann")
+        assert holds({0: before["a"][0]}, SECRET)
+        for session_id in ("a", "d"):
+            await raw.hset(memory.store.keys.session(session_id).originals, "0", b"broken")
+            await memory.session(session_id).messages(include_originals=True)
+            assert await raw.hget(memory.store.keys.session(session_id).originals, "0") is None, "in quarantine"
+        left = {"a": {number: each for number, each in before["a"].items() if number}, "b": before["b"]}
+        assert await read_index(memory, raw, "ann") == left
+        assert left["a"] == await stored_signatures(memory, raw, "a")
+
+
 CLEAR_AND_DIE = """
 import os, signal, sys
 from redismem import Settings
