@@ -108,7 +108,9 @@ class Race:
 
     def _memory(self) -> Memory:
         return Memory.connect(
-            self._server.url, namespace=self._namespace, settings=Settings(threshold=5, recent_limit=3, deadline_s=60)
+            self._server.url,
+            namespace=self._namespace,
+            settings=Settings(threshold=5, recent_limit=3, deadline_s=60, reply_timeout_s=20),
         )
 
     async def write(self, writer: int, count: int) -> None:

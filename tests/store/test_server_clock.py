@@ -18,7 +18,9 @@ from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
 # Long timeouts: a session that expires within the jump would be gone for a good reason.
-SETTINGS = Settings(shards=2, idle_timeout_s=24 * HOUR_S, threshold=10, recent_limit=6, lease_s=30, deadline_s=60)
+SETTINGS = Settings(
+    shards=2, idle_timeout_s=24 * HOUR_S, threshold=10, recent_limit=6, lease_s=30, deadline_s=60, reply_timeout_s=20
+)
 
 
 @pytest.fixture
