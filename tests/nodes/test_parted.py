@@ -23,13 +23,13 @@ from support.cluster_servers import ClusterServers
 from support.network import Network, hosts
 from support.redis_server import RedisServer, wait_until
 from support.sentinel_servers import SERVICE, SentinelServers
+from support.stores import short_deadlines
 
 from redismem import Settings, StoreUnavailable, Unconfirmed
 from redismem.protocol.keys import Keys
 from redismem.transport.nodes.slots import slot_of
 
-CONFIRMING = Settings(shards=16, deadline_s=3, reply_timeout_s=1, confirm=1, confirm_timeout_s=0.5)
-HASTY = CONFIRMING.model_copy(update={"deadline_s": 1.5, "reply_timeout_s": 1.5})
+CONFIRMING = Settings(shards=16, deadline_s=30, reply_timeout_s=1, confirm=1, confirm_timeout_s=0.5)
 OPEN = ("--protected-mode", "no")
 BOUND = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 NAMES = [f"user-{number}" for number in range(8)]
@@ -61,10 +61,11 @@ class Deposed:
         async def is_refused() -> bool:
             return await self._outcome() == "NOREPLICAS"
 
-        refused = asyncio.ensure_future(until(is_refused, every_s=0.02))
-        while not refused.done():
-            assert not await self._is_confirmed()
-        await refused
+        with self._impatient():
+            refused = asyncio.ensure_future(until(is_refused, every_s=0.02))
+            while not refused.done():
+                assert not await self._is_confirmed()
+            await refused
 
     async def _outcome(self) -> str:
         """Return the reason why one more append without confirm was refused; "" if it was accepted."""
@@ -83,9 +84,14 @@ class Deposed:
             return False
 
     async def check_refused(self) -> None:
-        for _ in range(3):
-            assert await self._outcome()
-            assert not await self._is_confirmed()
+        with self._impatient():
+            for _ in range(3):
+                assert await self._outcome()
+                assert not await self._is_confirmed()
+
+    def _impatient(self) -> contextlib.AbstractContextManager[None]:
+        """Shorten the deadlines: a primary without replicas refuses calls until theirs."""
+        return short_deadlines(self._confirming.memory, self._free.memory)
 
     async def check_lost(self) -> int:
         """Return the number of missing messages: all that were unconfirmed, and no others."""
@@ -99,9 +105,9 @@ class Deposed:
 async def depose_primary(servers: SentinelServers, namespace: str) -> AsyncIterator[Deposed]:
     near = next(sentinel for sentinel in servers.sentinels if sentinel.host == servers.primary.host)
     url = f"redis+sentinel://{near.place}/{SERVICE}/0"
-    unconfirmed = HASTY.model_copy(update={"confirm": 0})
+    unconfirmed = CONFIRMING.model_copy(update={"confirm": 0})
     async with (
-        open_caller("blocking", url, namespace, HASTY) as confirming,
+        open_caller("blocking", url, namespace, CONFIRMING) as confirming,
         open_caller("asyncio", url, namespace, unconfirmed) as free,
     ):
         pods = Deposed(confirming, free)
