@@ -20,6 +20,7 @@ from redismem.transport import resp
 from redismem.transport.base import KEEPALIVE
 from redismem.transport.redis_py import given_client
 from redismem.transport.redis_py.client_loop import ClientLoop
+from redismem.transport.redis_py.deadline import Deadline
 from redismem.transport.redis_py.replies import (
     as_transaction,
     check_replicas,
@@ -92,7 +93,7 @@ class RedisPy:
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         await self._enter_loop()
         try:
-            async with asyncio.timeout(timeout_s):
+            with Deadline(timeout_s):
                 answers = await self._execute(commands)
                 if script is not None and word_of(answers) == "NOSCRIPT":
                     answers = await self._load_and_run(commands, script, self._execute)
@@ -105,7 +106,7 @@ class RedisPy:
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         await self._enter_loop()
         try:
-            async with asyncio.timeout(timeout_s):
+            with Deadline(timeout_s):
                 return await self._pipeline(commands, transaction=False)
         except _LOST as error:
             raise await self._failure(error) from None
@@ -149,7 +150,7 @@ class RedisPy:
             return split_replies(commands, await self._pipeline(with_wait(commands, wanted), transaction=False))
 
         try:
-            async with asyncio.timeout(timeout_s + wanted.wait_s):
+            with Deadline(timeout_s + wanted.wait_s):
                 answers = await execute(commands)
                 if script is not None and word_of(answers) == "NOSCRIPT":
                     answers = await self._load_and_run(commands, script, execute)
