@@ -19,7 +19,7 @@ from support.checks import until
 from support.clock import Clock
 from support.http_service import serve_memory
 from support.redis_server import RedisServer
-from support.stores import PATIENCE
+from support.stores import PATIENCE, short_deadlines
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed, StoreUnavailable
@@ -148,10 +148,7 @@ async def keys_are_evicted(watched: Watched) -> set[str]:
 
 async def redis_is_away(watched: Watched) -> set[str]:
     await asyncio.to_thread(watched.server.kill)
-    with pytest.MonkeyPatch.context() as patch:  # nothing comes back while the calls wait
-        store = watched.memory.store
-        patch.setattr(store, "settings", SETTINGS.model_copy(update={"deadline_s": 0.1}))
-        patch.setattr(store, "_reply_timeout_s", 0.1)
+    with short_deadlines(watched.memory):
         fired = await watched.scrape(6)
     await asyncio.to_thread(watched.server.start)
     await until(partial(answers, watched.memory))

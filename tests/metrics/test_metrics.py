@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from support.stores import PATIENCE, short_deadlines
 
 import redismem.blocking
 from redismem import Memory, Settings
@@ -58,12 +59,12 @@ def test_collect_blocking_does_the_same(url: str, request: pytest.FixtureRequest
 
 async def test_in_an_outage_the_queues_keep_their_last_values(proxy: Any, namespace: str) -> None:
     metrics = Metrics()
-    settings = Settings(deadline_s=1, reply_timeout_s=0.5)
-    options: Any = {"namespace": namespace, "settings": settings, "on_event": metrics.event}
+    options: Any = {"namespace": namespace, "settings": Settings(**PATIENCE), "on_event": metrics.event}
     async with Memory.connect(proxy.url, **options) as memory:
         await memory.session("a").append(*user(12))
         assert read(await metrics.collect(memory))["redismem_degraded", "", ""] == 0
         await proxy.refuse()
-        seen = read(await metrics.collect(memory))
+        with short_deadlines(memory):
+            seen = read(await metrics.collect(memory))
     assert (seen["redismem_degraded", "", ""], seen["redismem_away_seconds", "", ""] > 0) == (1, True)
     assert seen["redismem_queue_sessions", namespace, "overdue"] == 1

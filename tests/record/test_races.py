@@ -12,7 +12,7 @@ import redis
 import redis.asyncio
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
-from support.stores import Store
+from support.stores import PATIENCE, Store, short_deadlines
 
 from redismem import Memory, RecordConflict, Settings, StoreUnavailable, WrongShards
 from redismem.blocking import memory as blocking
@@ -152,18 +152,19 @@ async def test_a_process_with_other_shards_is_refused_once_it_creates_a_record(
 
 
 async def test_records_are_refused_while_redis_is_away_even_with_the_fallback(proxy: Proxy, namespace: str) -> None:
-    settings = Settings(deadline_s=1, reply_timeout_s=0.2, fallback_after_s=0.2)
+    settings = Settings(**PATIENCE, fallback_after_s=20)
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
         record = memory.record("r")
         await record.write(Change(sets={b"n": b"1"}, adds=[b"n"]))
         await memory.session("s").append({"role": "user", "content": "a"})
         await proxy.refuse()
-        for call in (
-            record.write(Change(sets={b"n": b"2"})),
-            *(record.get(b"n"), record.newest(), record.page(), record.walk(b"n"), record.drop(b"n")),
-            *(record.clear(), record.exists(), record.touch(), memory.records()),
-        ):
-            with pytest.raises(StoreUnavailable):
-                await call
-        assert (await memory.session("s").append({"role": "user", "content": "b"})).degraded
+        with short_deadlines(memory):
+            for call in (
+                record.write(Change(sets={b"n": b"2"})),
+                *(record.get(b"n"), record.newest(), record.page(), record.walk(b"n"), record.drop(b"n")),
+                *(record.clear(), record.exists(), record.touch(), memory.records()),
+            ):
+                with pytest.raises(StoreUnavailable):
+                    await call
+            assert (await memory.session("s").append({"role": "user", "content": "b"})).degraded
         await proxy.accept_again()
