@@ -14,8 +14,10 @@ SESSIONS = [f"s-{number:03}" for number in range(300)]
 
 async def kill(memory: Memory, raw: Any) -> None:
     """Put sessions on the list of dead sessions, the last one first."""
-    for number, name in enumerate(SESSIONS):
-        await raw.zadd(memory.store.keys.session(name).shard.dead, {name: 1_000_000 - number})
+    async with raw.pipeline(transaction=False) as pipeline:
+        for number, name in enumerate(SESSIONS):
+            pipeline.zadd(memory.store.keys.session(name).shard.dead, {name: 1_000_000 - number})
+        await pipeline.execute()
 
 
 @pytest.mark.parametrize("shards", [1, 64, 256])

@@ -18,6 +18,7 @@ from support.mutants import Mutant, expect_failure, install_mutant, mutate, play
 from support.redis_server import RedisServer
 
 from model_check.scene_machine import EVERY_SCENE, SceneMachine, play_one
+from redismem.protocol import scripts
 
 NEVER = (r"if .*? then", "if false then")
 MINUS = (r" - \w+\)$", ")")
@@ -287,6 +288,12 @@ def test_a_broken_script_is_noticed(
         install_mutant(mutant, client, monkeypatch)
     with expect_failure():
         play_keen_first(SCENES, lambda scene: play_one(machine, scene), mutant.script)
+
+
+def test_each_fault_has_its_place() -> None:
+    """The others of the sample are played at night, so a place that is gone is noticed here."""
+    for mutant in MUTANTS:
+        mutate(scripts.load(mutant.script).source.decode(), mutant)
 
 
 def test_a_fault_survives_a_rename_and_is_missed_where_it_has_no_place() -> None:

@@ -14,10 +14,11 @@ import redis
 import redis.asyncio
 from support import import_scenes, project_scenes
 from support.clock import ProjectClock
-from support.mutants import Mutant, expect_failure, install_mutant, play_keen_first, sample
+from support.mutants import Mutant, expect_failure, install_mutant, mutate, play_keen_first, sample
 from support.project_scenes import Scene
 
 from redismem import Memory
+from redismem.protocol import scripts
 
 SCENES = [*project_scenes.SCENES, *import_scenes.SCENES]
 _numbers = itertools.count(1)
@@ -99,3 +100,9 @@ def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypat
 def test_there_are_faults_enough() -> None:
     assert len(MUTANTS) >= 20
     assert {mutant.script for mutant in MUTANTS} == {"change", "find", "import", "piece"}
+
+
+def test_each_fault_has_its_place() -> None:
+    """The others of the sample are played at night, so a place that is gone is noticed here."""
+    for mutant in MUTANTS:
+        mutate(scripts.load(mutant.script).source.decode(), mutant)

@@ -38,9 +38,9 @@ class Mutant(NamedTuple):
 
 
 def sample(mutants: Sequence[Mutant]) -> list[ParameterSet]:
-    """Return the mutants as parameters: every fourth for each run, the others for `make nightly`."""
+    """Return the mutants as parameters: every sixth for each run, the others for `make nightly`."""
     return [
-        pytest.param(mutant, id=f"{mutant.script}: {mutant.fault}", marks=[pytest.mark.nightly] * (number % 4 > 0))
+        pytest.param(mutant, id=f"{mutant.script}: {mutant.fault}", marks=[pytest.mark.nightly] * (number % 6 > 0))
         for number, mutant in enumerate(mutants)
     ]
 

@@ -187,14 +187,14 @@ async def test_a_session_stays_until_it_could_be_handed_over(store: Store, names
 async def test_two_that_enforce_one_limit_evict_no_more_than_one_would(
     store: Store, namespace: str, clock: Clock
 ) -> None:
-    async with store.memory(namespace, Settings(shards=4, max_sessions=50)) as memory:
+    async with store.memory(namespace, Settings(shards=4, max_sessions=25)) as memory:
         archive = Archive()
-        await begin(memory, clock, 120)
+        await begin(memory, clock, 60)
         both = [Eviction(memory.store, archive), Eviction(memory.store, archive)]
         evicted = await asyncio.gather(*(clock.run_at(T0 + 200_000, eviction.enforce()) for eviction in both))
-        assert sum(evicted) == 70
-        assert archive.times == dict.fromkeys((f"s-{number}" for number in range(70)), 1)
-        assert await queue_members(memory, "active") == {f"s-{number}" for number in range(70, 120)}
+        assert sum(evicted) == 35
+        assert archive.times == dict.fromkeys((f"s-{number}" for number in range(35)), 1)
+        assert await queue_members(memory, "active") == {f"s-{number}" for number in range(35, 60)}
 
 
 async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, namespace: str, clock: Clock) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ class Pods:
     """Processes of `redismem worker`, and what they log."""
 
     def __init__(self, url: str, namespace: str, provider: ProviderServer, folder: Path, **settings: str) -> None:
-        self._command = [sys.executable, "-m", "redismem", "worker", "--url", url, "--namespace", namespace]
+        self._command = [sys.executable, "-m", "redismem", "worker", "--nice", "0", "--url", url]
+        self._command += ["--namespace", namespace]
         self._environment = os.environ | {
             "REDISMEM_MODEL_PROVIDER": "openai",
             "REDISMEM_MODEL": "some-model",
@@ -49,6 +51,9 @@ class Pods:
 
     def log(self) -> str:
         return (self._folder / "log").read_text()
+
+    def are_started(self, count: int) -> bool:
+        return self.log().count("started on ") == count
 
     def kill_one(self) -> None:
         self.running[0].kill()
@@ -114,6 +119,7 @@ async def down_for_a_while(turns: Turns, provider: ProviderServer, pods: Pods) -
     for session in turns.sessions:
         await session.append(*map(chat_message, range(11)))
     await until(turns.settled, 120, PACE_S)
+    await until(partial(pods.are_started, WORKERS))
     provider.mode, asked_before = "503", len(provider.asked)
     await turns.until_asked(provider, asked_before + 1, OUTAGE_S / 2)
     pods.kill_one()
@@ -141,10 +147,11 @@ async def test_an_outage_with_several_processes(
                 info = await session.info()
                 assert (info.queued, info.attempts, info.failure) == (None, 0, None)
                 assert {summary.model for summary in (await session.read()).summaries} == {"some-model"}
+        await until(partial(pods.are_started, WORKERS + 1))  # before that, SIGTERM would kill the last one
         assert pods.stop() == [0] * WORKERS
     finally:
         pods.close()
-    for said_there in ("is paused for ", "openai answered 503 UNAVAILABLE", "openai/some-model answers again"):
+    for said_there in ("is paused ", "openai answered 503 UNAVAILABLE", "openai/some-model answers again"):
         assert said_there in pods.log()
     assert "canary" not in pods.log()
     with capsys.disabled():

@@ -106,8 +106,14 @@ async def test_no_summary_waits_for_an_embedder(store: Store, namespace: str, ra
 
 @pytest.mark.parametrize("kind", [OSError, asyncio.CancelledError, Panic])
 async def test_what_failed_is_made_when_the_embedder_is_back(
-    store: Store, namespace: str, raw: Any, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
+    store: Store,
+    namespace: str,
+    raw: Any,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("redismem.recall.embedder._FIRST_PAUSE_S", 60.0)
     words = Words()
     words.is_down, words.fault = True, kind("canary-text")
     async with open_with(store, namespace, words) as memory:
