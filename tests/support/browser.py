@@ -17,6 +17,8 @@ from playwright.async_api import Browser, BrowserContext, Page, Playwright, Requ
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from support import forked_service
+from support.selection import EVERYTHING
+from support.stores import PATIENT
 
 PATIENCE_MS = 60_000
 PICTURES = Path(__file__).parents[2] / ".screenshots"
@@ -153,10 +155,11 @@ async def visible_texts(page: Page) -> list[str]:
     return await page.locator("#thread .text:visible").all_inner_texts()
 
 
-async def save_screenshot(page: Page, name: str) -> None:
-    """Save a screenshot of the page for people to look at."""
-    PICTURES.mkdir(exist_ok=True)
-    await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
+async def save_screenshot(page: Page, name: str, *, always: bool = False) -> None:
+    """Save a screenshot of the page for people to look at: in `make nightly`, or `always`."""
+    if EVERYTHING or always:
+        PICTURES.mkdir(exist_ok=True)
+        await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
 
 async def violations(page: Page, *rules: str) -> list[str]:
@@ -178,12 +181,8 @@ async def violations(page: Page, *rules: str) -> list[str]:
     return violations
 
 
-# Workers poll often, so that tests wait little for a summary.
-QUICK = {"REDISMEM_TICK_S": "0.1", "REDISMEM_DEADLINE_S": "60", "REDISMEM_REPLY_TIMEOUT_S": "20"}
-
-
 @contextlib.contextmanager
 def run_service(*words: object, **environment: str) -> Iterator[str]:
     """Run `redismem serve` and yield its address; stop it at the end."""
-    with forked_service.run_service(*words, **QUICK | environment) as address:
+    with forked_service.run_service(*words, **PATIENT | environment) as address:
         yield address

@@ -51,9 +51,7 @@ async def test_a_summary_that_swaps_in_is_highlighted_and_announced(context: Bro
         ".observe(summaries, {childList: true, attributes: true, subtree: true})"
     )
     await expect(page.locator("#summaries-word")).to_contain_text("11 more messages")
-    for number in range(1, 7):
-        await say(page, f"Parcel {number} goes to house {number}.")
-    await expect(page.locator(".summary")).to_have_count(1)
+    await append_until_summarized(page)
     await page.wait_for_function("lit > 0 && told.some((text) => text.startsWith('A summary now replaces messages'))")
     await expect(page.locator(".summary-head")).to_contain_text("Messages 1 to")
     await expect(page.locator(".summary-more")).to_contain_text(re.compile(r"by extractive · \d+ tokens · version \S+"))

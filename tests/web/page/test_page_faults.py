@@ -164,7 +164,7 @@ async def test_a_reload_and_another_tab_get_the_rest_of_an_answer(
     assert faults_of(page) + faults_of(other) == []
 
 
-async def test_an_outage_of_redis_loses_no_message(
+async def test_an_outage_of_redis_and_a_reload_lose_no_message(
     context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
 ) -> None:
     page = await open_page(context, url)
@@ -182,6 +182,8 @@ async def test_an_outage_of_redis_loses_no_message(
     await expect(page.locator("#health")).to_contain_text("Connected")
     await expect(page.locator("#banner")).to_be_hidden()
     await expect(page.locator(".entry.stored")).to_have_count(2)
+    await page.reload()
+    await expect(page.locator(".mine.lost .text")).to_have_text("Second, in the midst of it")
     await page.get_by_role("button", name="Send again").click()
     await expect(page.locator(".entry.stored")).to_have_count(4)
     await expect(page.locator(".entry.lost")).to_have_count(0)
@@ -223,22 +225,6 @@ async def test_a_clear_that_fails_says_so_loses_nothing_and_can_be_tried_again(
     assert await page.evaluate("sessionStorage.getItem('redismem.turns')") is None
     assert await page.locator("#message").input_value() == "Third, not sent yet"
     assert faults_of(page) == []
-
-
-async def test_an_unstored_message_survives_a_reload(
-    context: BrowserContext, url: str, healthy_model: ProviderServer, own_redis: RedisServer
-) -> None:
-    page = await open_page(context, url)
-    own_redis.kill()
-    await expect(page.locator("#health")).to_contain_text("Memory unreachable")
-    await say(page, "Said into the dark")
-    await expect(page.locator(".mine.lost .text")).to_have_text("Said into the dark")
-    own_redis.start()
-    await page.reload()
-    await expect(page.locator(".mine.lost .text")).to_have_text("Said into the dark")
-    await page.get_by_role("button", name="Send again").click()
-    await expect(page.locator(".entry.stored")).to_have_count(2)
-    assert stored_messages(own_redis, page)[0] == ("user", "Said into the dark")
 
 
 async def test_the_page_reconnects_after_a_restart_of_the_server(

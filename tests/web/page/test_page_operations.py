@@ -95,8 +95,9 @@ async def test_the_chat_shows_a_notice_and_all_messages_of_a_dead_session(
     await kill_sessions(redis_server, server_options[3], "dead/4")
     page = await open_page(context, url, "dead/4")
     await expect(page.locator(".entry.stored")).to_have_count(12)
-    for number in range(4):
-        await say(page, f"more {number}")
+    more = [{"role": "user", "content": f"more {number}"} for number in range(6)]
+    assert (await page.request.post(f"{url}/v1/sessions/dead%2F4/messages", data=more)).ok
+    await say(page, "and one more")
     await expect(page.locator(".theirs .notices").last).to_contain_text("Nothing is lost")
     await page.get_by_label("failing").check()
     await expect(page.locator(".conversation-failing")).to_have_text(f"Summaries fail: {REASON}")

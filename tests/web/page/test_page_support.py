@@ -150,14 +150,12 @@ MESSAGES: list[dict[str, Any]] = [
 ]
 
 
-async def append(page: Page, at: str, messages: list[dict[str, Any]]) -> None:
-    assert (await page.request.post(f"{at}/messages", data=messages)).ok
+async def append(context: BrowserContext, at: str, messages: list[dict[str, Any]]) -> None:
+    assert (await context.request.post(f"{at}/messages", data=messages)).ok
 
 
 async def test_a_conversation_is_read_until_its_reader_asks_to_write(context: BrowserContext, url: str) -> None:
-    page = await context.new_page()
-    await append(page, f"{url}/v1/sessions/theirs", [{"role": "user", "content": "Hello?"}])
-    await page.close()
+    await append(context, f"{url}/v1/sessions/theirs", [{"role": "user", "content": "Hello?"}])
     page = await open_page(context, url, "theirs")
     await expect(page.locator(".mine .who")).to_have_text("User")
     assert await page.title() == "theirs · redismem"
@@ -226,9 +224,7 @@ async def unfold(folds: Locator) -> list[str]:
 async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
     context: BrowserContext, url: str
 ) -> None:
-    page = await context.new_page()
-    await append(page, f"{url}/v1/sessions/rich", MESSAGES)
-    await page.close()
+    await append(context, f"{url}/v1/sessions/rich", MESSAGES)
     page = await open_page(context, url, "rich")
     entries = page.locator(".entry.stored")
     await expect(entries).to_have_count(len(MESSAGES))
@@ -244,7 +240,7 @@ async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
     await save_screenshot(page, "rich")
     assert await violations(page) == []
     # A redraw keeps the opened parts open; a change to a message closes them.
-    await append(page, f"{url}/v1/sessions/rich", [{"role": "user", "content": "more"}])
+    await append(context, f"{url}/v1/sessions/rich", [{"role": "user", "content": "more"}])
     await expect(entries).to_have_count(len(MESSAGES) + 1)
     assert await folds.locator("pre").all_inner_texts() == texts
     # Quadratic work on these would take minutes.
@@ -263,18 +259,16 @@ async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
 
 
 async def test_a_row_opens_its_message_and_the_panel_folds_away(context: BrowserContext, url: str) -> None:
-    page = await context.new_page()
-    chat = [{"role": "user", "content": f"number {number}"} for number in range(450)]
-    await append(page, f"{url}/v1/sessions/long", [{"role": "system", "content": "Be brief."}, *chat])
-    await page.close()
+    chat = [{"role": "user", "content": f"number {number}"} for number in range(250)]
+    await append(context, f"{url}/v1/sessions/long", [{"role": "system", "content": "Be brief."}, *chat])
     page = await open_page(context, url, "long")
     await expect(page.locator(".entry.stored").first).to_be_visible()
     await page.locator("#pinned .line").press("Enter")
     await expect(page.locator(".entry[data-seq='1']")).to_be_focused()
     await expect(page.locator(".entry[data-seq='1']")).to_be_in_viewport()
     assert page.url.endswith("#/s/long?message=1")
-    await page.goto(f"{url}/#/s/long?message=300")
-    await expect(page.locator(".entry[data-seq='300']")).to_be_focused()
+    await page.goto(f"{url}/#/s/long?message=100")
+    await expect(page.locator(".entry[data-seq='100']")).to_be_focused()
     await page.goto(f"{url}/#/s/long?message=9999")
     await expect(page.locator("#toast-text")).to_have_text("Message 9999 is not stored here (any more).")
     fold = page.get_by_role("button", name="Memory")
@@ -296,12 +290,10 @@ async def check_no_sideways(page: Page) -> None:
 
 
 async def test_words_times_and_failing_summaries_are_searched_at_320_pixels(context: BrowserContext, url: str) -> None:
-    page = await context.new_page()
     await append(
-        page, f"{url}/v1/sessions/kettles", [{"role": "user", "content": text} for text in ("Blue kettles!", "x")]
+        context, f"{url}/v1/sessions/kettles", [{"role": "user", "content": text} for text in ("Blue kettles!", "x")]
     )
-    await append(page, f"{url}/v1/sessions/cups", [{"role": "user", "content": "A blue cup"}])
-    await page.close()
+    await append(context, f"{url}/v1/sessions/cups", [{"role": "user", "content": "A blue cup"}])
     page = await open_page(context, url, "cups", NARROW)
     await page.get_by_role("button", name="Conversations").click()
     rows = page.locator(".conversation")

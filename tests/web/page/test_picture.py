@@ -12,8 +12,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
-from support.browser import PICTURES, faults_of, open_context, open_page, run_service, save_screenshot, say
+from playwright.async_api import BrowserContext, Page, expect
+from support.browser import PICTURES, faults_of, open_page, run_service, save_screenshot, say
 from support.redis_server import RedisServer
 
 from redismem import Memory
@@ -43,9 +43,8 @@ async def outline_of(page: Page) -> str:
     return outline + "\n"
 
 
-async def test_the_picture_shows_the_page_as_it_is(browser: Browser, redis_server: RedisServer) -> None:
+async def test_the_picture_shows_the_page_as_it_is(context: BrowserContext, redis_server: RedisServer) -> None:
     with run_service("--demo", "--no-workers", "--url", redis_server.url) as url:
-        context = await open_context(browser)
         page = await open_page(context, url, filling.CHAT)
         await expect(page.locator(".summary")).to_have_count(1)
         await say(page, "Is the new tank steel, too?")
@@ -57,10 +56,10 @@ async def test_the_picture_shows_the_page_as_it_is(browser: Browser, redis_serve
         await expect(page.locator(".summary.arrived")).to_have_count(1)
         await expect(page.locator(".conversation")).to_have_count(5)
         await expect(page.locator(".divider")).to_have_count(1)  # with a pinned message above it, after many drawings
-        await save_screenshot(page, "page")
+        await save_screenshot(page, "page", always=True)
         outline = await outline_of(page)
         assert faults_of(page) == []
-        await context.close()
+        await page.close()
     taken = PICTURES / "page.png"
     assert taken.stat().st_size < MOST_BYTES
     if os.environ.get("PICTURE"):
