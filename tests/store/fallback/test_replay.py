@@ -47,10 +47,11 @@ async def test_an_append_under_way_is_made_once_despite_many_other_writes(
 
 
 async def test_equal_appends_under_way_are_each_made_once(place: Place) -> None:
+    """Redis has made one of two: its message must not stand for both."""
     session = place.memory.session("a")
     await session.append_and_read(user("first"))
-    place.faulty.faults.extend(["lost after", "lost before", "lost after"])
-    appending = [asyncio.ensure_future(session.append(user("yes"))) for _ in range(3)]
+    place.faulty.faults.extend(["lost after", "lost before"])
+    appending = [asyncio.ensure_future(session.append(user("yes"))) for _ in range(2)]
     while place.faulty.faults:  # noqa: ASYNC110 (the transport takes them)
         await asyncio.sleep(0)
     place.faulty.is_away = True
@@ -58,7 +59,7 @@ async def test_equal_appends_under_way_are_each_made_once(place: Place) -> None:
     others = await place.append_others("a")
     await place.catch_up()
     stored = await contents(place.direct_memory.session("a"))
-    assert Counter(stored) == Counter([user("first")["content"], *others, *[user("yes")["content"]] * 3])
+    assert Counter(stored) == Counter([user("first")["content"], *others, *[user("yes")["content"]] * 2])
 
 
 async def test_messages_written_meanwhile_come_before_the_replay(place: Place) -> None:
