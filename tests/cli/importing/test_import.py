@@ -297,8 +297,11 @@ def test_documents_of_langchain_redis_are_read_from_another_redis_in_the_order_o
     server.stop()
     assert ChatMessageHistory("user:1", memory).messages == human("a", "b", "c")
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.2")
-    ran = command("import", "langchain-redis", "--from", server.url, *redis_options)
-    assert (ran.code, server.place in ran.error_line) == (1, True)
+    said = ""
+    while server.place not in said:  # on a machine that halts, the other Redis may not answer in time either
+        ran = command("import", "langchain-redis", "--from", server.url, *redis_options)
+        assert ran.code == 1
+        said = ran.error_line
 
 
 def test_a_source_without_the_command_is_named(
