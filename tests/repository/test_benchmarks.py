@@ -1,6 +1,6 @@
 """Each benchmark runs, and prints the ratios it is there for. How large they are, no test decides.
 
-Every run has three of them; that the others fit the package, mypy sees.
+Every run has two of them; that the others fit the package, mypy sees.
 """
 
 from __future__ import annotations
@@ -187,6 +187,7 @@ def test_memory_weighs_a_file(transcripts: Path) -> None:
     assert found["ratio"] == found["used_memory_bytes"] / raw
 
 
+@pytest.mark.nightly
 def test_memory_prints_its_ratio() -> None:
     """The ratio is that of the transcripts, or of synthetic conversations if there are none; it says which."""
     printed = run("benchmarks.memory", "--quick")

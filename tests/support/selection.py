@@ -34,8 +34,8 @@ LONGEST_FIRST = (
 )
 """Files that start first: started last, one of them would run alone at the end."""
 
-IN_ONE_PROCESS = ("formats/", "web/page/")
-"""Folders whose files run in one process: its browser, or the SDKs of providers, take seconds to load."""
+IN_ONE_PROCESS = ("formats/", "repository/", "web/page/")
+"""Folders whose files run in one process: its browser, SDKs of providers or frameworks take seconds to load."""
 
 ON_BOTH_STORES = (
     "blocking/",
