@@ -32,6 +32,7 @@ from redismem.transport.nodes.slots import slot_of
 CONFIRMING = Settings(shards=16, deadline_s=30, reply_timeout_s=1, confirm=1, confirm_timeout_s=0.5)
 OPEN = ("--protected-mode", "no")
 BOUND = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+REPLICAS_COUNT = 2
 NAMES = [f"user-{number}" for number in range(8)]
 REACHES = {True: "the primary's host is cut off from the others", False: "and from the writers"}
 pytestmark = pytest.mark.timeout(600)
@@ -53,7 +54,7 @@ class Deposed:
 
     async def begin(self) -> None:
         for caller, name in ((self._confirming, "confirming"), (self._free, "free")):
-            await caller.append_confirmed(name, "begun")
+            await caller.append_confirmed(name, "begun", REPLICAS_COUNT)
 
     async def until_refused(self) -> None:
         """Append until min-replicas-to-write makes the primary refuse."""
@@ -152,6 +153,7 @@ async def test_sentinels_depose_a_primary_that_is_cut_off(tmp_path: Path, namesp
             await asyncio.to_thread(servers.start)
             async with run_writers(servers.url, namespace, CONFIRMING, NAMES) as ledger:
                 for reaches, kind in partitions(True):
+                    ledger.confirm = REPLICAS_COUNT  # either may be promoted
                     await ledger.until_more(NAMES)
                     lost = servers.primary
                     others = [host for host in network.hosts if host != lost.host]
@@ -162,7 +164,9 @@ async def test_sentinels_depose_a_primary_that_is_cut_off(tmp_path: Path, namesp
                         if pods is not None:
                             await pods.until_refused()
                         await asyncio.to_thread(until_promoted, servers, lost)
+                        ledger.confirm = 1  # the other is the primary now
                         await ledger.until_more(NAMES)
+                        ledger.confirm = REPLICAS_COUNT
                         if pods is not None:
                             assert lost.is_primary, "it has heard of nothing"
                             await pods.check_refused()

@@ -54,13 +54,13 @@ class Caller:
         receipt: Receipt = await self.memory.session(session_id).append(message, id=id)
         return receipt
 
-    async def append_confirmed(self, session_id: str, text: str) -> None:
-        """Append until a replica confirms it, so that a failover does not lose it."""
+    async def append_confirmed(self, session_id: str, text: str, confirm: int = 1) -> None:
+        """Append until all replicas confirm it, so that a failover does not lose it."""
 
         async def is_confirmed() -> bool:
             try:
                 message = {"role": "user", "content": text}
-                await self.memory.session(session_id).append(message, id=text, confirm=1)
+                await self.memory.session(session_id).append(message, id=text, confirm=confirm)
             except (StoreUnavailable, Unconfirmed):
                 return False
             return True

@@ -197,13 +197,16 @@ class Ledger:
         self._memory = memory
         self._names = names
         self._is_over = False
+        self.confirm: int | None = None
+        """The number of replicas that must confirm an append; `None` means that of the settings."""
         self.acked: list[Append] = []
 
     async def write(self, name: str) -> None:
         session, number, begun_s = self._memory.session(name), 0, time.monotonic()
         while not self._is_over:
             try:
-                receipt = await session.append({"role": "user", "content": str(number)}, id=str(number))
+                message = {"role": "user", "content": str(number)}
+                receipt = await session.append(message, id=str(number), confirm=self.confirm)
             except (StoreUnavailable, Unconfirmed):
                 await asyncio.sleep(_PACE_S)  # a refusal may come at once
                 continue
@@ -237,7 +240,8 @@ class Ledger:
             there = [int(str(message.content)) for message in messages]
             acked = [append.number for append in self.acked if append.session_id == name]
             # The last append may be stored without an acknowledgement.
-            assert there in (acked, [*acked, len(acked)]), f"{name}: lost, doubled or overtaken"
+            lost = sorted({*acked} - {*there})
+            assert there in (acked, [*acked, len(acked)]), f"{name}: doubled, overtaken, or lost: {lost}"
         assert [violation async for violation in check(self._memory.store)] == [], "torn"
 
     def row(self, begun_s: float, ended_s: float, hit: Collection[str]) -> Row:
