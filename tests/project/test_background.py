@@ -9,7 +9,7 @@ import pytest
 import redis
 from support.clock import ProjectClock
 from support.redis_server import RedisServer
-from support.stores import Store
+from support.stores import LONG_DEADLINES, Store
 
 from redismem import InvalidItem, InvalidMessage, Memory, Message, TooLarge
 from redismem.blocking import memory as blocking
@@ -159,7 +159,7 @@ def test_without_an_event_loop_it_reads_the_same(redis_server: RedisServer, name
     with redis.Redis(port=redis_server.port) as client:
         places: list[dict[str, Any]] = [{"url": redis_server.url}, {"client": client}, {"url": "memory://"}]
         for number, place in enumerate(places):
-            with blocking.Memory.connect(namespace=f"{namespace}-{number}", **place) as memory:
+            with blocking.Memory.connect(namespace=f"{namespace}-{number}", settings=LONG_DEADLINES, **place) as memory:
                 apollo = memory.project("apollo")
                 apollo.decisions.create("Use Redis", status="accepted")
                 context = memory.session("s").append_and_read(SAID, project=apollo, project_tokens=100)
@@ -174,7 +174,7 @@ async def test_what_is_no_project_of_this_kind_of_memory_is_refused_and_nothing_
     apollo: Project, memory: Memory, redis_server: RedisServer, namespace: str
 ) -> None:
     wrong: Any
-    with blocking.Memory.connect(redis_server.url, namespace=namespace) as other:
+    with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=LONG_DEADLINES) as other:
         for wrong in ("apollo", 5, memory, other.project("apollo")):
             with pytest.raises(TypeError, match="of an async memory, not "):
                 await memory.session("s").append_and_read(SAID, project=wrong)

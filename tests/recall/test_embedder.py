@@ -16,7 +16,7 @@ from recall.test_recall import create_summarised_session, seqs
 from support.checks import CANARY, Panic, until
 from support.embedders import Words
 from support.redis_server import RedisServer
-from support.stores import Store
+from support.stores import PATIENCE, Store
 
 from redismem import Memory, Settings
 from redismem.blocking import memory as blocking
@@ -110,7 +110,7 @@ async def test_a_turn_is_cancelled_whatever_its_embedder_does(store: Store, name
 def test_without_an_event_loop_it_fails_no_recall_either(
     redis_server: RedisServer, namespace: str, kind: type[BaseException]
 ) -> None:
-    words, settings = Words(), Settings(shards=2, tick_s=0.05)
+    words, settings = Words(), Settings(shards=2, tick_s=0.05, **PATIENCE)
     with blocking.Memory.connect(
         redis_server.url, namespace=namespace, settings=settings, embed=words, workers=True
     ) as memory:

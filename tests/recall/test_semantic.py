@@ -13,7 +13,7 @@ from recall.test_recall import create_summarised_session, seqs, trips_of
 from support.checks import Panic, until
 from support.embedders import Words
 from support.redis_server import RedisServer
-from support.stores import Store
+from support.stores import PATIENCE, Store
 from support.writers import Echo, chat_message, fill
 
 from benchmarks.remembered.dated import dated
@@ -282,7 +282,7 @@ async def test_a_long_conversation_is_searched_within_bounds(store: Store, names
 
 
 def test_a_blocking_memory_recalls_the_same(redis_server: RedisServer, namespace: str) -> None:
-    words, settings = Words(), Settings(**FEW, tick_s=0.05)
+    words, settings = Words(), Settings(**FEW, **PATIENCE, tick_s=0.05)
     url = redis_server.url
     with blocking.Memory.connect(url, namespace=namespace, settings=settings, embed=words, workers=True) as memory:
         session = memory.session("a")
