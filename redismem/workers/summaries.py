@@ -260,12 +260,14 @@ class Worker:
         self, job: Job, commit: Call[CommitOutcome], session_id: str, *, is_searchable: bool
     ) -> CommitOutcome:
         """Commit a summary, and update the index of the session's owner. See `OwnerIndex` for a death in between."""
-        index = None if job.owner is None else OwnerIndex(self._store, job.owner)
-        if index is not None and is_searchable:
+        if job.owner is None:
+            return await self._store.run(commit, quarantine=True)
+        index = OwnerIndex(self._store, job.owner)
+        if is_searchable:
             await do_logged(session_id, index.announce(session_id, job.context.epoch, job.now_ms))
         outcome = await self._store.run(commit, quarantine=True)
-        if index is not None and outcome in (CommitOutcome.OK, CommitOutcome.ALREADY):
-            await do_logged(session_id, index.update(session_id))
+        # Also after a refusal: the person may have been forgotten before the announcement.
+        await do_logged(session_id, index.update(session_id))
         return outcome
 
     def _log_commit(self, calls: QueueCalls, todo: Plan, outcome: CommitOutcome, started_s: float) -> None:

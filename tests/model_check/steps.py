@@ -286,7 +286,7 @@ class Steps(RuleBasedStateMachine):
         outcome: str = self.run_call(calls.commit(job, covered, summary, folded, originals, sketch))
         count = plan_leaving(claim.job.context, claim.job.elements, covered).next_seq - claim.first_seq
         self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now, sketch))
-        if job.owner is not None and outcome in ("ok", "already"):
+        if job.owner is not None:
             run_without_loop(OwnerIndex(self.store, job.owner).update(claim.name))
         return outcome
 
