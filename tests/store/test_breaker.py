@@ -12,6 +12,7 @@ from support.checks import catch_unavailable, until, user
 from support.faulty import Faulty, open_memory
 from support.proxy import Proxy
 from support.redis_server import RedisServer
+from support.stores import short_deadlines
 
 import redismem.blocking
 from redismem import Conflict, Memory, Settings, StoreUnavailable
@@ -245,19 +246,21 @@ async def test_a_call_cancelled_in_a_probe_leaves_no_probe_open(faulty: Faulty, 
 
 async def test_the_breaker_serves_blocking_callers_too(redis_server: RedisServer, proxy: Proxy, namespace: str) -> None:
     def talk() -> None:
-        settings = Settings(deadline_s=0.3, reply_timeout_s=0.2)
+        settings = Settings(deadline_s=60, reply_timeout_s=20)
         with redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
             session = memory.session("a")
             asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()
-            for _ in range(200):
-                with pytest.raises(StoreUnavailable):
-                    session.append(user(1), id="1")
+            with short_deadlines(memory):
+                for _ in range(200):
+                    with pytest.raises(StoreUnavailable):
+                        session.append(user(1), id="1")
             assert memory.health().state == "open"
             asyncio.run_coroutine_threadsafe(proxy.accept_again(), loop).result()
-            is_back = False
-            while not is_back:
+            receipt = None
+            while receipt is None:
                 with contextlib.suppress(StoreUnavailable):
-                    is_back = session.append(user(1), id="1").last_seq == 1
+                    receipt = session.append(user(1), id="1")
+            assert receipt.last_seq == 1
             assert memory.health().state == "closed"
 
     loop = asyncio.get_running_loop()

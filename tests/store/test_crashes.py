@@ -133,12 +133,12 @@ class Load:
         self._stop = True
         self.allow(24 + 8 * 4)
 
-    async def check(self, raw: Any) -> None:
+    async def check(self, memory: Memory, raw: Any) -> None:
         for session_id in self.ledger.asked:
-            session = self._memory.session(session_id)
+            session = memory.session(session_id)
             await contents(session)
             self.ledger.check(session_id, await session.messages())
-            keys = self._memory.store.keys.session(session_id)
+            keys = memory.store.keys.session(session_id)
             assert await raw.llen(keys.messages) == counters(await raw.hget(keys.state, "counters")).message_count
             assert await raw.zscore(keys.shard.active, session_id) is not None
             assert await raw.pexpiretime(keys.messages) == await raw.pexpiretime(keys.state) > 0
@@ -147,7 +147,10 @@ class Load:
 
 @pytest.mark.parametrize(("settings", "kills_count"), [(PATIENT, 2), (HASTY, 2)], ids=["waiting", "giving up"])
 async def test_killed_under_load(server: RedisServer, settings: Settings, kills_count: int) -> None:
-    async with Memory.connect(server.url, settings=settings) as memory, redis.asyncio.Redis(port=server.port) as raw:
+    async with (
+        aclosing(Memory.connect(server.url, settings=settings)) as memory,
+        redis.asyncio.Redis(port=server.port) as raw,
+    ):
         load = Load(memory)
         for number in range(kills_count):
             talking = asyncio.create_task(load.round(number))
@@ -168,7 +171,8 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
             load.stop()
             await talking
         assert (load.failed_count > 0) == (settings is HASTY)
-        await load.check(raw)
+        async with Memory.connect(server.url, settings=PATIENT) as patient:
+            await load.check(patient, raw)
 
 
 @pytest.mark.parametrize("write", ["append", "append to a full slot of ids", "prune"])

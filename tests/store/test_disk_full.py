@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,7 @@ async def fill_disk(
     server = RedisServer(disk.parent, aof=True, options=("--dir", str(disk), "--appendfsync", fsync)).start()
     acked: list[str] = []
     try:
-        async with Memory.connect(server.url, settings=settings) as memory:
+        async with aclosing(Memory.connect(server.url, settings=settings)) as memory:
             errors = await until_refused(server, memory, acked)
             assert len(acked) > 100
             yield server, memory, acked, errors

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import Any
 
@@ -215,7 +215,8 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
 
 
 async def test_a_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, direct_memory: Memory) -> None:
-    async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=GIVES_UP) as memory:
+    namespace = direct_memory.store.keys.namespace
+    async with aclosing(Memory.connect(proxy.url, namespace=namespace, settings=GIVES_UP)) as memory:
 
         async def append() -> Receipt | StoreUnavailable:
             try:
@@ -272,7 +273,7 @@ async def test_the_blocking_memory_survives_lost_replies(redis_server: RedisServ
 async def test_a_blocking_call_to_a_silent_store_ends_at_its_deadline(proxy: Proxy, direct_memory: Memory) -> None:
     def talk() -> None:
         namespace = direct_memory.store.keys.namespace
-        with redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=GIVES_UP) as memory:
+        with closing(redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=GIVES_UP)) as memory:
             may_be_done = False
             while not (may_be_done and proxy.frozen_count >= 3):
                 with pytest.raises(StoreUnavailable) as raised:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -21,9 +20,8 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport.base import Transport
 
-SETTINGS = Settings(deadline_s=60, reply_timeout_s=20, fallback_after_s=20, strategy="none", max_params_count=1)
-HASTY = SETTINGS.model_copy(update={"reply_timeout_s": 0.1, "fallback_after_s": 0.1})
-"""For a Redis that does not answer."""
+# A lost reply is soon noticed, and Redis counts as down only in `short_deadlines`.
+SETTINGS = Settings(deadline_s=60, reply_timeout_s=0.1, fallback_after_s=20, strategy="none", max_params_count=1)
 APPEND, CLEAR = (scripts.load(name).sha for name in ("append", "clear"))
 FIRST, *MINE = (user(number) for number in range(5))
 SAID = [message["content"] for message in MINE]
@@ -93,17 +91,15 @@ class Pod:
         assert self.waiting() == (0, 0)
 
 
-@asynccontextmanager
-async def open_refused_pod(
-    proxy: Proxy, direct_memory: Memory, server: RedisServer, settings: Settings
-) -> AsyncIterator[Pod]:
+@pytest.fixture
+async def pod(proxy: Proxy, direct_memory: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
     name = direct_memory.store.keys.namespace
-    async with redis.asyncio.Redis(port=server.port) as raw:
+    async with redis.asyncio.Redis(port=redis_server.port) as raw:
         await raw.execute_command("ACL", "SETUSER", name, "on", ">word", "~*", "+@all")
         await direct_memory.session("another").clear()  # so that the server knows the script
         await direct_memory.session("a").append(FIRST, merge={"theirs": 1})
         url = f"redis://{name}:word@127.0.0.1:{proxy.port}/0"
-        async with Memory.connect(url, namespace=name, settings=settings, fallback=True) as memory:
+        async with Memory.connect(url, namespace=name, settings=SETTINGS, fallback=True) as memory:
             await memory.session("another").read()
             await proxy.refuse()
             pod = Pod(memory, direct_memory, raw)
@@ -122,18 +118,6 @@ async def open_refused_pod(
         await raw.execute_command("ACL", "DELUSER", name)
 
 
-@pytest.fixture
-async def pod(proxy: Proxy, direct_memory: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
-    async with open_refused_pod(proxy, direct_memory, redis_server, SETTINGS) as pod:
-        yield pod
-
-
-@pytest.fixture
-async def hasty_pod(proxy: Proxy, direct_memory: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
-    async with open_refused_pod(proxy, direct_memory, redis_server, HASTY) as pod:
-        yield pod
-
-
 async def test_a_clear_that_is_refused_loses_nothing(pod: Pod) -> None:
     before = pod.waiting()
     await pod.may("-evalsha")
@@ -146,34 +130,40 @@ async def test_a_clear_that_is_refused_loses_nothing(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("how", ["hole", "freeze"])
-async def test_a_clear_whose_reply_is_lost_loses_nothing(hasty_pod: Pod, proxy: Proxy, how: How) -> None:
+async def test_a_clear_whose_reply_is_lost_loses_nothing(pod: Pod, proxy: Proxy, how: How) -> None:
     """With `hole` Redis never sees the clear. With `freeze` Redis makes it, and the backlog is replayed after it."""
-    before = hasty_pod.waiting()
+    before = pod.waiting()
+    gate = pod.gate(CLEAR)
+    clear = asyncio.create_task(catch_unavailable(pod.session.clear()))
+    await gate.reached.wait()
     proxy.break_next(how, float("inf"), to=CLEAR)
-    lost = await catch_unavailable(hasty_pod.session.clear())
+    with short_deadlines(pod.memory):
+        gate.opened.set()
+        lost = await clear
     assert (lost.may_be_done, lost.session_id) == (True, "a")
     await until(lambda: how == "hole" or proxy.frozen_count)
     if how == "hole":  # else it would be replayed at once
-        assert hasty_pod.waiting() == before
-    await hasty_pod.session.append(MINE[2])
+        assert pod.waiting() == before
+    await pod.session.append(MINE[2])
     proxy.heal()
-    await hasty_pod.catch_up()
-    assert await contents(hasty_pod.there) == [*([FIRST["content"]] if how == "hole" else []), *SAID[:3]]
+    await pod.catch_up()
+    assert await contents(pod.there) == [*([FIRST["content"]] if how == "hole" else []), *SAID[:3]]
 
 
-async def test_a_clear_that_cannot_be_sent_loses_nothing(hasty_pod: Pod, proxy: Proxy) -> None:
-    before = hasty_pod.waiting()
-    gate = hasty_pod.gate(CLEAR)
-    clear = asyncio.create_task(catch_unavailable(hasty_pod.session.clear()))
+async def test_a_clear_that_cannot_be_sent_loses_nothing(pod: Pod, proxy: Proxy) -> None:
+    before = pod.waiting()
+    gate = pod.gate(CLEAR)
+    clear = asyncio.create_task(catch_unavailable(pod.session.clear()))
     await gate.reached.wait()
     await proxy.refuse()
-    gate.opened.set()
-    await clear
-    assert not (await catch_unavailable(hasty_pod.session.clear())).may_be_done
-    assert hasty_pod.waiting() == before
+    with short_deadlines(pod.memory):
+        gate.opened.set()
+        await clear
+        assert not (await catch_unavailable(pod.session.clear())).may_be_done
+    assert pod.waiting() == before
     await proxy.accept_again()
-    await hasty_pod.catch_up()
-    assert await contents(hasty_pod.there) == [FIRST["content"], *SAID[:2]]
+    await pod.catch_up()
+    assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
 
 
 @pytest.mark.parametrize("is_made", [True, False])
