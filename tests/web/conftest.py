@@ -13,6 +13,7 @@ from support.provider_server import ProviderServer
 
 import redismem.web.app
 from redismem import Memory
+from redismem.web.api import operations
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,6 +28,14 @@ def one_document() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redismem.web.app, "get_openapi", document)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_checks() -> Iterator[None]:
+    """Let the checks of `/readyz` take long: a busy machine needs more than their second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operations, "_CHECK_S", 20)
         yield
 
 

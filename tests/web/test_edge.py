@@ -15,7 +15,7 @@ from support.checks import until
 from support.http_service import PATIENT, RunningService, numbered_message, run_service, serve_memory
 from support.proxy import Proxy
 from support.redis_server import RedisServer
-from support.stores import short_deadlines
+from support.stores import LONG_DEADLINES, short_deadlines
 
 from redismem import Memory, Settings
 from redismem.errors import InvalidTime, NotAllowed, NotInWindow, RedismemError, SessionExists
@@ -132,8 +132,7 @@ async def test_a_message_over_the_limit_of_the_memory_is_too_large(memory: Memor
 @pytest.fixture
 async def behind(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
     """A memory whose connection to Redis can be cut."""
-    settings = Settings(deadline_s=60, reply_timeout_s=20)
-    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=LONG_DEADLINES) as memory:
         yield memory
 
 
@@ -170,9 +169,8 @@ async def test_a_store_that_does_not_answer_is_503_until_it_is_back(
 async def test_a_store_that_refuses_writes_is_readable_and_not_writable(tmp_path: Any, namespace: str) -> None:
     server = RedisServer(tmp_path).start()
     try:
-        settings = Settings(deadline_s=5)
         async with (
-            Memory.connect(server.url, namespace=namespace, settings=settings) as memory,
+            Memory.connect(server.url, namespace=namespace, settings=LONG_DEADLINES) as memory,
             serve_memory(memory) as http,
         ):
             assert (await http.ask("GET", "/readyz")).json()["writable"] is True
@@ -191,7 +189,10 @@ async def test_a_store_that_refuses_writes_is_readable_and_not_writable(tmp_path
 async def test_a_store_that_evicts_keys_is_not_ready(tmp_path: Any, namespace: str, policy: str) -> None:
     server = RedisServer(tmp_path).start()
     try:
-        async with Memory.connect(server.url, namespace=namespace) as memory, serve_memory(memory) as http:
+        async with (
+            Memory.connect(server.url, namespace=namespace, settings=LONG_DEADLINES) as memory,
+            serve_memory(memory) as http,
+        ):
             assert (await http.ask("GET", "/readyz")).status_code == 200
             with redis.Redis(port=server.port) as admin:
                 admin.config_set("maxmemory-policy", policy)
@@ -210,7 +211,10 @@ async def test_a_store_that_hides_its_policy_is_ready(redis_server: RedisServer,
         admin.execute_command(*f"ACL SETUSER untold reset on >pw {permissions.acl(namespace)}".split())
         try:
             url = redis_server.url.replace("redis://", "redis://untold:pw@")
-            async with Memory.connect(url, namespace=namespace) as memory, serve_memory(memory) as http:
+            async with (
+                Memory.connect(url, namespace=namespace, settings=LONG_DEADLINES) as memory,
+                serve_memory(memory) as http,
+            ):
                 ready = await http.ask("GET", "/readyz")
                 assert (ready.status_code, ready.json()["keeping"]) == (200, True)
         finally:
@@ -225,8 +229,8 @@ async def test_a_namespace_that_fails_takes_the_server_from_no_other(redis_serve
         try:
             url = redis_server.url.replace("redis://", f"redis://{namespace}:pw@")
             async with (
-                Memory.connect(url, namespace=first) as shop,
-                Memory.connect(url, namespace=second) as bank,
+                Memory.connect(url, namespace=first, settings=LONG_DEADLINES) as shop,
+                Memory.connect(url, namespace=second, settings=LONG_DEADLINES) as bank,
                 run_service(Service({first: shop, second: bank}, Access.of("", first), PATIENT)) as http,
             ):
                 admin.execute_command(*f"ACL SETUSER {namespace} reset on >pw {permissions.acl(second)}".split())
@@ -265,8 +269,7 @@ async def test_a_stopping_service_refuses_requests(memory: Memory) -> None:
 async def test_running_requests_finish_before_the_server_stops(
     proxy: Proxy, direct_memory: Memory, namespace: str
 ) -> None:
-    settings = Settings(deadline_s=30, reply_timeout_s=20)
-    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=LONG_DEADLINES) as memory:
         async with serve_memory(memory, stop_s=30) as http:
             await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
             proxy.break_next("delay", to=b"EVALSHA", delay_s=0.5)
@@ -340,7 +343,10 @@ async def test_a_command_that_the_acl_forbids_is_store_not_allowed(redis_server:
         try:
             url = redis_server.url.replace("redis://", "redis://unrated:pw@")
             rated = Limits(request_s=60, rate_per_s=1)
-            async with Memory.connect(url, namespace=namespace) as memory, serve_memory(memory, limits=rated) as http:
+            async with (
+                Memory.connect(url, namespace=namespace, settings=LONG_DEADLINES) as memory,
+                serve_memory(memory, limits=rated) as http,
+            ):
                 answer = await http.ask("GET", "/v1/sessions")
                 assert (answer.status_code, answer.json()["code"]) == (503, "store_not_allowed")
                 ready = (await http.ask("GET", "/readyz")).json()

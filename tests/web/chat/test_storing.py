@@ -90,7 +90,7 @@ async def test_an_answer_above_the_message_limit_is_not_stored_and_a_notice_says
 
 async def test_a_failed_check_of_summaries_does_not_affect_the_answer(namespace: str, provider: Provider) -> None:
     faulty = Faulty(fakeredis.FakeServer())
-    settings = Settings(threshold=4, recent_limit=2, deadline_s=0.1, reply_timeout_s=0.05)
+    settings = LONG_DEADLINES.model_copy(update={"threshold": 4, "recent_limit": 2})
     async with (
         Memory.connect(client=faulty._client, namespace=namespace, settings=settings) as memory,
         serve_chat(memory, provider) as http,
@@ -98,7 +98,8 @@ async def test_a_failed_check_of_summaries_does_not_affect_the_answer(namespace:
         memory.store.transport = faulty
         await memory.session("s").append(*({"role": "user", "content": f"{number}"} for number in range(8)))
         faulty.lost_part = "HGETALL"
-        events = await read_events(http.client, "/api/chat", json=ASKED)
+        with short_deadlines(memory):
+            events = await read_events(http.client, "/api/chat", json=ASKED)
         assert "HGETALL" in faulty.called
         assert joined_text(events) == TEXT
         assert "memory_unavailable" not in notice_codes(events)

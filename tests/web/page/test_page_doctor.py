@@ -14,6 +14,7 @@ from support.browser import faults_of, open_page, run_service, save_screenshot, 
 from support.checks import until
 from support.redis_server import REDIS_8, RedisServer, binary_of
 from support.selection import EVERYTHING
+from support.stores import LONG_DEADLINES
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed, ProviderUnavailable
@@ -171,7 +172,7 @@ async def forget_scripts(page: Page, memory: Memory, raw: Any) -> None:
     rows = await expect_findings(page, scripts="fail")
     await expect(rows["scripts"]).to_contain_text("redismem deploy")
     deployer = f"redis://admin:pw@127.0.0.1:{raw.connection_pool.connection_kwargs['port']}/0"
-    async with Memory.connect(deployer, namespace=NAMESPACE) as other:
+    async with Memory.connect(deployer, namespace=NAMESPACE, settings=LONG_DEADLINES) as other:
         await load_scripts(other.store)
     await expect_green(page)
     await raw.execute_command("ACL", "SETUSER", "default", "+@all")

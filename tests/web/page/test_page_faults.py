@@ -19,6 +19,7 @@ from support.browser import (
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port
+from support.stores import LONG_DEADLINES
 
 import redismem.blocking
 
@@ -68,7 +69,7 @@ def url(own_redis: RedisServer, environment: dict[str, str]) -> Iterator[str]:
 
 def stored_messages(server: RedisServer, page: Page) -> list[tuple[str | None, object]]:
     """Return the stored messages of the page's session."""
-    with redismem.blocking.Memory.connect(server.url) as memory:
+    with redismem.blocking.Memory.connect(server.url, settings=LONG_DEADLINES) as memory:
         return [(message.role, message.content) for message in memory.session(session_id_of(page)).messages()]
 
 

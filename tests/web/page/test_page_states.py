@@ -19,6 +19,7 @@ from support.browser import (
     violations,
 )
 from support.redis_server import RedisServer
+from support.stores import LONG_DEADLINES
 
 from redismem import Memory
 
@@ -74,7 +75,7 @@ async def test_a_conversation_that_cannot_be_read_says_why(
     context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
 ) -> None:
     namespace = server_options[server_options.index("--namespace") + 1]
-    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=LONG_DEADLINES) as memory:
         session = memory.session("of-a-later-release")
         await session.append({"role": "user", "content": "hello"})
         key = memory.store.keys.session(session.id).messages

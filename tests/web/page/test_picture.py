@@ -15,6 +15,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 from support.browser import PICTURES, faults_of, open_page, run_service, save_screenshot, say
 from support.redis_server import RedisServer
+from support.stores import LONG_DEADLINES
 
 from redismem import Memory
 from redismem.cli.demo import filling
@@ -51,7 +52,7 @@ async def test_the_picture_shows_the_page_as_it_is(context: BrowserContext, redi
         await say(page, "Did you keep my new address?")
         await say(page, "And when does my shipment arrive?")
         await expect(page.locator(".entry.stored")).to_have_count(26)
-        async with Memory.connect(redis_server.url, namespace=filling.NAMESPACE) as memory:
+        async with Memory.connect(redis_server.url, namespace=filling.NAMESPACE, settings=LONG_DEADLINES) as memory:
             await Worker(memory.store, Summarize(open_extractive())).attend(filling.CHAT)
         await expect(page.locator(".summary.arrived")).to_have_count(1)
         await expect(page.locator(".conversation")).to_have_count(5)
