@@ -13,6 +13,7 @@ from support.provider_server import ProviderServer
 
 import redismem.web.app
 from redismem import Memory
+from redismem.inspection import checkup
 from redismem.web.api import operations
 
 
@@ -33,9 +34,10 @@ def one_document() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def patient_checks() -> Iterator[None]:
-    """Let the checks of `/readyz` take long: a busy machine needs more than their second."""
+    """Let `/readyz` and `/metrics` wait long for Redis: a busy machine needs more than their 1 and 3 s."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operations, "_CHECK_S", 20)
+        patch.setattr(checkup, "SCRAPE_S", 20)
         yield
 
 
