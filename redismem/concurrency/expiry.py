@@ -1,17 +1,79 @@
-"""Drop old entries of a cache now and then, also in a process that does not use the cache any more."""
+"""Drop old entries of caches now and then, also in a process that does not use a cache any more.
+
+One thread makes the calls of all caches of a process. It ends when no cache has an entry.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import heapq
+import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from itertools import count
+
+_numbers = count()
+_Entry = tuple[float, int, "weakref.ref[Expiry]"]
+
+
+class _Calls:
+    """The calls to come, soonest first, and the thread that makes them."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._entries: list[_Entry] = []
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    def add(self, after_s: float, expiry: Expiry) -> _Entry:
+        entry = time.monotonic() + after_s, next(_numbers), weakref.ref(expiry)
+        with self._condition:
+            heapq.heappush(self._entries, entry)
+            self._condition.notify()
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="redismem-expiry", daemon=True)
+                with contextlib.suppress(RuntimeError):  # no thread can start: a later call tries again
+                    thread.start()
+                    self._thread = thread
+        return entry
+
+    def _run(self) -> None:
+        while (entry := self._take()) is not None:
+            if (expiry := entry[2]()) is not None:
+                expiry.call(entry)
+            del expiry  # this thread keeps no cache alive
+
+    def _take(self) -> _Entry | None:
+        """Wait for the next call, and return it; `None` if there is none."""
+        with self._condition:
+            while self._entries and (wait_s := self._entries[0][0] - time.monotonic()) > 0:
+                self._condition.wait(wait_s)
+            if self._entries:
+                return heapq.heappop(self._entries)
+            self._thread = None
+            return None
+
+
+_calls = _Calls()
+
+
+def _reset() -> None:
+    global _calls  # noqa: PLW0603 (a forked process has no thread of its parent)
+    _calls = _Calls()
+
+
+os.register_at_fork(after_in_child=_reset)
 
 
 class Expiry:
-    """Calls a method of a cache in a thread, a while after each `start`. Does not keep the cache alive.
+    """Calls a method of a cache a while after each `start`. Does not keep the cache alive.
 
-    The cache calls every method here while it holds its lock. So no entry comes between the last call and its end.
+    The cache calls every method but `call` while it holds its lock, so no entry comes between a call and its `stop`.
     """
 
     def __init__(self, drop_old: Callable[[], object], after_s: float) -> None:
@@ -23,16 +85,14 @@ class Expiry:
         """
         self._drop_old = weakref.WeakMethod(drop_old)
         self._after_s = after_s
-        self._timer: threading.Timer | None = None
+        self._calls: _Calls | None = None
+        self._entry: _Entry | None = None
 
     def start(self) -> None:
         """Let the method be called, unless it is about to be."""
-        if self._timer is None or not self._timer.is_alive():  # a forked process has no timer's thread
-            timer = threading.Timer(self._after_s, self._run)
-            timer.name, timer.daemon = "redismem-expiry", True
-            with contextlib.suppress(RuntimeError):  # no thread can start: a later call tries again
-                timer.start()
-                self._timer = timer
+        if self._entry is None or self._calls is not _calls or not _calls.is_running:
+            self._calls = _calls
+            self._entry = _calls.add(self._after_s, self)
 
     def start_again(self) -> None:
         """Let the method be called once more."""
@@ -41,11 +101,10 @@ class Expiry:
 
     def stop(self) -> None:
         """End the calls, because the cache is empty."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._entry = None
 
-    def _run(self) -> None:
+    def call(self, entry: _Entry) -> None:
+        """Call the method, unless the calls have ended or begun again since."""
         drop_old = self._drop_old()
-        if drop_old is not None:
+        if drop_old is not None and self._entry is entry:
             drop_old()
