@@ -70,7 +70,7 @@ async def test_a_deliberate_reconnect_delays_calls_but_loses_none() -> None:
 
 @contextlib.contextmanager
 def impatient(lane: Lane, stall_s: float) -> Iterator[None]:
-    """Let connections count as stalled sooner, for calls that get no reply: others may need longer here."""
+    """Let connections count as stalled sooner during calls that get no reply. A healthy call may take longer."""
     patient_s, lane._stall_s = lane._stall_s, stall_s
     yield
     lane._stall_s = patient_s
