@@ -24,12 +24,12 @@ from redismem.store.windows import read_page
 from redismem.workers.summaries import Worker
 
 STEPS = st.one_of(
-    st.tuples(st.just("append"), st.integers(1, 50)),
+    st.tuples(st.just("append"), st.integers(1, 90)),
     st.tuples(st.just("pin"), st.integers(1, 2)),
-    st.tuples(st.just("archive"), st.integers(1, 45)),
+    st.tuples(st.just("archive"), st.integers(1, 70)),
     st.tuples(st.just("summarise"), st.just(0)),
     st.tuples(st.just("forget"), st.integers(0, 25)),
-    st.tuples(st.just("drop block"), st.integers(0, 3)),
+    st.tuples(st.just("drop block"), st.integers(0, 6)),
     st.tuples(st.just("drop originals"), st.just(0)),
     st.tuples(st.just("tear"), st.just(0)),
     st.tuples(st.just("counters"), st.just(0)),
@@ -76,9 +76,9 @@ async def read_all(memory: Memory, run: Run, *asked: Any) -> Any:
 
 @settings(max_examples=100)
 @given(
-    steps=st.lists(STEPS, max_size=3),
-    limit=st.none() | st.integers(0, 30) | st.integers(31, 120),
-    before=st.none() | st.integers(-3, 160) | st.just(datetime.now(UTC)),
+    steps=st.lists(STEPS, max_size=4),
+    limit=st.none() | st.integers(0, 30) | st.integers(31, 200),
+    before=st.none() | st.integers(-3, 300) | st.just(datetime.now(UTC)),
     include_originals=st.booleans(),
     page_count=st.sampled_from([7, 16, 20, 500]),
 )
@@ -89,7 +89,7 @@ async def test_pages_equal_those_of_the_script(
         patch.setattr(paging, "PAGE_COUNT", page_count)
         async with open_with(store, namespace) as memory:
             await raw.delete(*await raw.keys(f"*{namespace}*"), "none")
-            for step in [("append", 60), ("archive", 40), *steps]:
+            for step in [("append", 100), ("archive", 66), *steps]:
                 try:
                     await take(memory, raw, *step)
                 except (CorruptSession, SessionNotFound):
