@@ -326,7 +326,7 @@ async def check_contents(session: Session, kept: dict[int, tuple[str, bool]], la
     assert {each.seq: each.content for each in (*context.pinned, *context.messages)} == {
         seq: text for seq, (text, _) in kept.items()
     }
-    for count in range(len(kept) + 2):
+    for count in {0, 1, len(kept) // 2, len(kept), len(kept) + 1}:
         newest = sorted(kept.items())[max(0, len(kept) - count) :]
         assert [(each.seq, each.content) for each in await session.tail(count)] == [
             (seq, text) for seq, (text, _) in newest
