@@ -226,10 +226,11 @@ def cost_s(read: Callable[[Any], object], given: Any) -> float:
 
 def check_growth(name: str, read: Callable[[Any], object], make: Callable[[int], Any], size: int) -> None:
     """Assert linear growth. Retries and takes the least times, since other processes may disturb a measurement."""
+    long, short = make(size * TIMES), make(size)
     long_s = short_s = math.inf
     for _ in range(12):
-        long_s = min(long_s, cost_s(read, make(size * TIMES)))
-        short_s = min(short_s, max(cost_s(read, make(size)), 1e-9))
+        long_s = min(long_s, cost_s(read, long))
+        short_s = min(short_s, max(cost_s(read, short), 1e-9))
         growth = long_s / short_s
         if growth <= MOST_GROWTH:
             return
