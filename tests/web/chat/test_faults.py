@@ -234,12 +234,12 @@ async def test_a_slot_that_could_not_be_stored_is_not_asked_for(store: Any, name
 
 
 async def test_a_malformed_chat_message_is_refused(memory: Memory) -> None:
-    for body in [{}, {"message": ""}, {"message": "x", "other": 1}, {"message": "x", "session_id": "\n"}]:
-        async with serve_chat(memory, None) as http:
-            assert (await http.ask("POST", "/api/chat", json=body)).status_code in (400, 422)
-            for wrong in ("x", "a.b", ".5", "é.5".encode()):
-                answer = await http.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": wrong})
-                assert answer.status_code in (400, 404)
+    async with serve_chat(memory, None) as http:
+        for body in ({}, {"message": ""}, {"message": "x", "other": 1}, {"message": "x", "session_id": "\n"}):
+            assert (await http.ask("POST", "/api/chat", json=body)).status_code in (400, 422), body
+        for wrong in ("x", "a.b", ".5", "é.5".encode()):
+            answer = await http.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": wrong})
+            assert answer.status_code in (400, 404), wrong
 
 
 def test_an_event_id_is_turn_and_offset() -> None:
