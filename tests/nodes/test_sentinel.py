@@ -88,14 +88,14 @@ async def test_a_primary_that_is_made_a_replica_says_so_and_is_left(
         other = next(node for node in servers.nodes if node is not was)
         await caller.append("user-42", "a")
         servers.until_in_step()
+        was.say("CONFIG", "RESETSTAT")
         # The sentinels do not know of it yet, but the node itself says that it is no primary.
         was.say("REPLICAOF", "127.0.0.1", other.port)
         waiting = asyncio.ensure_future(caller.append("user-42", "b", id="b"))
 
-        async def is_refused() -> bool:
-            return caller.memory.health().state == "closed" and not waiting.done()
-
-        await until(is_refused)
+        await until(lambda: b"errorstat_READONLY" in was.say("INFO", "errorstats"))
+        assert caller.memory.health().state == "closed"
+        assert not waiting.done()
         was.say("REPLICAOF", "NO", "ONE")
         await waiting
         assert await caller.texts("user-42") == ["a", "b"]

@@ -25,6 +25,7 @@ import pytest
 from repository import test_architecture
 
 from redismem import Settings
+from redismem.adapters import sessions
 from redismem.blocking import memory as blocking
 from redismem.cli import main
 from redismem.cli.app import app
@@ -150,7 +151,7 @@ def test_what_is_not_run_is_in_the_pages() -> None:
 
 @pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory is deprecated")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page.read_text(), "python")], ids=name_of)
-def test_every_example_runs(page: Path, place: str) -> None:
+def test_every_example_runs(page: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one namespace a page; `await` may stand outside of a function."""
     if page.stem in APART:
         pytest.importorskip(APART[page.stem], reason="make apart runs the examples of this page")
@@ -158,6 +159,8 @@ def test_every_example_runs(page: Path, place: str) -> None:
     async def keep_transcript(session_id: str, context: object) -> None: ...
 
     names: dict[str, Any] = {"url": place, "keep_transcript": keep_transcript}
+    opened: dict[Any, Any] = {}
+    monkeypatch.setattr(sessions, "_by_url", opened)
     names["call_my_model"] = lambda messages: str(len(messages))
     for body in blocks(page.read_text(), "python"):
         code = compile(body.replace(EXAMPLE_URL, place), name_of(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -165,8 +168,11 @@ def test_every_example_runs(page: Path, place: str) -> None:
             asyncio.run(eval(code, names))
         else:
             exec(code, names)
+    # An open socket would fail whichever test runs when it is collected.
     for memory in [value for value in names.values() if isinstance(value, blocking.Memory)]:
-        memory.close()  # an open socket would fail whichever test runs when it is collected
+        memory.close()
+    for shared in opened.values():  # an application keeps the store of its framework open
+        asyncio.run(shared.memory.aclose())
 
 
 def slugs(text: str) -> set[str]:

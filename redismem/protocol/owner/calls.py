@@ -10,7 +10,6 @@ from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.messages.values import Undecodable
-from redismem.originals.signatures import split_signatures
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, Command, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
@@ -94,6 +93,7 @@ def describe(keys: SessionKeys) -> Call[Described]:
 
 def signed_blocks(keys: SessionKeys, number: int) -> Call[range]:
     """Build a call that returns the numbers of the blocks whose signatures are stored with that of a block."""
+    from redismem.originals.signatures import split_signatures  # loads the stemmer
 
     def decode(field: bytes | None) -> range:
         try:
