@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 from agents.extensions.memory import RedisSession
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict, messages_from_dict
 from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
@@ -29,10 +29,9 @@ from redismem import Memory, blocking
 from redismem.adapters.langchain import ChatMessageHistory
 from redismem.adapters.llama_index import ChatStore
 from redismem.adapters.openai_agents import Session
+from redismem.inspection.figures import plural
 
 _numbers = itertools.count(1)
-# Most of an example's time goes into the command, so each one imports four conversations.
-FOUR_EACH = settings(max_examples=settings().max_examples // 4)
 texts = st.text(max_size=8)
 items = st.lists(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})
@@ -82,8 +81,8 @@ def push(client: redis.Redis, key: str, messages: list[BaseMessage]) -> None:
     client.lpush(key, *(json.dumps(message_to_dict(message)) for message in messages))
 
 
-def four(messages: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    return st.lists(messages, min_size=4, max_size=4)
+def several(messages: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(messages, min_size=1, max_size=2)
 
 
 def count_of(conversations: list[list[Any]]) -> int:
@@ -101,8 +100,7 @@ def contents(client: redis.Redis, pattern: str) -> dict[Any, Any]:
     return {key: client.dump(key) for key in client.scan_iter(pattern)}
 
 
-@FOUR_EACH
-@given(conversations=four(st.lists(langchain_messages, min_size=1, max_size=6)), summarise=st.booleans())
+@given(conversations=several(st.lists(langchain_messages, min_size=1, max_size=6)), summarise=st.booleans())
 def test_langchain_reads_what_langchain_community_has_stored(
     client: redis.Redis, memory: blocking.Memory, run: Any, conversations: list[list[BaseMessage]], summarise: bool
 ) -> None:
@@ -112,7 +110,7 @@ def test_langchain_reads_what_langchain_community_has_stored(
     before = contents(client, f"{prefix}*")
     for copied in (count_of(conversations), 0)[: 1 + summarise]:
         told = run("langchain", "--prefix", prefix, "--key-prefix", prefix, *["--summarise"] * summarise)
-        assert (told["conversations"], told["messages"], told["problems"]) == (4, copied, [])
+        assert (told["conversations"], told["messages"], told["problems"]) == (len(conversations), copied, [])
     for number, messages in enumerate(conversations):
         history = ChatMessageHistory(f"s:{number}", memory, key_prefix=prefix, summarise=summarise)
         dumped = [json.loads(json.dumps(message_to_dict(each))) for each in messages]
@@ -123,8 +121,7 @@ def test_langchain_reads_what_langchain_community_has_stored(
     assert contents(client, f"{prefix}*") == before
 
 
-@FOUR_EACH
-@given(conversations=four(llama_messages), summarise=st.booleans())
+@given(conversations=several(llama_messages), summarise=st.booleans())
 def test_llama_index_reads_what_its_redis_store_has_stored(
     redis_server: RedisServer,
     memory: blocking.Memory,
@@ -133,7 +130,7 @@ def test_llama_index_reads_what_its_redis_store_has_stored(
     summarise: bool,
 ) -> None:
     prefix = f"llama-{next(_numbers)}"
-    keys = [f"{prefix}:{number}" for number in range(4)]
+    keys = [f"{prefix}:{number}" for number in range(len(conversations))]
     store = RedisChatStore(redis_server.url)
     for key, messages in zip(keys, conversations, strict=True):
         store.set_messages(key, messages)
@@ -154,8 +151,7 @@ def test_llama_index_reads_what_its_redis_store_has_stored(
     store._redis_client.close()
 
 
-@FOUR_EACH
-@given(conversations=four(items), summarise=st.booleans())
+@given(conversations=several(items), summarise=st.booleans())
 def test_the_agents_sdk_reads_what_its_redis_session_has_stored(
     redis_server: RedisServer, memory: blocking.Memory, run: Any, conversations: list[list[Any]], summarise: bool
 ) -> None:
@@ -171,21 +167,24 @@ def test_the_agents_sdk_reads_what_its_redis_session_has_stored(
     async def write_all() -> Any:
         return [await write(f"user:{number}", items) for number, items in enumerate(conversations)]
 
-    stored = asyncio.run(write_all())
+    stored, count = asyncio.run(write_all()), len(conversations)
     for copied in (count_of(conversations), 0)[: 1 + summarise]:
         told = run(*("openai-agents", "--prefix", f"{prefix}:", "--key-prefix", prefix), *["--summarise"] * summarise)
-        assert (told["messages"], told["expiring"], told["problems"]) == (copied, 4, [])
-        assert "4 conversations of the source will expire, but not the sessions: pass --ttl" in told["err"]
+        assert (told["messages"], told["expiring"], told["problems"]) == (copied, count, [])
+        assert (
+            f"{plural(count, 'conversation')} of the source will expire, but not the sessions: pass --ttl"
+            in told["err"]
+        )
 
     async def read() -> Any:
         async with Memory.connect(redis_server.url, namespace=memory.store.keys.namespace) as other:
             connect = partial(Session, memory=other, key_prefix=prefix, summarise=summarise)
             for number, items in enumerate(conversations):
                 await connect(f"added:{number}").add_items(items)
-            return [await connect(f"user:{number}").get_items() for number in range(4)]
+            return [await connect(f"user:{number}").get_items() for number in range(len(conversations))]
 
     assert asyncio.run(read()) == stored == conversations
-    for number in range(4):
+    for number in range(count):
         assert stored_forms(memory, f"{prefix}:user:{number}") == stored_forms(memory, f"{prefix}:added:{number}")
         assert memory.session(f"{prefix}:user:{number}").info().policy.keep_whole is not summarise
 
