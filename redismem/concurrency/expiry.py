@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from itertools import count
+
+from redismem.concurrency import forks
 
 _numbers = count()
 _Entry = tuple[float, int, "weakref.ref[Expiry]"]
@@ -22,6 +23,11 @@ class _Calls:
     """The calls to come, soonest first, and the thread that makes them."""
 
     def __init__(self) -> None:
+        self.reset()
+        forks.reset_after_fork(self)
+
+    def reset(self) -> None:
+        """Start without a call: a forked process has no thread of its parent."""
         self._condition = threading.Condition()
         self._entries: list[_Entry] = []
         self._thread: threading.Thread | None = None
@@ -62,18 +68,11 @@ class _Calls:
 _calls = _Calls()
 
 
-def _reset() -> None:
-    global _calls  # noqa: PLW0603 (a forked process has no thread of its parent)
-    _calls = _Calls()
-
-
-os.register_at_fork(after_in_child=_reset)
-
-
 class Expiry:
     """Calls a method of a cache a while after each `start`. Does not keep the cache alive.
 
     The cache calls every method but `call` while it holds its lock, so no entry comes between a call and its `stop`.
+    In a forked process, the cache makes a new one.
     """
 
     def __init__(self, drop_old: Callable[[], object], after_s: float) -> None:
@@ -85,13 +84,11 @@ class Expiry:
         """
         self._drop_old = weakref.WeakMethod(drop_old)
         self._after_s = after_s
-        self._calls: _Calls | None = None
         self._entry: _Entry | None = None
 
     def start(self) -> None:
         """Let the method be called, unless it is about to be."""
-        if self._entry is None or self._calls is not _calls or not _calls.is_running:
-            self._calls = _calls
+        if self._entry is None or not _calls.is_running:
             self._entry = _calls.add(self._after_s, self)
 
     def start_again(self) -> None:

@@ -24,6 +24,7 @@ from redismem.protocol.session.archive import Begun, blocks_to_extend, encode_le
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.protocol.session.pages import Block, Page
 from redismem.store.dictionaries import load_dictionaries
+from redismem.store.owner_blocks import drop_block
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
@@ -105,8 +106,6 @@ class Originals:
 
         Raises StoreUnavailable, CorruptSession, UnsupportedFormat.
         """
-        from redismem.store.owner_blocks import drop_block  # loads the stemmer
-
         settings, session = self._store.settings, session_hash(self._keys.session_id)
         for block in unreadable:
             reason = pages.explain_unreadable(block, self._store.dictionaries)
