@@ -183,9 +183,9 @@ def test_a_state_of_other_code_is_reset(asked: Any) -> None:
 
 @pytest.mark.parametrize("text", ["order " * 100_000, "a" * 600_000, "_" * 600_000])
 def test_a_long_message_takes_little_time(text: str) -> None:
-    begun_s = time.process_time()
+    begun_s = time.thread_time()
     ASKING.step(State({ASKED: {"intent": "order", "count": 1, "asked_ms": NOW_MS}}, "order_id"), text)
-    assert time.process_time() - begun_s < 20
+    assert time.thread_time() - begun_s < 20
 
 
 TOML = """

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
 import pytest
 from support.agent_loops import FORMS, HOSTED, PAIRS, Loop, Payload, hosted, pair
+from text.test_linear import check_growth, no_collections, room  # noqa: F401 (autouse fixtures)
 
 from redismem.cli.terminal import text_of_message
 from redismem.formats import reading
-from redismem.formats.elements import words_beside
+from redismem.formats.elements import Element, words_beside
 from redismem.formats.forms import FIELDS, ITEMS, MARKS, TYPES, UNKNOWN, find, read_nothing
 from redismem.formats.reading import calls, read_message, read_part, results
 from redismem.formats.recalled import format_line
@@ -184,13 +184,11 @@ def test_the_texts_of_a_deep_and_wide_part_cost_linear_time() -> None:
         deep = [deep]
     assert list(words_beside(read_part({"type": "unheard of", "deep": deep, "then": "a word"}))) == ["a word"]
 
-    def cost(count: int) -> float:
-        part = read_part({"type": "unheard of", "items": [{"text": "a word", "more": ["b"] * 9}] * count})
-        begin = time.process_time()
-        assert sum(1 for _ in words_beside(part)) == count * 10
-        return time.process_time() - begin
+    def wide(count: int) -> Element:
+        return read_part({"type": "unheard of", "items": [{"text": "a word", "more": ["b"] * 9}] * count})
 
-    assert min(cost(16_000) for _ in range(3)) < 60 * min(cost(1_000) for _ in range(3))
+    assert len(list(words_beside(wide(1_000)))) == 10_000
+    check_growth("wide parts", lambda part: list(words_beside(part)), wide, 1_000)
 
 
 def test_media_give_their_titles_and_no_data() -> None:

@@ -41,14 +41,13 @@ from redismem.text.word_counts import Sketch, learn_messages
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 LONG = 1_000
-# A text sixteen times as long takes 16 times as long in linear time and 256 times in quadratic time. Twice or three
-# times more is normal for a text that no longer fits the processor's cache.
-TIMES = 16
-MOST_GROWTH = 60.0
-QUADRATIC_GROWTH = 200.0
-# Then four times as much takes 4 times as long, and 16 times in quadratic time.
-AGAIN_TIMES = 4
-MOST_AGAIN = 10.0
+# A text 16 times as long must cost at most 4 times more a character. In quadratic time it costs up to 16 times more.
+# Linear time may cost more, too, where the text no longer fits the caches that other processes use. So a text that
+# costs more is followed by longer ones: in quadratic time the last costs 1,024 times more a character, and caches
+# never cost 100 times more.
+TIMES = (16, 64, 256, 1_024)
+MOST_EACH = 4.0
+QUADRATIC_EACH = 100.0
 
 
 def many(text: str) -> Callable[[int], str]:
@@ -225,35 +224,48 @@ def cost_s(read: Callable[[Any], object], given: Any) -> float:
     count = 1
     while (took_s := once(count)) < 0.0002 and count < 64:
         count *= 4
-    return min(took_s, once(count)) / count
+    return (took_s if took_s > 0.1 else min(took_s, once(count))) / count
 
 
-def least_growth(
-    read: Callable[[Any], object], make: Callable[[int], Any], size: int, times: int, most: float
-) -> float:
-    """Return how many times as long it takes to read `times` as much. Ends as soon as that is at most `most`.
+def least_growth(read: Callable[[Any], object], make: Callable[[int], Any], size: int, times: int) -> float:
+    """Return how many times more a character of a text `times` as long costs. Ends as soon as that is little.
 
     Retries and takes the least times, since other processes may disturb a measurement. Each has a text of its own,
     because the heap of the process can make one of them slow.
     """
     long_s = short_s = math.inf
-    for _ in range(12):
+    for _ in range(12 if times == TIMES[0] else 2):
         long_s = min(long_s, cost_s(read, make(size * times)))
         short_s = min(short_s, max(cost_s(read, make(size)), 1e-9))
-        if long_s / short_s <= most:
+        if long_s / short_s <= MOST_EACH * times:
             break
-    return long_s / short_s
+    return long_s / short_s / times
 
 
 def check_growth(name: str, read: Callable[[Any], object], make: Callable[[int], Any], size: int) -> None:
-    """Assert linear growth. Beside busy processes, what no longer fits the cache takes far longer, but only once."""
-    growth = least_growth(read, make, size, TIMES, MOST_GROWTH)
-    if growth > MOST_GROWTH:
-        again = least_growth(read, make, size * TIMES, AGAIN_TIMES, MOST_AGAIN)
-        assert growth < QUADRATIC_GROWTH, f"{name}: {TIMES} times as much takes {growth:.1f} times as long"
-        assert again <= MOST_AGAIN, (
-            f"{name}: {TIMES} times as much takes {growth:.1f} times as long, then {AGAIN_TIMES} times {again:.1f}"
-        )
+    """Assert linear growth of the CPU time with the text."""
+    for times in TIMES:
+        each = least_growth(read, make, size, times)
+        if each <= MOST_EACH:
+            break
+        assert each < QUADRATIC_EACH, f"{name}: {times} times as much costs {each:.0f} times more a character"
+
+
+def read_quadratically(text: str) -> None:
+    for _ in text:
+        for _ in text:
+            pass
+
+
+def read_slower_beyond_the_cache(text: str) -> None:
+    for _ in range(20 if len(text) > LONG else 1):
+        text.split("a")
+
+
+def test_quadratic_growth_is_noticed_and_a_slower_cache_is_not() -> None:
+    with pytest.raises(AssertionError, match="256 times as much"):
+        check_growth("quadratic", read_quadratically, many("a"), 16)
+    check_growth("beyond the cache", read_slower_beyond_the_cache, many("a"), LONG)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -72,9 +72,9 @@ def test_typical_patterns_of_operators(pattern: str, yes: list[str], no: list[st
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(a*)*b", "a*a*a*a*a*a*b", "(?:a?){200}a{200}", "(.*)*x"])
 def test_a_pattern_of_exponential_time_in_re_is_fast(pattern: str) -> None:
     compiled = Pattern(pattern)
-    begun_s = time.process_time()
+    begun_s = time.thread_time()
     assert compiled.fullmatch("a" * 255 + "!") is False
-    assert time.process_time() - begun_s < 1
+    assert time.thread_time() - begun_s < 1
 
 
 REFUSED = [
