@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
-from support.callers import PATIENT, Caller, open_caller, session_ids_by_place
+from support.callers import PATIENT, STEADY, Caller, open_caller, session_ids_by_place
 from support.checks import until
 from support.cluster_servers import ClusterNode, ClusterServers
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 async def caller(
     request: pytest.FixtureRequest, cluster_servers: ClusterServers, namespace: str
 ) -> AsyncIterator[Caller]:
-    async with open_caller(request.param, cluster_servers.url, namespace) as caller:
+    async with open_caller(request.param, cluster_servers.url, namespace, STEADY) as caller:
         yield caller
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.callers import PATIENT, Caller, open_caller
+from support.callers import PATIENT, STEADY, Caller, open_caller
 from support.checks import catch_unavailable, until, until_unavailable
 from support.redis_server import RedisServer, free_port
 from support.sentinel_servers import SERVICE, SentinelServers
@@ -145,7 +145,7 @@ async def test_the_replicas_of_the_primary_confirm(kind: str, servers: SentinelS
 @pytest.mark.parametrize("kind", KINDS)
 async def test_some_sentinels_may_be_down(kind: str, servers: SentinelServers, namespace: str) -> None:
     servers.sentinels[0].stop()  # two more are up
-    async with open_caller(kind, servers.url, namespace) as caller:
+    async with open_caller(kind, servers.url, namespace, STEADY) as caller:
         await caller.append("user-42", "a")
         assert await caller.texts("user-42") == ["a"]
         assert caller.sent_counts() == [1]

@@ -27,7 +27,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 SECTION = PAGE[PAGE.index("## TLS") :].partition("\n## ")[0]
 LINES, CREATION = re.findall(r"^```text\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
 (QUERY,) = re.findall(r"`rediss://\S+(\?\S+)`", SECTION)
-SETTINGS = Settings(shards=16, threshold=3, recent_limit=1, deadline_s=120, reply_timeout_s=10)
+SETTINGS = Settings(shards=16, threshold=3, recent_limit=1, deadline_s=120, reply_timeout_s=20)
 KINDS = ("asyncio", "blocking")
 pytestmark = pytest.mark.timeout(300)
 

@@ -212,14 +212,14 @@ async def test_quarantine_and_its_call_share_one_deadline(namespace: str) -> Non
             return await super().run(commands, timeout_s, script)
 
     faulty = Timed(fakeredis.FakeServer())
-    settings = Settings(deadline_s=60, reply_timeout_s=30)
+    settings = Settings(deadline_s=90, reply_timeout_s=90)
     async with Memory.connect(client=faulty._client, namespace=namespace, settings=settings) as memory:
         await memory.session("a").append(user_message("old"))
         memory.store.transport = faulty
         calls = memory.store.session_calls("a")
         await faulty._client.delete(calls.keys.messages)
         call = calls.append([user_message("new")], {})
-        assert (await memory.store.run(call, quarantine=True, begun_s=monotonic() - 59)).created
+        assert (await memory.store.run(call, quarantine=True, begun_s=monotonic() - 60)).created
     await faulty.aclose()
     assert {name: len(seen) for name, seen in timeouts_s.items()} == {"append": 2, "quarantine": 1}
-    assert max(each for seen in timeouts_s.values() for each in seen) <= 1
+    assert max(each for seen in timeouts_s.values() for each in seen) <= 30

@@ -18,6 +18,8 @@ from redismem.transport.nodes.slots import slot_of
 from support.checks import until
 
 PATIENT = Settings(shards=16, deadline_s=120, reply_timeout_s=1)  # sentinels on a busy machine take their time
+STEADY = PATIENT.model_copy(update={"reply_timeout_s": 20})
+"""For tests that count how often a call was sent: a slow reply must not be a lost one."""
 
 
 class Awaiting:
