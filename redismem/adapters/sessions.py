@@ -76,8 +76,13 @@ def _name(kind: type) -> str:
     return f"{kind.__module__.removesuffix('.memory')}.{kind.__name__}".removeprefix("builtins.")
 
 
-Owner = str | Callable[[str], str | None] | None
-"""The person whom new sessions of a store belong to, or a function of the framework's id that names this person."""
+Owner = str | Callable[[T], str | None] | None
+"""The person whom all that a store begins belongs to, or a function of the framework's name for it."""
+
+
+def resolve_owner(owner: Owner[T], name: T) -> str | None:
+    """Return the person whom something with this name belongs to, `None` if it belongs to nobody."""
+    return owner(name) if callable(owner) else owner
 
 
 @dataclass(slots=True, eq=False)
@@ -183,7 +188,7 @@ class Sessions(Opened):
         client: Any,
         prefix: str,
         policy: Policy,
-        owner: Owner = None,
+        owner: Owner[str] = None,
     ) -> None:
         """Open the memory, and check prefix, policy and owner.
 
@@ -203,7 +208,7 @@ class Sessions(Opened):
 
     def open(self, session_id: str) -> Session:
         """Return the handle of the session behind this id of the framework. Raises InvalidSessionId."""
-        return self._begin(session_id, self._owner(session_id) if callable(self._owner) else self._owner)
+        return self._begin(session_id, resolve_owner(self._owner, session_id))
 
     def _begin_uncached(self, session_id: str, owner: str | None) -> Session:
         return self.memory.session(join_id(self._prefix, session_id), policy=self._policy, owner=owner)

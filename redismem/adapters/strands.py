@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import builtins
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Self
 
 from redismem import InvalidSessionId, InvalidSettings, RedismemError
-from redismem.adapters.sessions import check_memory, missing_framework
+from redismem.adapters.sessions import check_memory, missing_framework, resolve_owner
 from redismem.blocking import Memory, Record
 from redismem.record import Change
 
@@ -48,6 +48,7 @@ class Storage(_Storage):
         memory: Memory | None = None,
         key_prefix: str = "strands",
         ttl: float | None = None,
+        owner: str | Callable[[str], str | None] | None = None,
     ) -> None:
         """Make a storage. It connects on first use.
 
@@ -56,10 +57,13 @@ class Storage(_Storage):
             memory: A `redismem.blocking.Memory` to use instead of a URL. The caller closes it.
             key_prefix: The key `notes` is the record `<key_prefix>:notes` of redismem.
             ttl: The seconds after its last write after which Redis removes a key. `None` keeps it.
+            owner: The person whom the keys that this storage creates belong to, so that `memory.forget(owner=...)`
+                removes them. If a storage serves several persons: a function that returns the owner of a key, or
+                `None`. Each write calls it, in a thread, with the key as `list` returns it.
 
         Raises:
             InvalidRecord: `ttl` is out of range.
-            InvalidSessionId: `key_prefix` is not a string.
+            InvalidSessionId: `key_prefix` is not a string, or the owner is invalid.
             InvalidSettings: URL or memory is invalid, or both are given.
         """
         if not isinstance(key_prefix, str):
@@ -68,11 +72,13 @@ class Storage(_Storage):
             check_memory(memory, Memory)
             if url is not None:
                 raise InvalidSettings("give one of url and memory: only one of them would be used")
-        self._prefix, self._ttl_s = f"{key_prefix}:" if key_prefix else "", ttl
+        self._prefix, self._ttl_s, self._owner = f"{key_prefix}:" if key_prefix else "", ttl, owner
         self._is_own = memory is None
         self._memory = memory or Memory.connect(url)
         try:
-            self._open("x")  # refuses prefix and ttl at the start of the program, not in its first turn
+            self._open(
+                "x", None if callable(owner) else owner
+            )  # refuses each at the start of the program, not in its first turn
         except BaseException:
             self.close()
             raise
@@ -92,10 +98,13 @@ class Storage(_Storage):
         """Store data under a key, in place of earlier data.
 
         Raises:
-            StorageError: The key is invalid, the data is larger than 64 MiB, or Redis does not answer.
+            StorageError: The key or its owner is invalid, the data is larger than 64 MiB, or Redis does not answer.
         """
         with _failing("write", key):
-            await asyncio.to_thread(self._open(_normalize(key)).write, Change(sets={_DATA: bytes(data)}))
+            await asyncio.to_thread(self._write, _normalize(key), bytes(data))
+
+    def _write(self, key: str, data: bytes) -> None:
+        self._open(key, resolve_owner(self._owner, key)).write(Change(sets={_DATA: data}))
 
     async def read(self, key: str) -> bytes | None:
         """Return the data of a key, `None` if there is no such key."""
@@ -121,8 +130,8 @@ class Storage(_Storage):
                 if cursor is None:
                     return keys
 
-    def _open(self, key: str) -> Record:
-        return self._memory.record(self._prefix + key, ttl_s=self._ttl_s)
+    def _open(self, key: str, owner: str | None = None) -> Record:
+        return self._memory.record(self._prefix + key, owner=owner, ttl_s=self._ttl_s)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from langgraph.store.memory import InMemoryStore
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
-from redismem import InvalidRecord, InvalidSettings, Memory, Settings, blocking
+from redismem import InvalidRecord, InvalidSessionId, InvalidSettings, Memory, Settings, blocking
 from redismem.adapters.langgraph import RedismemStore
 
 numbers = itertools.count()
@@ -196,3 +196,47 @@ async def test_mistakes_are_refused_before_anything_of_a_batch_is_written(memory
         item = await own.aget(("a",), "1")
         assert item is not None
         assert item.value == {"n": 1}
+
+
+@pytest.mark.parametrize("is_embedded", [False, True])
+def test_items_are_forgotten_with_the_person_whom_their_namespace_names(
+    blocked: blocking.Memory, is_embedded: bool
+) -> None:
+    with blocking.Memory.connect("memory://") if is_embedded else blocked as memory:
+        store = RedismemStore(memory, owner=lambda namespace: namespace[1] if namespace[0] == "people" else None)
+        for space in (("people", "ann"), ("people", "ann", "likes"), ("people", "bo"), ("facts", "ann")):
+            store.put(space, "tea", {"text": "green"})
+        store.put(("people", "ann"), "gone", {"text": "green"})
+        store.delete(("people", "ann"), "gone")
+        store.put(("people", "ann"), "tea", {"text": "black"})
+        assert [each.id for each in memory.records(owner="ann").records] == [
+            "langgraph-store.people.ann..tea",
+            "langgraph-store.people.ann.likes..tea",
+        ]
+        assert memory.forget(owner="ann").record_count == 2
+        assert describe(store.search((), limit=10)) == [
+            (("facts", "ann"), "tea", "{'text': 'green'}"),
+            (("people", "bo"), "tea", "{'text': 'green'}"),
+        ]
+        RedismemStore(memory, owner="cy").put(("facts", "cy"), "tea", {})
+        assert memory.forget(owner="cy").record_count == 1
+
+
+async def test_a_wrong_owner_is_refused_before_anything_of_a_batch_is_written(memory: Memory) -> None:
+    for owner in ("", " ann", "a" * 257, 7, ("ann",)):
+        with pytest.raises(InvalidSessionId, match="an owner is"):
+            RedismemStore(memory, owner=owner)  # type: ignore[arg-type]
+    store = RedismemStore(memory, owner=lambda namespace: namespace[1])
+    good = PutOp(("people", "ann"), "1", {})
+    for wrong, error in (
+        (PutOp(("people",), "1", {}), IndexError),
+        (PutOp(("people", " "), "1", {}), InvalidSessionId),
+    ):
+        with pytest.raises(error):
+            await store.abatch([good, wrong])
+    assert (await memory.records()).records == []
+    # Reads and deletes ask for no owner, so items that no function knows can still be found and removed.
+    await RedismemStore(memory).aput(("people",), "1", {})
+    assert await store.aget(("people",), "1") is not None
+    await store.adelete(("people",), "1")
+    assert await store.asearch(()) == []

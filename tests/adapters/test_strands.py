@@ -154,11 +154,35 @@ async def test_a_key_expires_after_its_ttl_and_needs_no_place_among_the_sessions
         assert raw.pexpiretime(key) == T0 + 60_000
 
 
+async def test_what_an_agent_keeps_is_forgotten_with_the_person(memory: Memory) -> None:
+    people = {"s1": "anna", "s2": "bo"}
+    storage = Storage(memory=memory, owner=lambda key: people.get(key.split("/")[1]))
+    for session_id in people:
+        manager = SnapshotSessionManager(session_id, storage=storage, snapshot_trigger=lambda **_: True)
+        agent = Agent(PlayedModel(), session_manager=manager, callback_handler=None, agent_id="a")
+        await agent.invoke_async("Oslo?")
+    await storage.write("/notes//s1", b"anna prefers tea")
+    await storage.write("notes/s3", b"of nobody")
+    removed = await asyncio.to_thread(memory.forget, owner="anna")
+    assert (removed.record_count, removed.session_count) == (3, 0)
+    left = await storage.list()
+    assert len(left) == 3
+    assert all("s1" not in key for key in left)
+    await Storage(memory=memory, owner="cy").write("cy", b"coffee")
+    assert (await asyncio.to_thread(memory.forget, owner="cy")).record_count == 1
+    with pytest.raises(StorageError, match="an owner is"):
+        await Storage(memory=memory, owner=lambda _: "").write("a", b"1")
+    with pytest.raises(IndexError):
+        await storage.write("a", b"1")
+    assert await storage.list() == left
+
+
 async def test_invalid_arguments_are_refused(memory: Memory) -> None:
     async_memory: Any = AsyncMemory.connect("memory://")
     for options, error in (
         ({"memory": memory, "ttl": 0}, InvalidRecord),
         ({"memory": memory, "key_prefix": None}, InvalidSessionId),
+        ({"memory": memory, "owner": ""}, InvalidSessionId),
         ({"memory": memory, "url": "memory://"}, InvalidSettings),
         ({"memory": async_memory}, InvalidSettings),
     ):

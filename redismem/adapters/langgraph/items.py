@@ -24,6 +24,7 @@ from langgraph.store.base import (
 from redismem import InvalidSettings, Memory
 from redismem.adapters.langgraph.opening import check_minutes
 from redismem.adapters.langgraph.ranking import Index, Vectors, compare, encode_vectors, query_vector, score
+from redismem.adapters.sessions import Owner, resolve_owner
 from redismem.record import Change, Record
 
 FIELDS = CREATED, VALUE, VECTORS = b"created", b"value", b"vectors"
@@ -65,6 +66,7 @@ class Items:
     memory: Memory
     key_prefix: str
     index: Index | None
+    owner: Owner[tuple[str, ...]]
 
     async def check_answer(self) -> None:
         """Check that Redis answers."""
@@ -73,7 +75,7 @@ class Items:
     async def batch(self, ops: Sequence[Op], vectors: Vectors) -> list[Result]:
         """Run operations: reads first, then the last write of each item."""
         puts = self._check(ops)
-        changes = {name: self._encode(op, vectors) for name, op in puts.items()}
+        changes = {name: self._encode(op, vectors) for name, (op, _) in puts.items()}
         results: list[Result] = []
         for op in ops:
             if isinstance(op, GetOp):
@@ -84,24 +86,23 @@ class Items:
                 results.append(await self._list_namespaces(op))
             else:
                 results.append(None)
-        for name, op in puts.items():
-            record = self._record(*name, op.ttl)
+        for name, (op, record) in puts.items():
             if op.value is None:
                 await record.clear()
             else:
                 await record.write(changes[name])
         return results
 
-    def _check(self, ops: Sequence[Op]) -> dict[Name, PutOp]:
+    def _check(self, ops: Sequence[Op]) -> dict[Name, tuple[PutOp, Record]]:
         """Return the writes, after all operations were found to be valid: an invalid one writes nothing."""
-        puts: dict[Name, PutOp] = {}
+        puts: dict[Name, tuple[PutOp, Record]] = {}
         for op in ops:
             validate_op_namespace(op)
             if isinstance(op, PutOp):
                 if op.ttl is not None:
                     check_minutes(op.ttl)
-                self._record(op.namespace, op.key)
-                puts[op.namespace, op.key] = op
+                owner = None if op.value is None else resolve_owner(self.owner, op.namespace)
+                puts[op.namespace, op.key] = op, self._record(op.namespace, op.key, op.ttl, owner)
             elif isinstance(op, SearchOp) and op.query and self.index is None:
                 raise InvalidSettings("a search with a query needs a store with index=: it has no vectors without")
         return puts
@@ -118,11 +119,13 @@ class Items:
             drops=() if embedded else (VECTORS,),
         )
 
-    def _record(self, namespace: tuple[str, ...], key: str, ttl_minutes: float | None = None) -> Record:
+    def _record(
+        self, namespace: tuple[str, ...], key: str, ttl_minutes: float | None = None, owner: str | None = None
+    ) -> Record:
         """Return the record of an item. The items of one namespace lie in one shard."""
         labels = ".".join((self.key_prefix, *namespace))
         ttl_s = None if ttl_minutes is None else ttl_minutes * 60
-        return self.memory.record(f"{labels}..{key}", tag=labels, ttl_s=ttl_s)
+        return self.memory.record(f"{labels}..{key}", tag=labels, owner=owner, ttl_s=ttl_s)
 
     def _name(self, record_id: str) -> Name:
         labels, _, key = record_id[len(self.key_prefix) :].partition("..")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
 
 from redismem import InvalidSettings, Memory, blocking
 from redismem.adapters.langgraph.items import Items
-from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
+from redismem.adapters.langgraph.opening import Closes, Opening, check_owner, check_ttl
 from redismem.adapters.langgraph.ranking import Index
 
 
@@ -34,11 +34,15 @@ class RedismemStore(Closes, BaseStore):
         ttl: `default_ttl` is the minutes after which an unused item is removed; `refresh_on_read` False counts them
             from the last write alone. `None` keeps items that are put without a `ttl`.
         key_prefix: The beginning of the records' ids.
+        owner: The person whom the items that this store creates belong to, so that `memory.forget(owner=...)` removes
+            them. If a store serves several persons: a function that returns the owner of a namespace, or `None`. Each
+            put calls it, and raises what it raises, before anything is written.
 
     Every method may raise StoreUnavailable, also with the fallback.
 
     Raises:
         InvalidSettings: An argument is out of range or of another type, or both memory and URL are given.
+        InvalidSessionId: The owner is empty, too long, or has characters that are not allowed.
     """
 
     supports_ttl = True
@@ -53,13 +57,15 @@ class RedismemStore(Closes, BaseStore):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         key_prefix: str = "langgraph-store",
+        owner: str | Callable[[tuple[str, ...]], str | None] | None = None,
     ) -> None:
         if not isinstance(key_prefix, str) or not key_prefix or "." in key_prefix:
             raise InvalidSettings("key_prefix is a string without a period: the namespace follows the first one")
         check_ttl(ttl)
+        check_owner(owner)
         self.ttl_config, self.index_config = ttl, index
         self._opening = Opening(memory, url)
-        self._key_prefix, self._index = key_prefix, None if index is None else Index(index)
+        self._key_prefix, self._index, self._owner = key_prefix, None if index is None else Index(index), owner
 
     @classmethod
     def from_conn_string(cls, conn_string: str | None = None, **options: Any) -> Self:
@@ -88,6 +94,7 @@ class RedismemStore(Closes, BaseStore):
         Raises:
             InvalidNamespaceError: A label is empty, has a period or a NUL, or is not a string.
             InvalidRecord: Namespace and key have more than 1,024 bytes.
+            InvalidSessionId: The function `owner` returns no valid owner.
             InvalidSettings: A search has a query, and the store no index. Or a ttl is out of range.
             TypeError: A value is not JSON.
             StoreUnavailable: Redis does not answer. The same call again is safe.
@@ -103,4 +110,4 @@ class RedismemStore(Closes, BaseStore):
         return await self._opening.arun(lambda memory: self._items(memory).batch(operations, vectors))
 
     def _items(self, memory: Memory) -> Items:
-        return Items(memory, self._key_prefix, self._index)
+        return Items(memory, self._key_prefix, self._index, self._owner)
