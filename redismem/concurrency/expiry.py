@@ -1,6 +1,7 @@
 """Drop old entries of caches now and then, also in a process that does not use a cache any more.
 
-One thread makes the calls of all caches of a process. It ends when no cache has an entry.
+One thread makes the calls of all caches of a process. It ends when no cache has an entry. A call that is not needed any
+more, as its cache is empty or gone, is dropped at its time, or once there are too many of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import count
 
 from redismem.concurrency import forks
 
+_FIRST_DROP_COUNT = 64
 _numbers = count()
 _Entry = tuple[float, int, "weakref.ref[Expiry]"]
 
@@ -30,23 +32,33 @@ class _Calls:
         """Start without a call: a forked process has no thread of its parent."""
         self._condition = threading.Condition()
         self._entries: list[_Entry] = []
+        self._next_drop_count = _FIRST_DROP_COUNT
         self._thread: threading.Thread | None = None
 
     @property
     def is_running(self) -> bool:
         return self._thread is not None
 
-    def add(self, after_s: float, expiry: Expiry) -> _Entry:
+    def add(self, after_s: float, expiry: Expiry) -> None:
+        """Set the entry of `expiry`, and call its method after this time."""
         entry = time.monotonic() + after_s, next(_numbers), weakref.ref(expiry)
         with self._condition:
+            expiry.entry = entry
             heapq.heappush(self._entries, entry)
+            if len(self._entries) > self._next_drop_count:
+                self._drop_unneeded()
             self._condition.notify()
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="redismem-expiry", daemon=True)
                 with contextlib.suppress(RuntimeError):  # no thread can start: a later call tries again
                     thread.start()
                     self._thread = thread
-        return entry
+
+    def _drop_unneeded(self) -> None:
+        """Drop the calls of caches that are gone, are empty, or have a later call."""
+        self._entries = [each for each in self._entries if (expiry := each[2]()) is not None and expiry.entry is each]
+        heapq.heapify(self._entries)
+        self._next_drop_count = max(_FIRST_DROP_COUNT, 2 * len(self._entries))
 
     def _run(self) -> None:
         while (entry := self._take()) is not None:
@@ -84,12 +96,13 @@ class Expiry:
         """
         self._drop_old = weakref.WeakMethod(drop_old)
         self._after_s = after_s
-        self._entry: _Entry | None = None
+        self.entry: _Entry | None = None
+        """The call to come; `None` if there is none."""
 
     def start(self) -> None:
         """Let the method be called, unless it is about to be."""
-        if self._entry is None or not _calls.is_running:
-            self._entry = _calls.add(self._after_s, self)
+        if self.entry is None or not _calls.is_running:
+            _calls.add(self._after_s, self)
 
     def start_again(self) -> None:
         """Let the method be called once more."""
@@ -98,10 +111,10 @@ class Expiry:
 
     def stop(self) -> None:
         """End the calls, because the cache is empty."""
-        self._entry = None
+        self.entry = None
 
     def call(self, entry: _Entry) -> None:
         """Call the method, unless the calls have ended or begun again since."""
         drop_old = self._drop_old()
-        if drop_old is not None and self._entry is entry:
+        if drop_old is not None and self.entry is entry:
             drop_old()

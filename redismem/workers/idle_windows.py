@@ -1,7 +1,8 @@
 """Add the windows of idle sessions to the indexes of their owners.
 
 No summary ever covers the last messages of a session whose owner goes on in a new one. So once a session has had no
-activity for five minutes, its window is indexed as well, within another minute.
+activity for five minutes, its window is indexed as well, within another minute. If Redis is unavailable, or the node of
+the owner's index, the next round begins with the session that is missing.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from redismem.events import Op
+from redismem.errors import RedismemError, StoreUnavailable
+from redismem.events import Op, facts
 from redismem.info import SessionEntry
 from redismem.protocol.keys import ShardKeys, is_session_id
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.calls import LONGEST_MS
-from redismem.recall.owner.upkeep import OwnerIndex, do_logged
+from redismem.recall.owner.upkeep import OwnerIndex, log_not_updated
 from redismem.store.store import Store
+from redismem.workers.failures import log_failure
 
 IDLE_MS = 300_000
 """The time without activity after which the window of a session is indexed."""
@@ -57,12 +60,18 @@ class IdleWindows:
         pages = await store.run(calls.idle_between(spans, _PAGE_COUNT))
         session_ids = [entry.session_id for page in pages for entry in page if is_session_id(entry.session_id)]
         owners = await store.run(calls.owners_of([store.keys.session(session_id) for session_id in session_ids]))
-        owned = [pair for pair in zip(session_ids, owners, strict=True) if pair[1] is not None]
-        await asyncio.gather(*(self._index_session(session_id, owner) for session_id, owner in owned if owner))
+        owned = [(session_id, owner) for session_id, owner in zip(session_ids, owners, strict=True) if owner]
+        done = await asyncio.gather(*(self._index_session(session_id, owner) for session_id, owner in owned))
+        missing = {session_id for (session_id, _), error in zip(owned, done, strict=True) if error is not None}
         if not self._stopping:
             for (shard, since_ms, _), page in zip(spans, pages, strict=True):
-                self._since_ms[shard] = _next_since(since_ms, below_ms, page)
-                self._looks_ms[shard] = now_ms + (_EVERY_MS if len(page) < _PAGE_COUNT else 0)
+                missing_ms = [entry.active_ms for entry in page if entry.session_id in missing]
+                self._since_ms[shard] = min([_next_since(since_ms, below_ms, page), *missing_ms])
+                is_over = len(page) < _PAGE_COUNT or missing_ms
+                self._looks_ms[shard] = now_ms + (_EVERY_MS if is_over else 0)
+        if error := next(filter(None, done), None):
+            text = f"the windows of {len(missing)} idle sessions are not in the indexes of their owners yet"
+            log_failure(text, error, facts(op="owner_index"))
         return len(owned)
 
     async def _load_shards(self, now_ms: int) -> list[ShardKeys]:
@@ -77,10 +86,17 @@ class IdleWindows:
         looks_ms |= {shard: now_ms + IDLE_MS for shard, has in zip(due, have_owners, strict=True) if has is False}
         return [shard for shard, has in zip(due, have_owners, strict=True) if has]
 
-    async def _index_session(self, session_id: str, owner: str) -> None:
+    async def _index_session(self, session_id: str, owner: str) -> StoreUnavailable | None:
+        """Index the window of a session. Returns the error if Redis is unavailable; any other one is logged."""
         async with self._slots:
-            if not self._stopping:
-                await do_logged(session_id, OwnerIndex(self._store, owner).update(session_id, with_window=True))
+            try:
+                if not self._stopping:
+                    await OwnerIndex(self._store, owner).update(session_id, with_window=True)
+            except StoreUnavailable as error:
+                return error
+            except RedismemError as error:
+                log_not_updated(session_id, error)
+        return None
 
 
 def _next_since(since_ms: int, below_ms: int, page: Sequence[SessionEntry]) -> int:

@@ -9,6 +9,7 @@ import weakref
 
 from support.checks import until
 
+from redismem.concurrency import expiry
 from redismem.concurrency.expiry import Expiry
 
 
@@ -40,9 +41,9 @@ def test_it_is_called_until_no_entry_is_left_and_begins_again() -> None:
     for _ in range(2):
         with entries.lock:
             entries.expiry.start()
-            entry = entries.expiry._entry
+            entry = entries.expiry.entry
             entries.expiry.start()
-            assert entries.expiry._entry is entry, "one call"
+            assert entries.expiry.entry is entry, "one call"
         assert entries.is_empty.wait(60)
         assert entries.count == 0
         entries.count = 2
@@ -74,6 +75,18 @@ async def test_it_keeps_no_cache_alive() -> None:
         return alive() is None
 
     await until(is_gone)
+
+
+def test_calls_of_caches_that_are_empty_or_gone_do_not_pile_up() -> None:
+    waiting, again = Entries(1, after_s=0.5), Entries(1, after_s=600)
+    waiting.start()
+    for _ in range(2_000):
+        Entries(1, after_s=600).start()
+        with again.lock:
+            again.expiry.start()
+            again.expiry.stop()
+    assert len(expiry._calls._entries) < 200
+    assert waiting.is_empty.wait(60), "it lost its call to them"
 
 
 def test_a_forked_process_begins_its_own() -> None:

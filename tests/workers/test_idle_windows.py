@@ -6,7 +6,10 @@ import time
 from typing import Any
 
 import pytest
-from support.stores import Store
+import redis.asyncio
+from support.clock import Clock
+from support.redis_server import RedisServer
+from support.stores import Store, with_long_deadlines
 from support.writers import Echo, chat_message
 
 from redismem import Memory, Policy, Settings
@@ -115,3 +118,32 @@ async def test_the_oldest_sessions_leave_an_index_that_is_full(
     shift[0] += 61_000
     assert await OwnerChecks(late.store).check_due() == 1
     assert [bool(await find(late, f"walrus{number}")) for number in range(5)] == [False, False, True, True, True]
+
+
+async def test_a_window_that_a_full_redis_refuses_is_indexed_a_minute_later(
+    redis_server: RedisServer, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = with_long_deadlines(SETTINGS)
+    async with (
+        redis.asyncio.Redis(port=redis_server.port) as admin,
+        Memory.connect(redis_server.url, namespace=namespace, settings=settings, clock=clock) as memory,
+    ):
+        for number in range(3):
+            clock.now_ms += 1_000
+            await memory.session(f"s{number}", owner="ann").append(chat_message(1, f"walrus{number}"))
+        clock.now_ms += LATER_MS
+        windows = IdleWindows(memory.store)
+        await admin.config_set("maxmemory", 1)
+        try:
+            for _ in range(2):
+                await windows.index()
+                assert await windows.index() == 0, "Redis is left alone for a minute"
+                clock.now_ms += 61_000
+        finally:
+            await admin.config_set("maxmemory", 0)
+        (first, _) = [record for record in caplog.records if "not in the indexes of their owners yet" in record.message]
+        assert first.message.startswith("the windows of 3 idle sessions")
+        assert await windows.index() == 3
+        assert await windows.index() == 0
+        for number in range(3):
+            assert await find(memory, f"walrus{number}") == [(f"s{number}", 1)]

@@ -35,7 +35,7 @@ from redismem.recall.cache import RecallCache
 from redismem.recall.cached import Contents
 from redismem.recall.originals import Originals
 from redismem.recall.owner.cached import CachedOwner, Place
-from redismem.recall.owner.upkeep import OwnerIndex
+from redismem.recall.owner.upkeep import OwnerIndex, do_logged
 from redismem.recall.selection import Size, choose, count_hits, group_calls
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
@@ -144,7 +144,8 @@ class OwnerRecall:
         for number, contents in (await self._read({n: cached.places[n] for n in numbers}, before_seq)).items():
             found.add(number, cached.places[number], contents)
         if self._stale:
-            await OwnerIndex(self._store, self._owner).note()
+            # Redis may refuse the note while it serves reads, as one that is full does.
+            await do_logged(self._session_id, OwnerIndex(self._store, self._owner).note())
         return found.choose(hits, matching, limit, max_tokens, frame_tokens)
 
     async def _read(self, places: Mapping[int, Place], before_seq: int) -> dict[int, list[Contents]]:

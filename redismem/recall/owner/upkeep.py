@@ -59,12 +59,15 @@ async def do_logged(session_id: str, work: Coroutine[Any, Any, T]) -> T | None:
     try:
         return await work
     except RedismemError as error:
-        session = session_hash(session_id)
-        extra = facts(op="owner_index", session=session, error=type(error).__name__)
-        log.warning(
-            "session %s: its owner's index is not updated yet, a worker will: %s", session, error.text, extra=extra
-        )
+        log_not_updated(session_id, error)
         return None
+
+
+def log_not_updated(session_id: str, error: RedismemError) -> None:
+    """Log that the index of a session's owner was not updated because of the error."""
+    session = session_hash(session_id)
+    extra = facts(op="owner_index", session=session, error=type(error).__name__)
+    log.warning("session %s: its owner's index is not updated yet, a worker will: %s", session, error.text, extra=extra)
 
 
 class OwnerIndex:

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from support.stores import Store
+import redis.asyncio
+from support.clock import Clock
+from support.redis_server import RedisServer
+from support.stores import LONG_DEADLINES, Store
 from support.worked import open_with
 from support.writers import Echo, call_message, chat_message, result_message
 
@@ -116,6 +119,27 @@ async def test_a_failing_index_costs_the_turn_nothing_but_the_recall(
         context = await session.append_and_read(chat_message(1, "dog"), recall=100, recall_scope="owner")
         assert (context.recalled, context.total_messages) == ([], 1)
         assert "recall failed, the turn goes on without it" in caplog.text
+
+
+async def test_a_full_redis_serves_a_search_that_meets_a_session_that_is_gone(
+    redis_server: RedisServer, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        redis.asyncio.Redis(port=redis_server.port) as admin,
+        Memory.connect(redis_server.url, namespace=namespace, settings=LONG_DEADLINES, clock=clock) as memory,
+    ):
+        await tell_all(memory)
+        keys = memory.store.keys.session("a")
+        await admin.delete(keys.state, keys.messages, keys.originals)  # as an expiry does
+        clock.now_ms += 61_000
+        asked = memory.session("new", owner="ann")
+        await admin.config_set("maxmemory", 1)
+        try:
+            found = await asked.recall("dog Lisbon", 2, scope="owner")
+        finally:
+            await admin.config_set("maxmemory", 0)
+        assert places(found) == [(ODD, 1), (ODD, 2)]
+        assert "its owner's index is not updated yet" in caplog.text
 
 
 def test_the_blocking_memory_recalls_from_them_too(namespace: str) -> None:
