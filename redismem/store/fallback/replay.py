@@ -186,10 +186,19 @@ class Replay:
         backlog, session_id = self._backlog, held.session_id
         return backlog.held.get(session_id) is held and not backlog.is_clearing(session_id) and not self._is_ending
 
+    def _begin_entry(self, held: Held) -> bool:
+        """Mark the session's first entry as being sent, for a clear to wait for it. False means that none may be sent.
+
+        Under the lock: a clear of another thread that began in between would be sent first, and the entry bring the
+        session back.
+        """
+        with self._lock:
+            held.is_replaying = bool(held.entries) and self._is_due(held)
+            return held.is_replaying
+
     async def _replay_session(self, held: Held) -> None:
-        while held.entries and self._is_due(held):
+        while self._begin_entry(held):
             begun_s = monotonic()
-            held.is_replaying = True
             try:
                 made = await self._replay_entry(held, held.entries[0])
             except ConnectionLost as lost:

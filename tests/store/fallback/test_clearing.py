@@ -4,8 +4,9 @@ is replayed."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis.asyncio
@@ -203,8 +204,7 @@ async def test_an_append_under_way_does_not_return_after_the_clear(pod: Pod) -> 
     await pod.there.merge({"theirs": UNSET})
     await gate.reached.wait()
     clear = asyncio.create_task(pod.session.clear())
-    fallback: Any = pod.memory.store.fallback
-    backlog = fallback._backlog
+    backlog = cast(Any, pod.memory.store.fallback)._backlog
 
     async def is_clearing() -> bool:
         return bool(backlog.is_clearing("a"))
@@ -215,3 +215,34 @@ async def test_an_append_under_way_does_not_return_after_the_clear(pod: Pod) -> 
     assert gate.passed == [APPEND, CLEAR], "and the second is not sent"
     assert pod.waiting() == (0, 0)
     assert not await pod.there.exists()
+
+
+async def test_a_clear_of_another_thread_waits_for_an_append_that_begins_now(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, fallback = pod.gate(APPEND), cast(Any, pod.memory.store.fallback)
+    backlog, is_waiting = fallback._backlog, list[bool]()
+
+    def begin_clear() -> None:
+        with fallback._lock:
+            backlog.begin_clear("a")
+            is_waiting.append(backlog.is_replaying("a"))
+
+    clear, look = threading.Thread(target=begin_clear), backlog.is_clearing
+
+    def look_and_lose_the_processor(session_id: str) -> bool:
+        is_clearing: bool = look(session_id)
+        if clear.ident is None:
+            clear.start()
+            clear.join(0.2)
+        return is_clearing
+
+    monkeypatch.setattr(backlog, "is_clearing", look_and_lose_the_processor)
+    await gate.reached.wait()
+    await asyncio.to_thread(clear.join)
+    assert is_waiting == [True]
+    with fallback._lock:
+        backlog.end_clear("a", frozenset(), is_cleared=False)
+    gate.opened.set()
+    await pod.catch_up()
+    assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
