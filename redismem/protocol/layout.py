@@ -25,6 +25,7 @@ OLDER_IDS = (b"ids_b", b"ids_c", b"ids_d")
 REPEATED = b"repeated"
 QUEUED = b"queued"
 FENCE = b"fence"
+EVICTOR = b"evictor"
 ATTEMPTS = b"attempts"
 FAILURE = b"failure"
 DEATHS = b"deaths"
@@ -82,6 +83,9 @@ FIELDS = {
         "append claim commit release replace requeue restore rewrite set_policy sweep",
     ),
     FENCE: _field("identifies the worker with the lease: number and nonce", "claim commit release set_policy sweep"),
+    EVICTOR: _field(
+        "identifies the last claim of its eviction, and a resent one: end of its lease and nonce", "claim_eviction"
+    ),
     ATTEMPTS: _field(
         "claims since the last commit, without uncounted ones", "claim commit release requeue set_policy sweep"
     ),

@@ -28,7 +28,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "commit": ("commit", COMMIT),
     "requeue": ("requeue", {"now_ms": LATER_MS, "again": 1}),
     "requeue, dropped": ("requeue", {"now_ms": LATER_MS, "again": 0}),
-    "claim_eviction": ("claim_eviction", {"now_ms": LATER_MS, "lease_ms": 30_000}),
+    "claim_eviction": ("claim_eviction", {"now_ms": LATER_MS, "lease_ms": 30_000, "nonce": "ab"}),
     "evict": ("evict", {"appends": "*"}),
 }
 OTHERS = ["v2 1 6 10 4000000000000 4000001700000 idle", "v2", "v17 {}", "v0 1 6 10 4000000000000 4000001700000"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from model_check.edit_scenes import afresh, edit
-from model_check.steps import Seen
+from model_check.steps import LEASE_MS, Seen
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import BOTH, variants
 
@@ -110,11 +110,34 @@ def evicted_empty(machine: WorkMachine, name: str) -> None:
     machine.agrees()
 
 
+def claimed_again(machine: WorkMachine, name: str, meanwhile: str) -> None:
+    """The reply of a claim is lost: sent again, the claim has the lease that it got, unless the session was touched."""
+    afresh(machine, name, 0, 2)
+    machine.observe()
+    machine.queue_eviction(3, "limit")
+    call = machine.queue_calls[name].claim_eviction()
+    machine.take_in_hand(name, call)
+    machine.agrees()
+    if meanwhile == "touch":
+        machine.touch(name)
+        machine.pass_time(1)
+        machine.observe()
+        machine.queue_eviction(3, "idle")  # due an hour later
+    else:
+        machine.pass_time(LEASE_MS - (meanwhile == "nothing"))
+    machine.take_in_hand(name, call, "claim_eviction again")
+    machine.agrees()
+    machine.claim_eviction(name)
+    machine.evict(0)
+    machine.agrees()
+
+
 EVICTIONS = (
     *variants(evicted_unless_touched, touched=("", "append", "state", "touch", "recreate"), when=(0, 1, 2)),
     *variants(evicted_later, count=(1, 2, 3), cleared=BOTH),
     *variants(
         written_between_transcript_and_eviction, how=("append", "state", "pop", "replace", "unpin"), later_ms=(0, 9)
     ),
+    *variants(claimed_again, meanwhile=("nothing", "the end of the lease", "touch")),
     *(*variants(evicted_after_a_failover, refilled=BOTH), evicted_empty),
 )

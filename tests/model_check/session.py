@@ -72,6 +72,8 @@ class SessionModel:
     committed_fence: str = ""
     fence: str = ""
     evicting: str | None = None
+    evictor: str | None = None
+    """The end of the lease of the last claim of its eviction, and the nonce of that claim."""
     policy: str = ""
     """The policy, as in the counters: w kept whole, x exempt, then its own time to live."""
     dropped_seq: int | None = None

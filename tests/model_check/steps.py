@@ -6,7 +6,8 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant
@@ -23,7 +24,7 @@ from redismem.inspection import check
 from redismem.inspection.invariants import Violation
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
-from redismem.protocol.call import Call, Command
+from redismem.protocol.call import Call, Command, script_arguments
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session.edits import View, plan_leaving
@@ -43,6 +44,7 @@ SETTINGS = Settings(
     reply_timeout_s=60,
     deadline_s=120,
 )
+T = TypeVar("T")
 LEASE_MS = int(SETTINGS.lease_s * 1000)
 
 volume: Counter[str] = Counter()
@@ -122,6 +124,12 @@ class Steps(RuleBasedStateMachine):
             return self.run_call(call)
         volume["calls"] += 1
         return run_without_loop(change_owned(self.store, session.owner, name, self.store.run(call)))
+
+    def sent_now(self, call: Call[T]) -> Call[T]:
+        """Return the call with the present time, which the server reads itself in production."""
+        command = call.commands[0]
+        place = len(command) - len(script_arguments(command)) + 1
+        return replace(call, commands=((*command[:place], self.now, *command[place + 1 :]), *call.commands[1:]))
 
     def same(self, what: str, given: object, expected: object) -> None:
         volume[f"{what} {given}" if isinstance(given, str | bool) else what] += 1
@@ -231,25 +239,49 @@ class Steps(RuleBasedStateMachine):
         assert pinned == {seq: entry.content for seq, entry in session.pinned.items()}
         assert list(pinned) == sorted(pinned)
 
-    def claim(self, name: str) -> Claim | None:
+    def claim(self, name: str, lost: Claim | None = None) -> Claim | None:
+        """Claim a session; with `lost`, send that claim again, whose reply was lost."""
+        call = self.queue_calls[name].claim() if lost is None else self.sent_now(lost.call)
+        if lost is not None and self.model.has_lease(lost, self.now):
+            return self._claim_again(lost)
         session_before = self.model.sessions.get(name)
         queued = None if session_before is None else session_before.queued
         due_ms = None if queued is None else self.model.indexes[queued].get(name)
-        job = self.run_call(self.queue_calls[name].claim())
+        job = self.run_call(call)
         self.same("claim", "job" if isinstance(job, Job) else job, self.model.claim(name, self.now))
         if not isinstance(job, Job):
             return None
         self.new_fence(job.fence)
-        session = self.model.sessions[name]
-        worker, summaries = next(self.numbers), list(session.summaries)
-        claim = Claim(name, worker, session.life, job, session.first_seq, session.version, session.window, summaries)
+        claim = self._claim_of(next(self.numbers), call, job)
         self.model.claimed(claim, self.now)
+        self._matches_claim(job, due_ms)
+        self.claims.append(claim)
+        return claim
+
+    def _claim_again(self, lost: Claim) -> Claim | None:
+        job = self.run_call(self.sent_now(lost.call))
+        lease_began_ms = self.model.indexes["leased"][lost.name] - LEASE_MS
+        outcome = "job" if isinstance(job, Job) else job
+        self.same("claim again", outcome, self.model.claim(lost.name, self.now, is_own=True))
+        if not isinstance(job, Job):
+            return None
+        assert job.fence == lost.job.fence
+        self._matches_claim(job, lease_began_ms)
+        self.claims.append(claim := self._claim_of(lost.worker, lost.call, job))
+        return claim
+
+    def _claim_of(self, worker: int, call: Call[Any], job: Job) -> Claim:
+        name = job.context.session_id
+        session = self.model.sessions[name]
+        seen = session.first_seq, session.version, session.window, list(session.summaries)
+        return Claim(name, worker, session.life, call, job, *seen)
+
+    def _matches_claim(self, job: Job, due_ms: int | None) -> None:
+        session = self.model.sessions[job.context.session_id]
         assert (job.attempts, job.now_ms, job.context.epoch) == (session.attempts, self.now, session.epoch)
         assert (job.due_ms, job.failure) == (due_ms, session.failure)
         self.reads_as_modelled(job.context, session)
         assert (job.context.summaries, job.sketch) == (session.summaries, session.sketch)
-        self.claims.append(claim)
-        return claim
 
     def commit_cover(self, claim: Claim, count: int, summarised: bool, keep: bool) -> str:
         covered = claim.job.context.messages[: max(1, min(count, len(claim.window)))]

@@ -21,12 +21,13 @@ SECONDS = float(os.environ.get("MODEL_SECONDS", "0"))
 SEED = int(os.environ.get("MODEL_SEED", random.SystemRandom().randrange(1_000_000)))
 OUTCOMES = {
     "claim": ["job", "none", "notdue", "leased", "gone", "noop", "dead"],
+    "claim again": ["job", "noop"],
     "commit": ["ok", "already", "gone", "fenced", "stale"],
     "release": ["ok", "dead", "fenced"],
     **{
         script: ["True", "False"]
         for script in (
-            *("extend", "requeue", "queue_eviction", "claim_eviction", "evict", "note"),
+            *("extend", "requeue", "queue_eviction", "claim_eviction", "claim_eviction again", "evict", "note"),
             *(
                 "prune",
                 "archive",

@@ -23,6 +23,7 @@ from redismem.protocol import scripts
 NEVER = (r"if .*? then", "if false then")
 MINUS = (r" - \w+\)$", ")")
 PLUS = (r" \+ \w+", "")
+OWN_NONCE = "string.match(evictor or '-', '%d*%-') .. nonce"
 NONCE = (r" \.\. '-' \.\. \w+", " .. '-0'")
 FIRST_OF_ALL = (r"\{(\w+),.*?\}", r"{\1}")
 ALWAYS_CHOSEN = (r"$", " .. ' idle'")
@@ -30,6 +31,9 @@ NEVER_CHOSEN = (r"\w+\)$", "'')")
 
 MUTANTS = [
     Mutant("claim", "takes a session before its time", "due", *NEVER),
+    Mutant("claim", "does not know its own lease", "made before", r"= .*", "= false"),
+    Mutant("claim", "takes another's lease", "made before", r" and string.*", ""),
+    Mutant("claim", "goes on with a lease that has ended", "made before", r" and tonumber\(due\) > now", ""),
     Mutant("claim", "takes what is in no queue", "in a queue", r"if not (\w+) then .*", r"\1 = \1 or 0"),
     Mutant("claim", "counts no attempts", "noted", r" \+ 1", ""),
     Mutant("claim", "fence without a nonce", "fence", *NONCE),
@@ -109,6 +113,11 @@ MUTANTS = [
     Mutant("queue_eviction", "messages expire before the state", "all expire", r"messages, ", ""),
     Mutant("queue_eviction", "what has expired stays", "expired", "'none'", "'x'"),
     Mutant("claim_eviction", "two at a time", "in hand"),
+    Mutant("claim_eviction", "does not know its own lease", "made before", *NEVER),
+    Mutant("claim_eviction", "takes another's lease", "made before", r" == .*\)", ""),
+    Mutant("claim_eviction", "goes on with a lease that has ended", "made before", r"due > now and ", ""),
+    Mutant("claim_eviction", "takes the time it is due for its lease", "made before", r"string.*\)", OWN_NONCE),
+    Mutant("claim_eviction", "nobody has the lease", "in whose hand"),
     Mutant("claim_eviction", "before its time", "due", r" or .* then", " then"),
     Mutant("claim_eviction", "touched since", "touched since"),
     Mutant("evict", "with a message that is in no transcript", "as it was read"),

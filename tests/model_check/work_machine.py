@@ -45,6 +45,14 @@ class WorkMachine(EditMachine):
         self.make_overdue(name)
         self.claim(name)
 
+    @rule(name=names, ms=st.sampled_from([0, 1, LEASE_MS - 1, LEASE_MS]))
+    def claims_again(self, name: str, ms: int) -> None:
+        """The reply of a claim is lost, and the claim is sent again `ms` later."""
+        lost = self.claim(name)
+        self.pass_time(ms)
+        if lost is not None:
+            self.claim(name, lost)
+
     @rule(name=names, keep=st.booleans(), more=st.integers(0, 4))
     def works(self, name: str, keep: bool, more: int) -> None:
         """A worker claims a due session and commits, while the user appends `more` messages."""
@@ -163,10 +171,20 @@ class WorkMachine(EditMachine):
         self.same(f"queue_eviction {found[0] > 0}", found, expected)
 
     @precondition(lambda self: self.model.indexes["evictions"])
-    @rule(name=names)
-    def claim_eviction(self, name: str) -> None:
-        held = self.run_call(self.queue_calls[name].claim_eviction())
-        self.same("claim_eviction", held, self.model.claim_eviction(name, self.now))
+    @rule(name=names, again_ms=st.sampled_from([None, 0, LEASE_MS - 1, LEASE_MS]))
+    def claim_eviction(self, name: str, again_ms: int | None = None) -> None:
+        """Claim an eviction, and again `again_ms` later if the reply is lost."""
+        call = self.queue_calls[name].claim_eviction()
+        self.take_in_hand(name, call)
+        if again_ms is not None:
+            self.pass_time(again_ms)
+            self.take_in_hand(name, call, "claim_eviction again")
+
+    def take_in_hand(self, name: str, call: Call[bool], what: str = "claim_eviction") -> None:
+        held = self.run_call(self.sent_now(call))
+        nonce = call.commands[0][-1]
+        assert isinstance(nonce, bytes)
+        self.same(what, held, self.model.claim_eviction(name, self.now, nonce.decode()))
         if held:
             session = self.model.sessions[name]
             view = self.view(name)

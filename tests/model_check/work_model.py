@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from typing import Any
 
 from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Model
 from model_check.session import Entry, SessionModel
 from redismem.context import Summary
 from redismem.originals.blocks import block_number
+from redismem.protocol.call import Call
 from redismem.protocol.queue.calls import Job
 
 
@@ -22,6 +24,7 @@ class Claim:
     name: str
     worker: int
     life: int
+    call: Call[Any]
     job: Job
     first_seq: int
     version: int
@@ -33,19 +36,22 @@ class Claim:
 class WorkModel(Model):
     """The sessions, and the operations of users and workers."""
 
-    def claim(self, name: str, now: int) -> str:
+    def claim(self, name: str, now: int, is_own: bool = False) -> str:
+        """Return the outcome of a claim; `is_own` if its worker already has the lease."""
         session = self.sessions.get(name)
         if session is None:
             self._leave(name, *QUEUES)
             return "gone"
         if session.queued not in ("overdue", "leased"):
             return "none"
-        if self.indexes[session.queued][name] > now:
+        if self.indexes[session.queued][name] > now and not is_own:
             return "leased" if session.queued == "leased" else "notdue"
         if not self.waits(session):
             self._queue(name, None, 0)
             session.attempts = session.failure = session.deaths = None
             return "noop"
+        if is_own:
+            return "job"
         if (session.attempts or 0) >= self.settings.claims_limit:
             self._dies(name, now)
             self._fails(session, "no worker came back with it", now)
@@ -67,6 +73,10 @@ class WorkModel(Model):
     def _held(self, claim: Claim) -> SessionModel | None:
         session = self.sessions.get(claim.name)
         return session if session is not None and (session.life, session.holder) == (claim.life, claim.worker) else None
+
+    def has_lease(self, claim: Claim, now: int) -> bool:
+        """True if the lease of the claim has not expired."""
+        return self._held(claim) is not None and self.indexes["leased"][claim.name] > now
 
     def extend(self, claim: Claim, now: int) -> bool:
         if self._held(claim) is None:
@@ -172,14 +182,17 @@ class WorkModel(Model):
                 chosen += 1
         return chosen, expired
 
-    def claim_eviction(self, name: str, now: int) -> bool:
+    def claim_eviction(self, name: str, now: int, nonce: str) -> bool:
         session, due_ms = self.sessions.get(name), self.indexes["evictions"].get(name)
-        if due_ms is None or not 0 <= due_ms <= now:
+        if due_ms is None or due_ms < 0:
             return False
+        if due_ms > now:
+            return session is not None and session.evictor == f"{due_ms}-{nonce}"
         if session is None or session.evicting is None:
             self._leave(name, "evictions")
             return False
-        self.indexes["evictions"][name] = now + int(self.settings.lease_s * 1000)
+        lease_end_ms = now + int(self.settings.lease_s * 1000)
+        self.indexes["evictions"][name], session.evictor = lease_end_ms, f"{lease_end_ms}-{nonce}"
         return True
 
     def evict(self, name: str, written: int) -> bool:

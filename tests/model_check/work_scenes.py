@@ -51,6 +51,27 @@ def expired_while_leased(machine: WorkMachine, name: str) -> None:
     assert machine.claim(name) is not None
 
 
+def claimed_again(machine: WorkMachine, name: str, meanwhile: str) -> None:
+    """The reply of a claim is lost: sent again, the claim has the lease that it got, for as long as that lasts."""
+    overdue_afresh(machine, name)
+    lost = machine.claim(name)
+    assert lost is not None
+    if meanwhile == "prune":
+        machine.prune(name, 1, False)
+        assert machine.claim(name, lost) is None
+        return
+    machine.pass_time(LEASE_MS - (meanwhile == "nothing"))
+    other = machine.claim(name) if meanwhile == "another claim" else None
+    again = machine.claim(name, lost)
+    if other is not None:
+        assert again is None
+        assert machine.commit_cover(other, 3, True, False) == "ok"
+    else:
+        assert again is not None
+        assert (again.job.fence == lost.job.fence) == (meanwhile == "nothing")
+        assert machine.commit_cover(again, 3, True, False) == "ok"
+
+
 def superseded(machine: WorkMachine, name: str, released: bool) -> None:
     """A slow worker comes back after another worker has taken over, and again after that worker has committed."""
     machine.make_overdue(name)
@@ -296,6 +317,7 @@ def bring_into(machine: WorkMachine, name: str, index: str) -> None:
 
 LEASES = (
     *(*variants(superseded, released=BOTH), extended_in_time, expired_while_leased),
+    *variants(claimed_again, meanwhile=("nothing", "the end of the lease", "another claim", "prune")),
     *variants(pruned_while_leased, keep=(0, 1, 2, 3, 4)),
 )
 DEAD = (

@@ -344,7 +344,7 @@ class QueueCalls:
     def claim_eviction(self) -> Call[bool]:
         """Build a call that claims an eviction. True means that this worker may evict the session."""
         keys = self.keys
-        arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000))
+        arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000), nonce())
         return self._call(Op.CLAIM_EVICTION, (keys.state, keys.shard.evictions), arguments, bool)
 
     def evict(self, transcript: View | None) -> Call[bool]:

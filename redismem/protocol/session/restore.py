@@ -28,6 +28,7 @@ _QUEUE_FIELDS = (
     layout.COUNTERS,
     layout.QUEUED,
     layout.FENCE,
+    layout.EVICTOR,
     layout.ATTEMPTS,
     layout.DROPPED_SEQ,
     layout.FAILURE,

@@ -22,7 +22,7 @@ async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> No
 async def test_an_expired_lease_is_taken_over(lua: Scripts) -> None:
     await create_claimed(lua)
     before = await lua.read_namespace()
-    later: dict[str, Any] = {"now_ms": NOW_MS + LEASE_MS - 1}
+    later: dict[str, Any] = {"now_ms": NOW_MS + LEASE_MS - 1, "nonce": "ef"}
     assert await lua.run("claim", **CLAIM | later) == [b"leased", b"", 0, NOW_MS + LEASE_MS - 1]
     assert await lua.read_namespace() == before
     later = {"now_ms": NOW_MS + LEASE_MS, "nonce": "ef"}
@@ -32,6 +32,34 @@ async def test_an_expired_lease_is_taken_over(lua: Scripts) -> None:
     ]
     assert await queues(lua) == {"leased": {b"s": NOW_MS + 2 * LEASE_MS}}
     assert (await lua.fields())[b"fence"] == b"3-ef"
+
+
+async def test_a_claim_that_is_sent_again_has_the_lease_it_got(lua: Scripts) -> None:
+    await create_claimed(lua)
+    before = await lua.read_namespace()
+    again_ms = NOW_MS + LEASE_MS - 1
+    assert await lua.run("claim", **CLAIM | {"now_ms": again_ms}) == [b"job", FENCE, 1, again_ms, NOW_MS]
+    assert await lua.run("claim", **CLAIM | {"nonce": "d"}) == [b"leased", b"", 0, NOW_MS], "a part of the nonce"
+    assert await lua.read_namespace() == before
+
+
+async def test_a_claim_that_is_sent_again_too_late_is_a_new_claim(lua: Scripts) -> None:
+    await create_claimed(lua)
+    late: dict[str, Any] = {"now_ms": NOW_MS + LEASE_MS}
+    assert (await lua.run("claim", **CLAIM | late))[:3] == [b"job", b"3-cd", 2]
+    other = late | {"now_ms": NOW_MS + 2 * LEASE_MS, "nonce": "ef"}
+    assert (await lua.run("claim", **CLAIM | other))[:3] == [b"job", b"4-ef", 3]
+    before = await lua.read_namespace()
+    assert (await lua.run("claim", **CLAIM | other | {"nonce": "cd"}))[0] == b"leased"
+    assert await lua.read_namespace() == before
+
+
+async def test_a_claim_that_is_sent_again_ends_if_nothing_waits_any_more(lua: Scripts) -> None:
+    await create_claimed(lua)
+    await lua.raw.ltrim(lua.key("messages"), 1, -1)
+    assert (await lua.run("claim", **CLAIM))[0] == b"noop"
+    assert await queues(lua) == {}
+    assert b"fence" not in await lua.fields()
 
 
 async def test_a_session_due_later_is_not_claimed(lua: Scripts) -> None:

@@ -104,7 +104,7 @@ async def test_a_chosen_session_in_use_again_is_watched_again(lua: Scripts) -> N
     await lua.append("b", token=b"token..2", now_ms=NOW_MS + 1)
     assert await lua.queue("evictions") == {b"s": -(NOW_MS + 7001)}
     assert await lua.raw.pexpiretime(lua.key("state")) == NOW_MS + 7001
-    assert await lua.run("claim_eviction", now_ms=LATER_MS + 10**9, lease_ms=1) == 0, "it is only watched"
+    assert await lua.run("claim_eviction", now_ms=LATER_MS + 10**9, lease_ms=1, nonce="ab") == 0, "it is only watched"
     assert await lua.queue("evictions") == {b"s": -(NOW_MS + 7001)}
 
 

@@ -123,7 +123,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
     ),
     "claim_eviction": (
         CALLS.claim_eviction,
-        {"session": b"user-42", "now_ms": NOW_MS, "lease_ms": 56_789},
+        {"session": b"user-42", "now_ms": NOW_MS, "lease_ms": 56_789, "nonce": nonce},
     ),
     "evict": (
         lambda: CALLS.evict(View(CONTEXT, {b"ids_a": b"c and so on"}, [])),
