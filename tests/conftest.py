@@ -22,7 +22,7 @@ from support.cluster_servers import ON_DEMAND, ClusterServers
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.sentinel_servers import SentinelServers
-from support.stores import Store
+from support.stores import PATIENT, Store
 
 from redismem import Memory, Session, Settings
 from redismem.protocol import scripts
@@ -44,6 +44,17 @@ _shared_servers: list[RedisServer] = []
 
 # Collection creates thousands of permanent objects; garbage collection would take a third of the time.
 gc.disable()
+
+
+def pytest_configure() -> None:
+    """Remove settings from the environment, so that they do not change results, and set long deadlines.
+
+    Tests build settings while they are imported, and child processes inherit the environment. Tests of the defaults
+    have the fixture `default_deadlines`.
+    """
+    for name in [name for name in os.environ if name.startswith("REDISMEM_")]:
+        del os.environ[name]
+    os.environ.update(PATIENT)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -68,13 +79,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_settings_from_outside() -> Iterator[None]:
-    """Remove settings from the environment, so that they do not change results."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("REDISMEM_")]:
-            patch.delenv(name)
-        yield
+@pytest.fixture
+def default_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the long deadlines of the tests from the environment."""
+    for name in PATIENT:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session", autouse=True)

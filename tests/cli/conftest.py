@@ -8,20 +8,12 @@ from typing import Any
 import pytest
 from support.commands import Outcome, TransportLayer
 from support.redis_server import RedisServer
-from support.stores import PATIENCE
 
 from redismem import Memory, Settings
 from redismem.blocking import Memory as BlockingMemory
 from redismem.cli import main, place
 from redismem.store.store import Store
 from redismem.transport.connect import connect
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give commands, also those of child processes, long deadlines for a busy machine."""
-    for name, seconds in PATIENCE.items():
-        monkeypatch.setenv(f"REDISMEM_{name.upper()}", str(seconds))
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_once_makes_vectors_of_the_originals(
 def test_a_running_worker_makes_vectors_and_logs_its_embedder(
     memory: Any, redis_options: Any, redis_server: Any, provider: ProviderServer, by_meaning: dict[str, str]
 ) -> None:
-    with start_command("worker", *redis_options, **by_meaning) as running:
+    with start_command("worker", "--nice", 0, *redis_options, **by_meaning) as running:
         line = wait_for_line(running.stderr, "started on")
         assert "summarize by extractive, vectors by openai" in line
         provider.wait_for_asked(1)

@@ -23,7 +23,7 @@ from support.commands import wait_for_line
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stored import read_namespace
-from support.stores import PATIENCE, PATIENT, short_deadlines
+from support.stores import PATIENCE, short_deadlines
 
 from redismem import InvalidSettings, Memory, Settings
 from redismem.mcp import EventStore, create_server
@@ -43,7 +43,7 @@ async def servers(
     async with contextlib.AsyncExitStack() as stack:
         clients = []
         command = [sys.executable, steps_server.__file__, redis_server.url, namespace]
-        environ = os.environ | PATIENT | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
         started = [subprocess.Popen(command, env=environ, text=True, stdout=subprocess.PIPE) for _ in range(2)]  # noqa: ASYNC220
         for each in started:
             stack.enter_context(each)

@@ -24,7 +24,7 @@ from support.checks import until
 from support.commands import start_command, wait_for_exit, wait_for_line
 from support.proxy import Proxy
 from support.redis_server import RedisServer
-from support.stores import PATIENCE, PATIENT
+from support.stores import PATIENCE
 
 from redismem import Memory, Settings
 from redismem.protocol.scripts import load
@@ -81,11 +81,11 @@ async def two_clients(transport: str, url: str, namespace: str) -> AsyncIterator
     async with contextlib.AsyncExitStack() as stack:
         if transport == "stdio":
             server = StdioServerParameters(
-                command=sys.executable, args=["-m", "redismem", *words], env=dict(os.environ) | PATIENT
+                command=sys.executable, args=["-m", "redismem", *words], env=dict(os.environ)
             )
             clients = [Client(stdio_client(server)) for _ in range(2)]
         else:
-            running = stack.enter_context(start_command(*words, "--http", "--port", "0", **PATIENT))
+            running = stack.enter_context(start_command(*words, "--http", "--port", "0"))
             url = await asyncio.to_thread(http_address, running)  # the proxy runs in this loop
             assert url.startswith("http://127.0.0.1:")
             await check_pages(url)
@@ -155,7 +155,7 @@ async def test_a_key_reaches_its_namespace_alone(redis_server: RedisServer, name
         keys,
         "--resumable",
     )
-    with start_command(*words, **PATIENT) as running:
+    with start_command(*words) as running:
         url = http_address(running).replace("0.0.0.0", "127.0.0.1")
         for mode in ("auto", "legacy"):
             await check_keys(url, f"s-{mode}", mode, shop, bank, read)
@@ -232,7 +232,7 @@ def test_on_stdio_nothing_but_the_protocol_is_printed(redis_server: RedisServer,
             "params": {"name": "append_messages", "arguments": {"session_id": "s", "messages": ["canary"]}},
         },
     ]
-    with start_command("mcp", "--url", redis_server.url, "--namespace", namespace, **PATIENT) as running:
+    with start_command("mcp", "--url", redis_server.url, "--namespace", namespace) as running:
         assert running.stdin is not None
         assert running.stdout is not None
         running.stdin.write("".join(json.dumps(each) + "\n" for each in asked))

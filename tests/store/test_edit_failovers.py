@@ -9,7 +9,6 @@ import pytest
 import redis
 from support.conversations import user_message
 from support.edited import SMALL, SYSTEM, is_sound, payloads
-from support.stores import with_long_deadlines
 
 import redismem.blocking
 from redismem import Conflict, Context, Memory, Session, Settings
@@ -19,7 +18,7 @@ from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue import calls as queue_calls
 from redismem.workers.eviction import Eviction
 
-SETTINGS = with_long_deadlines(Settings(**SMALL))
+SETTINGS = Settings(**SMALL)
 OTHERS = [user_message("other 3"), user_message("other 4")]
 
 

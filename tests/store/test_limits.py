@@ -11,7 +11,7 @@ import redis.asyncio
 from support.clock import T0, Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
-from support.stores import Store, with_long_deadlines
+from support.stores import Store
 from support.writers import Echo, chat_message
 
 from redismem import Memory, Settings
@@ -185,7 +185,7 @@ async def test_a_process_that_may_not_record_its_limit_goes_on(
         await admin.execute_command("ACL", "SETUSER", namespace, *rules)
         try:
             url = redis_server.url.replace("://", f"://{namespace}:word@")
-            async with Memory.connect(url, namespace=namespace, settings=with_long_deadlines(MONTH)) as memory:
+            async with Memory.connect(url, namespace=namespace, settings=MONTH) as memory:
                 assert (await memory.session("a").append_and_read(chat_message(2))).total_messages == 2
         finally:
             await admin.execute_command("ACL", "DELUSER", namespace)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import catch_unavailable, check_silent, contents, insist, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.checks import catch_unavailable, check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.server_words import PASSING, config, loading
+from support.stores import short_deadlines
 
 import redismem.blocking
 from redismem import Memory, NotAllowed, Session, Settings, StoreUnavailable
@@ -168,23 +168,26 @@ async def test_a_failing_disk_is_refused(server: RedisServer, proxy: Proxy, raw:
 async def test_transient_server_errors_are_retried_until_the_deadline(
     word: str, proxy: Proxy, raw: Any, namespace: str
 ) -> None:
-    async with aclosing(Memory.connect(proxy.url, namespace=namespace, settings=SHORT)) as memory:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory:
         session = memory.session("a")
-        await insist(lambda: session.append(user("first"), id="first"))
+        await session.append(user("first"))
         before = await snapshot(raw, namespace)
         unsure_count = 0
 
-        async def give_up(write: Callable[[Session], Coroutine[Any, Any, object]]) -> bool:
+        async def is_retried(write: Callable[[Session], Coroutine[Any, Any, object]], deadline_s: float) -> bool:
             nonlocal unsure_count
             proxy.forget()
-            error = await catch_unavailable(write(session))
+            with short_deadlines(memory, after_s=deadline_s):
+                error = await catch_unavailable(write(session))
             unsure_count += error.may_be_done
             refusals_count = b"".join(proxy.received).count(f"-{word}".encode())
-            return error.reason == word and refusals_count > 2  # a busy machine may leave time for fewer attempts
+            return error.reason == word and refusals_count > 2
 
         async with PASSING[word](raw):
             for write in WRITES:
-                await until(partial(give_up, write))
+                deadline_s = 0.3
+                while not await is_retried(write, deadline_s):  # a busy machine leaves time for fewer attempts
+                    deadline_s = min(2 * deadline_s, 10)
         # A call without a reply may arrive once the server takes calls again. Then it is whole.
         made_count = await raw.llen(session._calls.keys.messages) - 1
         assert 0 <= made_count <= unsure_count

@@ -18,7 +18,6 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from support import forked_service
 from support.selection import EVERYTHING
-from support.stores import PATIENT
 
 PATIENCE_MS = 60_000
 PICTURES = Path(__file__).parents[2] / ".screenshots"
@@ -184,5 +183,5 @@ async def violations(page: Page, *rules: str) -> list[str]:
 @contextlib.contextmanager
 def run_service(*words: object, **environment: str) -> Iterator[str]:
     """Run `redismem serve` and yield its address; stop it at the end."""
-    with forked_service.run_service(*words, **PATIENT | environment) as address:
+    with forked_service.run_service(*words, **environment) as address:
         yield address

@@ -15,28 +15,21 @@ from support.clock import Clock
 # Long, as a retry on a busy machine would change counts and append ids.
 PATIENCE = {"deadline_s": 60.0, "reply_timeout_s": 20.0}
 PATIENT = {f"REDISMEM_{name.upper()}": str(s) for name, s in PATIENCE.items()}
-"""The environment of a process with long deadlines."""
+"""The environment of all tests: see `pytest_configure` in tests/conftest.py."""
 LONG_DEADLINES = Settings(**PATIENCE, fallback_after_s=20)
 
 
-def with_long_deadlines(settings: Settings | None) -> Settings:
-    """Return the settings with long deadlines for a busy machine; deadlines of the test stay."""
-    given = settings or Settings()
-    defaults = {name: field.default for name, field in Settings.model_fields.items()}
-    return given.model_copy(update={name: s for name, s in PATIENCE.items() if getattr(given, name) == defaults[name]})
-
-
 @contextlib.contextmanager
-def short_deadlines(*memories: Memory | blocking.Memory) -> Iterator[None]:
-    """Let open memories give up after 0.05 s, until the block ends.
+def short_deadlines(*memories: Memory | blocking.Memory, after_s: float = 0.05) -> Iterator[None]:
+    """Let open memories give up after 0.05 s, or another time, until the block ends.
 
     For calls that are to fail: a Redis that answers may miss such a deadline on a busy machine.
     """
     with pytest.MonkeyPatch.context() as patch:
         for store in (memory.store for memory in memories):
-            patch.setattr(store, "settings", store.settings.model_copy(update={"deadline_s": 0.05}))
-            patch.setattr(store, "_reply_timeout_s", 0.05)
-            patch.setattr(store, "_patience_s", 0.05)
+            patch.setattr(store, "settings", store.settings.model_copy(update={"deadline_s": after_s}))
+            patch.setattr(store, "_reply_timeout_s", after_s)
+            patch.setattr(store, "_patience_s", after_s)
         yield
 
 
@@ -58,7 +51,7 @@ class Store:
         async with (
             self.client() as client,
             Memory.connect(
-                client=client, namespace=namespace, settings=with_long_deadlines(settings), clock=self._clock, **options
+                client=client, namespace=namespace, settings=settings, clock=self._clock, **options
             ) as memory,
         ):
             yield memory

@@ -18,7 +18,6 @@ from redismem.events import Event, OnEvent
 from redismem.protocol.keys import Keys, SessionKeys
 from support.callers import Awaiting
 from support.redis_server import RedisServer
-from support.stores import with_long_deadlines
 
 CANARY = "canary"
 NAME = "user-42"
@@ -57,8 +56,7 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def memory(self, on_event: OnEvent, settings: Settings | None = None, **options: Any) -> AsyncIterator[Any]:
-        patient = with_long_deadlines(settings)  # a retry on a busy machine would be counted, and change outcomes
-        given: dict[str, Any] = {"namespace": self.namespace, "settings": patient, "on_event": on_event} | options
+        given: dict[str, Any] = {"namespace": self.namespace, "settings": settings, "on_event": on_event} | options
         if not self.is_async:
             with blocking.Memory.connect(client=self.raw, **given) as memory:
                 yield Awaiting(memory, redismem.Memory)

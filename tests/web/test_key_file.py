@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from support.checks import until
 from support.http_service import PATIENT, RunningService, open_stream, run_service
-from support.stores import with_long_deadlines
 
 from redismem import Memory
 from redismem.errors import StoreUnavailable
@@ -62,7 +61,7 @@ async def followed(store: Any, namespace: str, tmp_path: Path) -> AsyncIterator[
     found = Followed(store, namespace, tmp_path / "keys")
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(store.client())
-        connect = partial(Memory.connect, client=client, settings=with_long_deadlines(None))
+        connect = partial(Memory.connect, client=client)
         memories = Memories(lambda name: connect(namespace=name))
         stack.push_async_callback(memories.aclose)
         await memories.open(namespace)

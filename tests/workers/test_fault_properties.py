@@ -164,6 +164,7 @@ unusable = st.sampled_from(["", "x", "-1", "1e400", "nan", "0x10", "10,5", "None
 
 @HUNDRED
 @given(bad=st.dictionaries(st.sampled_from(sorted(NUMBERS)), unusable, min_size=1, max_size=4))
+@pytest.mark.usefixtures("default_deadlines")
 def test_defaults_on_bad_configuration(bad: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 from support.clock import Clock
 from support.redis_server import RedisServer
-from support.stores import Store, with_long_deadlines
+from support.stores import Store
 from support.writers import Echo, chat_message
 
 from redismem import Memory, Policy, Settings
@@ -123,10 +123,9 @@ async def test_the_oldest_sessions_leave_an_index_that_is_full(
 async def test_a_window_that_a_full_redis_refuses_is_indexed_a_minute_later(
     redis_server: RedisServer, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = with_long_deadlines(SETTINGS)
     async with (
         redis.asyncio.Redis(port=redis_server.port) as admin,
-        Memory.connect(redis_server.url, namespace=namespace, settings=settings, clock=clock) as memory,
+        Memory.connect(redis_server.url, namespace=namespace, settings=SETTINGS, clock=clock) as memory,
     ):
         for number in range(3):
             clock.now_ms += 1_000

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clock import Clock
 from support.redis_server import RedisServer
-from support.stores import Store, with_long_deadlines
+from support.stores import Store
 from support.writers import Echo, chat_message
 
 from redismem import InvalidItem, Memory, NotInWindow, Policy, Settings
@@ -191,7 +191,7 @@ STEPS = st.lists(
 async def test_whatever_became_of_it_comes_back(
     redis_server: RedisServer, namespace: str, steps: Any, keeps: bool
 ) -> None:
-    limits = with_long_deadlines(Settings(**SMALL, keep_originals=keeps, shards=1))
+    limits = Settings(**SMALL, keep_originals=keeps, shards=1)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=limits) as memory:
         apollo, other = memory.project("apollo"), memory.project("other")
         talk = await apollo.conversations.start()
