@@ -134,8 +134,8 @@ class Memory:
             TypeError: `on_event` is not a plain function, or an argument is unknown.
         """
         refuse_others(others)
-        settings = Settings.given(settings)
-        background = LoopBackground() if (settings.fallback if fallback is None else fallback) else None
+        settings = Settings.given(settings, fallback)
+        background = LoopBackground() if settings.fallback else None
         transport = connect(settings.url if url is None else url, client, settings, credentials)
         store = open_store(transport, namespace, settings, on_event, clock, background)
         store.embedder = make_embedder(embed, settings)

@@ -98,9 +98,9 @@ class Memory:
         """
         memory.refuse_others(others)
         options = worker_options(workers, on_evict=on_evict, strategy=strategy, concurrency=concurrency)
-        settings = Settings.given(settings)
+        settings = Settings.given(settings, fallback)
         url = settings.url if url is None else url
-        background = ThreadBackground() if (settings.fallback if fallback is None else fallback) else None
+        background = ThreadBackground() if settings.fallback else None
         if workers is False:
             transport = connect_blocking(url, client, settings, credentials)
         elif client is not None:

@@ -254,11 +254,15 @@ class Settings(BaseModel):
         return self
 
     @classmethod
-    def given(cls, settings: Self | None) -> Self:
-        """Return these settings, or the environment's for `None`. Raises InvalidSettings for any other type."""
+    def given(cls, settings: Self | None, fallback: bool | None = None) -> Self:
+        """Return these settings, or the environment's for `None`; with this `fallback`, unless that is `None`.
+
+        Raises InvalidSettings for any other type.
+        """
         if settings is not None and not isinstance(settings, Settings):
             raise InvalidSettings(f"settings is of type {type(settings).__name__}: pass Settings(...)")
-        return settings or cls()
+        chosen = settings or cls()
+        return chosen if fallback is None else chosen.model_copy(update={"fallback": fallback})
 
     @property
     def unused_of_model(self) -> list[str]:

@@ -20,10 +20,26 @@ log = logging.getLogger("redismem")
 _Make = Callable[[str, Settings, Asker | None], Transport]
 
 
+def _reply_timeout_s(settings: Settings) -> float:
+    return min(settings.reply_timeout_s, settings.deadline_s)
+
+
+def _stall_s(settings: Settings) -> float:
+    """Return the seconds without a reply after which a connection is closed.
+
+    With the fallback, a call waits no longer than `fallback_after_s`. A longer stall would keep a dead connection for
+    the probes that follow.
+    """
+    reply_timeout_s = _reply_timeout_s(settings)
+    return min(reply_timeout_s, settings.fallback_after_s) if settings.fallback else reply_timeout_s
+
+
 def _lane(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.lane.lane import Lane
+    from redismem.transport.url import Address
 
-    return Lane.from_url(url, reply_timeout_s=min(settings.reply_timeout_s, settings.deadline_s), asker=asker)
+    address = Address.from_url(url, asker)
+    return Lane(address, stall_s=_stall_s(settings), connect_s=_reply_timeout_s(settings))
 
 
 def _blocking_lane(url: str, settings: Settings, asker: Asker | None) -> Transport:
@@ -35,25 +51,23 @@ def _blocking_lane(url: str, settings: Settings, asker: Asker | None) -> Transpo
 def _cluster(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.nodes import cluster, seeds, sides
 
-    reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
-    return cluster.Cluster(
-        seeds.parse_cluster(url, asker), sides.LoopSide(reply_timeout_s), reply_timeout_s=reply_timeout_s
-    )
+    reply_timeout_s = _reply_timeout_s(settings)
+    side = sides.LoopSide(_stall_s(settings), reply_timeout_s)
+    return cluster.Cluster(seeds.parse_cluster(url, asker), side, reply_timeout_s=reply_timeout_s)
 
 
 def _blocking_cluster(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.nodes import cluster, seeds, sides
 
-    reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
     side = sides.ThreadSide(settings.max_connections)
-    return cluster.Cluster(seeds.parse_cluster(url, asker), side, reply_timeout_s=reply_timeout_s)
+    return cluster.Cluster(seeds.parse_cluster(url, asker), side, reply_timeout_s=_reply_timeout_s(settings))
 
 
 def _sentinel(url: str, settings: Settings, asker: Asker | None) -> Transport:
     from redismem.transport.nodes import seeds, sentinel
 
-    stall_s = min(settings.reply_timeout_s, settings.deadline_s)
-    return sentinel.SentinelLane(seeds.parse_sentinel(url, asker), stall_s=stall_s)
+    places = seeds.parse_sentinel(url, asker)
+    return sentinel.SentinelLane(places, stall_s=_stall_s(settings), connect_s=_reply_timeout_s(settings))
 
 
 def _blocking_sentinel(url: str, settings: Settings, asker: Asker | None) -> Transport:
@@ -150,7 +164,8 @@ def connect_both(
 
         return embedded.both()
     assert url is not None
-    return make_blocking(url, settings, asker), partial(make, url, settings, asker)
+    without_fallback = settings.model_copy(update={"fallback": False})  # the calls of workers have none
+    return make_blocking(url, settings, asker), partial(make, url, without_fallback, asker)
 
 
 def _asker(make: _Make, settings: Settings, credentials: Credentials | None) -> Asker | None:

@@ -27,7 +27,7 @@ Connect = Callable[[str], Transport]
 @pytest.fixture(params=["lane", "blocking"])
 def connect(request: pytest.FixtureRequest) -> Connect:
     if request.param == "lane":
-        return lambda url: Lane.from_url(url, reply_timeout_s=60)
+        return lambda url: Lane(Address.from_url(url), stall_s=60)
     return lambda url: BlockingLane.from_url(url, max_connections=2)
 
 

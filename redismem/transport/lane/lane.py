@@ -26,7 +26,6 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.base import reason_of
-from redismem.transport.credentials import Asker
 from redismem.transport.lane.connection import (
     LARGE_BYTES,
     RECONNECTING,
@@ -58,7 +57,8 @@ class Lane:
 
     At most `max_calls_count` calls with `max_bytes` bytes are sent and pending. Thousands more wait in line, each until
     its own deadline. Further calls are refused at once, because they would only delay the others. If no reply comes for
-    `stall_s`, the lane closes the connection.
+    `stall_s`, the lane closes the connection. An attempt to connect may take as long, and each further one twice as
+    long as the one before, up to `connect_s` if that is longer.
     """
 
     repeats = False
@@ -66,11 +66,17 @@ class Lane:
     nodes = None
 
     def __init__(
-        self, address: Address, *, stall_s: float = 1, max_calls_count: int = 4096, max_bytes: int = 32 * 1024 * 1024
+        self,
+        address: Address,
+        *,
+        stall_s: float = 1,
+        connect_s: float = 0,
+        max_calls_count: int = 4096,
+        max_bytes: int = 32 * 1024 * 1024,
     ) -> None:
         self._address = address
         self.place = address.place
-        self._stall_s = stall_s
+        self._stall_s, self._connect_s = stall_s, max(stall_s, connect_s)
         self._max_calls_count = max_calls_count
         self._max_bytes = max_bytes
         self._is_closed = False
@@ -93,20 +99,11 @@ class Lane:
         self._connection: Connection | None = None
         self._connector: asyncio.Task[None] | None = None
         self._line: deque[PendingCall] = deque()
-        self._pause_s = 0.0
+        self._pause_s, self._attempt_s = 0.0, self._stall_s
         self._lost_reason = self._lost_text = ""
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._is_late = False
-
-    @classmethod
-    def from_url(cls, url: str, *, reply_timeout_s: float, asker: Asker | None = None) -> Lane:
-        """Return a lane to the node at this URL.
-
-        Raises:
-            InvalidSettings: The URL cannot be used.
-        """
-        return cls(Address.from_url(url, asker), stall_s=reply_timeout_s)
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         if len(commands) == 1:
@@ -130,7 +127,7 @@ class Lane:
         return self._confirming.run(commands, timeout_s, script, wanted, asking)
 
     def _new_lane(self, stall_s: float) -> Lane:
-        return Lane(self._address, stall_s=stall_s)
+        return Lane(self._address, stall_s=stall_s, connect_s=self._connect_s)
 
     def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
         """Send encoded commands, and return their replies."""
@@ -374,11 +371,10 @@ class Lane:
         while any(not call.future.done() for call in self._line):
             await asyncio.sleep(random.uniform(0, self._pause_s))
             self._pause_s = min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, self._pause_s * 2))
+            attempt_s, self._attempt_s = self._attempt_s, min(self._connect_s, 2 * self._attempt_s)
             try:
                 address = await self._find_address()
-                self._connection = await connect(
-                    address, self._stall_s, self._admit, self._forget, self._large.note_reply
-                )
+                self._connection = await connect(address, attempt_s, self._admit, self._forget, self._large.note_reply)
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:
@@ -388,7 +384,8 @@ class Lane:
             except (OSError, UnicodeError) as failure:
                 self._lost_reason, self._lost_text = reason_of(failure), ""
             else:
-                self._pause_s, self._lost_reason, self._lost_text = 0.0, "", ""
+                self._pause_s, self._attempt_s = 0.0, self._stall_s
+                self._lost_reason = self._lost_text = ""
                 self._admit()
                 return
 

@@ -101,10 +101,10 @@ class Sentinels:
 class SentinelLane(Lane):
     """A lane to the current primary."""
 
-    def __init__(self, places: Places, *, stall_s: float) -> None:
-        super().__init__(places.seeds[0], stall_s=stall_s)
+    def __init__(self, places: Places, *, stall_s: float, connect_s: float = 0) -> None:
+        super().__init__(places.seeds[0], stall_s=stall_s, connect_s=connect_s)
         self._places = places
-        self._side = LoopSide(stall_s)
+        self._side = LoopSide(self._connect_s, self._connect_s)
         self._sentinels = Sentinels(places, self._side)
         self.place = BEHIND_SENTINELS + places.place
 
@@ -123,7 +123,7 @@ class SentinelLane(Lane):
         return super()._start(content, reply_count, is_transaction, script, timeout_s, commands)
 
     def _new_lane(self, stall_s: float) -> Lane:
-        return SentinelLane(self._places, stall_s=stall_s)
+        return SentinelLane(self._places, stall_s=stall_s, connect_s=self._connect_s)
 
     async def _check_primary(self) -> None:
         connection, place, second = self._connection, self.place, self._second
@@ -137,7 +137,7 @@ class SentinelLane(Lane):
             second.reconnect()
 
     async def _find_address(self) -> Address:
-        address = await self._sentinels.primary(min(_ANSWER_S, self._stall_s))
+        address = await self._sentinels.primary(min(_ANSWER_S, self._connect_s))
         self._sentinels.check_soon()
         self.place = address.place
         return address

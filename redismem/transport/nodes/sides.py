@@ -69,8 +69,8 @@ class LoopSide:
 
     blocks = False
 
-    def __init__(self, stall_s: float) -> None:
-        self._stall_s = stall_s
+    def __init__(self, stall_s: float, connect_s: float = 0) -> None:
+        self._stall_s, self._connect_s = stall_s, connect_s
         self._background: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
         self._shared: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ class LoopSide:
 
     def lane(self, address: Address) -> Transport:
         """Return a transport to one node, not connected yet."""
-        return Lane(address, stall_s=self._stall_s)
+        return Lane(address, stall_s=self._stall_s, connect_s=self._connect_s)
 
     def drop(self, lane: Transport, *, may_wait: bool) -> bool:
         """Begin to close an unused lane. Return False if calls are pending and `may_wait` is set."""

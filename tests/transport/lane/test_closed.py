@@ -52,7 +52,7 @@ async def test_pending_and_waiting_calls_end() -> None:
 
 async def test_calls_that_wait_for_a_connection_end_without_one() -> None:
     async with SilentServer() as server:
-        lane = Lane.from_url(f"redis://:secret@127.0.0.1:{server.port}", reply_timeout_s=LONG_S)
+        lane = Lane(Address.from_url(f"redis://:secret@127.0.0.1:{server.port}"), stall_s=LONG_S)
         calls = [asyncio.ensure_future(lane.run([("PING",)], LONG_S))]
         await until(lambda: b"AUTH" in server.received)
         connector = lane._connector

@@ -21,6 +21,7 @@ from redismem import Memory, Settings
 from redismem.protocol.server_errors import ConnectionLost
 from redismem.store.store import Store
 from redismem.transport.lane.lane import Lane
+from redismem.transport.url import Address
 
 MANY = 100 if selection.EVERYTHING else 25
 
@@ -42,7 +43,7 @@ async def test_an_unexpected_reply_ends_the_connection(words: bytes) -> None:
 async def test_a_push_among_the_replies_ends_the_connection(redis_server: RedisServer, namespace: str) -> None:
     async with (
         lane_to(redis_server.port) as other,
-        contextlib.aclosing(Lane.from_url(f"{redis_server.url}?protocol=3", reply_timeout_s=60)) as lane,
+        contextlib.aclosing(Lane(Address.from_url(f"{redis_server.url}?protocol=3"), stall_s=60)) as lane,
     ):
         number = await connection_number(lane)
         await lane.run_independent([("CLIENT", "TRACKING", "ON"), ("GET", namespace)], 60)
@@ -56,7 +57,7 @@ async def test_a_push_among_the_replies_ends_the_connection(redis_server: RedisS
 async def test_a_deliberate_reconnect_delays_calls_but_loses_none() -> None:
     async with (
         SilentServer() as server,
-        contextlib.aclosing(Lane.from_url(f"redis://127.0.0.1:{server.port}/1", reply_timeout_s=60)) as lane,
+        contextlib.aclosing(Lane(Address.from_url(f"redis://127.0.0.1:{server.port}/1"), stall_s=60)) as lane,
     ):
         asked = asyncio.ensure_future(lane.run([("PING",)], 60))
         for sent, answer in ((b"SELECT", b"+OK\r\n"), (b"PING", b"-READONLY it is a replica now\r\n")):
@@ -141,7 +142,7 @@ async def test_nothing_is_lost_or_doubled_through_many_reconnects(redis_server: 
         return acknowledged > before + 24 or any(writer.done() for writer in writers)
 
     async with redis.asyncio.Redis(port=redis_server.port) as admin:
-        lane = Lane.from_url(f"{redis_server.url}?client_name={namespace}", reply_timeout_s=20)
+        lane = Lane(Address.from_url(f"{redis_server.url}?client_name={namespace}"), stall_s=20)
         async with Memory(Store(lane, namespace, Settings(deadline_s=60, threshold=1000))) as memory:
             writers = [asyncio.create_task(write(at)) for at in written]
             while killed < MANY and not any(writer.done() for writer in writers):
@@ -218,7 +219,7 @@ async def test_calls_of_one_event_loop_iteration_share_few_writes(
 
 
 async def test_a_closed_lane_ends_its_calls_and_takes_no_more(redis_server: RedisServer, namespace: str) -> None:
-    lane = Lane.from_url(redis_server.url, reply_timeout_s=60)
+    lane = Lane(Address.from_url(redis_server.url), stall_s=60)
     waiting = asyncio.ensure_future(lane.run([("BLPOP", namespace, 0)], 60))
     await until(lambda: lane._connection is not None and lane._connection.sent)
     await lane.aclose()
@@ -231,7 +232,7 @@ async def test_a_closed_lane_ends_its_calls_and_takes_no_more(redis_server: Redi
 
 async def test_a_lane_that_is_closed_while_it_connects_leaves_nothing_behind() -> None:
     async with SilentServer() as server:
-        lane = Lane.from_url(f"redis://:secret@127.0.0.1:{server.port}/1", reply_timeout_s=60)
+        lane = Lane(Address.from_url(f"redis://:secret@127.0.0.1:{server.port}/1"), stall_s=60)
         waiting = asyncio.ensure_future(lane.run([("PING",)], 60))
         await until(lambda: b"AUTH" in server.received and b"SELECT" in server.received)
         assert b"PING" not in server.received
@@ -243,7 +244,7 @@ async def test_a_lane_that_is_closed_while_it_connects_leaves_nothing_behind() -
 
 
 def test_a_lane_goes_on_in_a_new_loop_once_the_first_one_is_closed(redis_server: RedisServer) -> None:
-    lane = Lane.from_url(redis_server.url, reply_timeout_s=60)
+    lane = Lane(Address.from_url(redis_server.url), stall_s=60)
 
     async def ask() -> None:
         assert await lane.run([("PING",)], 60) == [b"PONG"]

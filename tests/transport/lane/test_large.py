@@ -15,6 +15,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
 from redismem.transport.lane.lane import Lane
+from redismem.transport.url import Address
 
 LARGE = "x" * 40_000
 _NUMBERS = count()
@@ -41,7 +42,7 @@ async def connections_of_lane(server: RedisServer) -> list[str]:
 async def test_small_calls_use_one_connection_and_a_large_one_opens_the_second(
     redis_server: RedisServer, namespace: str
 ) -> None:
-    lane = Lane.from_url(f"{redis_server.url}?client_name=large-test", reply_timeout_s=60)
+    lane = Lane(Address.from_url(f"{redis_server.url}?client_name=large-test"), stall_s=60)
     try:
         first = await connection_number(lane)
         await lane.run([("RPUSH", namespace, b"x" * 30_000)], 60)
