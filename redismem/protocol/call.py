@@ -35,6 +35,11 @@ class Call(Generic[T]):
     """The operation, as in events. Reads by operators' commands share the default."""
     is_independent: bool = False
     """True if the commands need no transaction, so that each goes to the node of its key."""
+    is_separable: bool = False
+    """True if the commands may be sent one by one to a Redis that refuses transactions, because its memory is full.
+
+    They only read, or renew an expiry, and the values may then be of different moments.
+    """
     confirm: int = 0
     """The number of replicas that must acknowledge the write.
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context
+from redismem.errors import StoreUnavailable
 from redismem.events import facts
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
@@ -101,24 +102,39 @@ class Originals:
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Move unreadable blocks into quarantine, and log each one.
 
-        A block whose dictionary is missing stays, since the dictionary may come back. With `in_the_way` the block goes
-        into quarantine too, because the caller is about to overwrite it.
+        A block whose dictionary is missing stays, since the dictionary may come back. So does one that Redis cannot
+        move, as its memory is full: reads go on without it. With `in_the_way` both go into quarantine or raise, because
+        the caller is about to overwrite the block.
 
         Raises StoreUnavailable, CorruptSession, UnsupportedFormat.
         """
-        settings, session = self._store.settings, session_hash(self._keys.session_id)
+        session = session_hash(self._keys.session_id)
         for block in unreadable:
             reason = pages.explain_unreadable(block, self._store.dictionaries)
             error = type(reason).__name__
             if isinstance(reason, DictionaryMissing) and not in_the_way:
                 self._log_missing_dictionary(str(reason))
                 continue
-            await drop_block(self._store, self._keys, block.number)
-            time_ms = await self._store.server_time_ms()
-            if await self._store.run(pages.quarantine_block(self._keys, block, time_ms, settings.idle_timeout_ms)):
-                extra = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=error)
+            extra = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=error)
+            try:
+                is_moved = await self._move(block)
+            except StoreUnavailable as refused:
+                if in_the_way:
+                    raise
+                text = "session %s: a block of originals is unreadable (%s) and could not be moved to quarantine: %s"
+                log.error(text, session, error, refused.text, extra=extra)
+                continue
+            if is_moved:
                 text = "session %s: a block of originals is unreadable (%s) and was moved to quarantine"
                 log.error(text, session, error, extra=extra)
+
+    async def _move(self, block: Block) -> bool:
+        """Move a block into quarantine. False means that it has changed, or is gone."""
+        await drop_block(self._store, self._keys, block.number)
+        time_ms = await self._store.server_time_ms()
+        return await self._store.run(
+            pages.quarantine_block(self._keys, block, time_ms, self._store.settings.idle_timeout_ms)
+        )
 
     def _log_missing_dictionary(self, reason: str) -> None:
         """Log a missing dictionary once per process, since many reads fail for the same reason."""

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -27,6 +28,7 @@ from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.gate import Gate
 from redismem.store.hook import Hook
 from redismem.store.retries import Retries, redis_at
+from redismem.store.separating import must_separate, send_separately
 from redismem.store.windows import LargeWindows
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
@@ -348,6 +350,8 @@ class Store(Agreement):
         raise StoreUnavailable(text, call.session_id, "TimeoutError")
 
     async def _retry(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> T:
+        if must_separate(call, failure):
+            return await send_separately(partial(self.send, begun_s=begun_s), call)
         self._gate.resend(call.session_id)
         while True:
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))

@@ -75,7 +75,7 @@ def ticking(keys: Keys) -> Call[Ticking]:
         return Ticking(_parse_holds(works), processes, int(last[0]) if last else None)
 
     listing = ("ZRANGEBYSCORE", keys.processes, 0, "+inf", "WITHSCORES", "LIMIT", 0, _PROCESSES_COUNT)
-    return Call(None, (("HGETALL", keys.ticks), listing), decode)
+    return Call(None, (("HGETALL", keys.ticks), listing), decode, is_separable=True)
 
 
 def _parse_holds(values: Mapping[str, bytes]) -> dict[str, Hold]:

@@ -230,7 +230,8 @@ class ProjectCalls:
                 raise Unfinished
             return call.decode(*answers[:-1])
 
-        return replace(call, commands=(*call.commands, ("EXISTS", self.keys.journal)), decode=decode)
+        commands = (*call.commands, ("EXISTS", self.keys.journal))
+        return replace(call, commands=commands, decode=decode, is_separable=call.op is not Op.PROJECT_CHANGE)
 
 
 def combine(calls: Sequence[Call[Any]]) -> Call[list[Any]]:

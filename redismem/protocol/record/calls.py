@@ -86,7 +86,8 @@ def get(keys: RecordKeys, fields: Sequence[bytes], clock: Clock | None, *, renew
     if not renew:
         return Call(None, (read,), decode, op=Op.RECORD_GET)
     renewal = touch(keys, clock)
-    return Call(None, (*renewal.commands, read), decode, renewal.script, op=Op.RECORD_GET)
+    commands = (*renewal.commands, read)
+    return Call(None, commands, decode, renewal.script, op=Op.RECORD_GET, is_separable=True)
 
 
 def exists(keys: RecordKeys) -> Call[bool]:

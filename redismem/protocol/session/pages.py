@@ -223,7 +223,8 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
             raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
     read_state = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED)
-    return Call(keys.session_id, (read_state, signature_command(keys, numbers, vectors)), decode, op=Op.RECALL)
+    commands = read_state, signature_command(keys, numbers, vectors)
+    return Call(keys.session_id, commands, decode, op=Op.RECALL, is_separable=True)
 
 
 def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
