@@ -232,7 +232,7 @@ def test_deploy_with_watch_reloads_lost_scripts(app_url: str, deploy_url: str, a
             assert len(memory.session("a").messages()) == 3
     finally:
         os.kill(watching.pid, signal.SIGTERM)
-        _, told = watching.communicate(timeout=60)
+        _, told = watching.communicate(timeout=300)
     assert watching.returncode == 0
     assert "scripts loaded on redis://" in told
     assert "ANOTHER" not in told

@@ -69,7 +69,7 @@ def covered_ranges(memory: Any, name: str) -> list[tuple[int, int]]:
     return [(each.first_seq, each.last_seq) for each in context.summaries]
 
 
-def until(true: Any, deadline_s: float = 60) -> None:
+def until(true: Any, deadline_s: float = 180) -> None:
     """Poll until the condition holds."""
     end_s = time.monotonic() + deadline_s
     while not true():
@@ -334,7 +334,7 @@ def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
         running.send_signal(signal.SIGTERM)
         wait_for_line(running.stderr, "stopping: taking no new work")
         running.send_signal(signal.SIGTERM)
-        assert running.wait(60) == -signal.SIGTERM
+        assert running.wait(180) == -signal.SIGTERM
     written: list[int] = []
 
     def all_written() -> bool:

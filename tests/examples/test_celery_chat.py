@@ -37,13 +37,13 @@ def test_a_turn_is_stored_once_whatever_happens_to_its_worker(places: Places, tm
                 provider.wait_for_asked(2)  # the first request has failed, and the second hangs
                 (child,) = children(worker.pid)
                 os.kill(child, signal.SIGKILL)
-                assert asking.communicate(timeout=60)[0] == "It is ready.\n"
+                assert asking.communicate(timeout=300)[0] == "It is ready.\n"
             assert len(provider.asked) == 3
             with Memory.connect(server.url, namespace=places.namespace) as memory:
                 contents = [message.content for message in memory.session("anna").messages()]
             assert contents == ["Is my bike ready?", "It is ready."]
             worker.terminate()
-            output = worker.communicate(timeout=60)[0]
+            output = worker.communicate(timeout=300)[0]
             assert "It is ready." not in output
             assert "Is my bike" not in output
     finally:

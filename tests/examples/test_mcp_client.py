@@ -9,7 +9,7 @@ from redismem.blocking import Memory
 
 def test_the_second_conversation_knows_the_first(places: Places) -> None:
     with start_example("mcp_client.py", places) as running:
-        printed = running.communicate(timeout=120)[0].splitlines()
+        printed = running.communicate(timeout=300)[0].splitlines()
     assert [line for line in printed if not line.startswith("redismem: ")][:2] == [
         "planning has 0 messages",
         "appended 1 to 2",

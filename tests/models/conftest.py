@@ -11,10 +11,19 @@ import httpx
 import pytest
 from support.provider_server import ProviderServer
 
-from redismem.models import ChatModel, open_model
+from redismem.models import ChatModel, http, open_model, streaming
 
 KEY = "canary-key"
 OpenModel = Callable[..., contextlib.AbstractAsyncContextManager[ChatModel]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_connections() -> Iterator[None]:
+    """Let connections take a minute: five seconds, as models allow, may be too few on a busy machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (http, streaming):
+            patch.setattr(module, "CONNECT_S", 60.0)
+        yield
 
 
 @pytest.fixture

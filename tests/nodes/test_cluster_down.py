@@ -20,7 +20,6 @@ from redismem import StoreUnavailable
 
 KINDS = ("asyncio", "blocking")
 WITH_FALLBACK = PATIENT.model_copy(update={"fallback_after_s": 60})
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

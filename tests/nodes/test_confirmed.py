@@ -17,7 +17,6 @@ from redismem.transport.replicas import Wanted
 
 KINDS = ("asyncio", pytest.param("blocking", marks=pytest.mark.nightly))
 CONFIRMING = PATIENT.model_copy(update={"confirm": 1, "confirm_timeout_s": 30, "reply_timeout_s": 30})
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.parametrize("kind", KINDS)

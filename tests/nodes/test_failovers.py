@@ -22,7 +22,6 @@ PATIENT = Settings(shards=16, deadline_s=120, reply_timeout_s=1, fallback_after_
 WITHOUT_RECORD = Settings(shards=16, deadline_s=0.5, reply_timeout_s=0.5, fallback_after_s=0.5)
 """For a process that cannot read the namespace's record, and so answers no call from Redis."""
 NODE_TIMEOUT_MS = 60_000
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

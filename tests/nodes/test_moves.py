@@ -20,7 +20,6 @@ from redismem.transport.nodes.sides import LoopSide, ThreadSide
 from redismem.transport.nodes.slots import slot_of
 
 KINDS = ("asyncio", "blocking")
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(params=KINDS)

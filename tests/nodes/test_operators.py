@@ -17,8 +17,6 @@ from redismem.protocol import scripts
 from redismem.protocol.call import Call
 from redismem.recall.owner.upkeep import OwnerIndex
 
-pytestmark = pytest.mark.timeout(300)
-
 
 async def test_the_doctor_reports_each_node(cluster_servers: ClusterServers, namespace: str) -> None:
     async with open_caller("asyncio", cluster_servers.url, namespace) as caller:

@@ -15,7 +15,6 @@ from redismem.record import Change, Head
 from redismem.record.sweeping import RecordSweep
 
 SETTINGS = Settings(deadline_s=60, reply_timeout_s=20)
-pytestmark = pytest.mark.timeout(300)
 
 
 async def test_records_of_a_cluster_are_written_listed_moved_and_forgotten(

@@ -19,7 +19,6 @@ from redismem.transport.nodes.sentinel import Sentinels
 
 CONFIRMING = PATIENT.model_copy(update={"confirm": 1, "confirm_timeout_s": 30, "reply_timeout_s": 30})
 KINDS = ("asyncio", pytest.param("blocking", marks=pytest.mark.nightly))
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

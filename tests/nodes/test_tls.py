@@ -29,7 +29,6 @@ LINES, CREATION = re.findall(r"^```text\n(.*?)^```", SECTION, re.MULTILINE | re.
 (QUERY,) = re.findall(r"`rediss://\S+(\?\S+)`", SECTION)
 SETTINGS = Settings(shards=16, threshold=3, recent_limit=1, deadline_s=120, reply_timeout_s=20)
 KINDS = ("asyncio", "blocking")
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ class Campaign:
             pod.stdin.close()
             pod.stdin = None
         for pod in self.pods:
-            await asyncio.to_thread(pod.communicate, timeout=120)
+            await asyncio.to_thread(pod.communicate, timeout=300)
             assert pod.returncode == 0
         return self._rows(await self._lost_appends())
 

@@ -70,7 +70,7 @@ def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert CANARY not in formatted
 
 
-async def until(condition: Callable[[], Any], deadline_s: float = 60, every_s: float = 0.005) -> Any:
+async def until(condition: Callable[[], Any], deadline_s: float = 180, every_s: float = 0.005) -> Any:
     """Poll the condition until it is true, and return its value. The condition may return an awaitable.
 
     Raises:
@@ -87,7 +87,7 @@ async def until(condition: Callable[[], Any], deadline_s: float = 60, every_s: f
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
     """Repeat the call until Redis answers within the deadline of its memory, which is short for another call."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while True:
             with contextlib.suppress(StoreUnavailable):
                 return await call()

@@ -76,7 +76,7 @@ def read_until(stream: IO[str] | None, word: str) -> list[str]:
     raise AssertionError("".join(said))
 
 
-def wait_for_exit(running: subprocess.Popen[str], deadline_s: float = 60) -> Outcome:
+def wait_for_exit(running: subprocess.Popen[str], deadline_s: float = 300) -> Outcome:
     """Wait for the end of the command, and return its outcome."""
     out, err = running.communicate(timeout=deadline_s)
     return Outcome(running.returncode, out, err)

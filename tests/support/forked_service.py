@@ -44,7 +44,7 @@ def run_service(*words: object, **environment: str) -> Iterator[str]:
             yield addresses[0]
             assert running.pid
             os.kill(running.pid, signal.SIGTERM)
-            running.join(60)
+            running.join(180)
             assert running.exitcode == 0, log.read_text()
         finally:
             running.kill()

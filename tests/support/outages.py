@@ -73,7 +73,7 @@ class Pods:
             pod.stdin.close()
             pod.stdin = None
         for pod in self.pods:
-            out, _ = await asyncio.to_thread(pod.communicate, timeout=90)
+            out, _ = await asyncio.to_thread(pod.communicate, timeout=300)
             assert pod.returncode == 0
             found.append(json.loads(out))
         return found

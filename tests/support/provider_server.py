@@ -167,7 +167,7 @@ class ProviderServer:
         """Let requests hang again after a `release()`."""
         self._loop.call_soon_threadsafe(self._released.clear)
 
-    def wait_for_asked(self, count: int, deadline_s: float = 60) -> None:
+    def wait_for_asked(self, count: int, deadline_s: float = 180) -> None:
         """Wait until this many requests have arrived."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, deadline_s), len(self.asked)

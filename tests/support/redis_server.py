@@ -53,7 +53,7 @@ def binary_of(which: str) -> str:
     return str(Path(found.origin).parent / "bin" / "redis-server")
 
 
-def wait_until(condition: Callable[[], object], what: str, deadline_s: float = 60) -> None:
+def wait_until(condition: Callable[[], object], what: str, deadline_s: float = 180) -> None:
     """Poll the condition until it is true; a node that does not answer makes it false.
 
     Raises:
@@ -130,7 +130,7 @@ class RedisServer:
         command = [*self.host.entering, binary, *place, "--dir", str(self.folder), "--save", ""]
         return [*command, *(str(self.port) if word == "PORT" else word for word in self.options)]
 
-    def wait(self, deadline_s: float = 60) -> None:
+    def wait(self, deadline_s: float = 180) -> None:
         """Wait until the server answers and has loaded its data."""
         until = time.monotonic() + deadline_s
         with redis.Redis(self.host.address, self.port, password=self.password, protocol=2, **self.tls) as client:

@@ -58,7 +58,7 @@ class Swarm:
         """Read each producer's log; its last line may be incomplete."""
         return [list(map(tuple, read_ledger(path))) for path in self._ledgers]
 
-    def wait_for_more(self, count: int, deadline_s: float = 60) -> None:
+    def wait_for_more(self, count: int, deadline_s: float = 180) -> None:
         """Wait until this many more messages are acknowledged, which paces the test."""
 
         def lines_count() -> int:
@@ -70,7 +70,7 @@ class Swarm:
     def until_ready(self, at: int) -> None:
         """Wait for a worker to start: before that it has no work, and killing it tests nothing."""
         path = self._worker_ledgers[self.workers[at].pid]
-        wait_until(lambda: path.exists() and b"\n" in path.read_bytes(), 60)
+        wait_until(lambda: path.exists() and b"\n" in path.read_bytes(), 180)
 
     def kill(self, at: int) -> None:
         self.workers[at].kill()
@@ -80,7 +80,7 @@ class Swarm:
 
     def _count(self, worker: subprocess.Popen[str]) -> None:
         """Wait for the end of a worker, and add up the outcomes of its last line."""
-        worker.communicate(timeout=60)
+        worker.communicate(timeout=300)
         lines = read_ledger(self._worker_ledgers[worker.pid])
         self.outcomes.update(lines[-1] if lines else {})
 
@@ -101,7 +101,7 @@ class Swarm:
         for process in [*self.producers, *self.workers]:
             process.terminate()
         for producer in self.producers:
-            assert producer.wait(60) == 0
+            assert producer.wait(180) == 0
         for worker in self.workers:
             self._count(worker)
 

@@ -119,7 +119,7 @@ async def test_the_child_ends_with_a_killed_parent_runs_no_program_of_its_and_a_
     program, runs = tmp_path / "program.py", tmp_path / "runs"
     program.write_text(PROGRAM)
     words = [sys.executable, str(program), str(runs)]
-    ran = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False, timeout=60)
+    ran = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     pid = int(ran.stdout)
     await until(lambda: not Path(f"/proc/{pid}").exists() or "(zombie)" in Path(f"/proc/{pid}/status").read_text())

@@ -276,7 +276,7 @@ print("child", status)
 
 def test_both_sides_of_a_fork_go_on_with_connections_of_their_own(redis_server: RedisServer) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORKING, redis_server.url], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", FORKING, redis_server.url], capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.stdout, done.stderr) == ("child 0\n", "")
 
