@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, async_playwright
-from support.browser import chromium, launch_browser, open_context, run_service
+from playwright.async_api import Error as PlaywrightError
+from support.browser import chromium, launch_browser, open_context, park_page, run_service
 from support.redis_server import RedisServer
 
 SLOTS = """
@@ -42,27 +43,24 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def warm_context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """A context with a page that stays open: its process serves all pages, and starting one takes half of a load."""
     context = await open_context(browser)
-    page = await context.new_page()
-    await page.route("**", lambda route: route.fulfill(body="This page stays open."))
-    await page.goto("http://127.0.0.1/")
     yield context
     await context.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def context(warm_context: BrowserContext) -> AsyncIterator[BrowserContext]:
-    """A browser without pages, stored data, permissions and routes of earlier tests."""
+    """A browser without stored data, permissions and routes of earlier tests. A page of them is used again."""
     yield warm_context
-    stays, *others = warm_context.pages
-    for page in others:
-        await page.close()
     await warm_context.unroute_all()
     await warm_context.clear_permissions()
-    cdp = await warm_context.new_cdp_session(stays)
-    await cdp.send("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
-    await cdp.detach()
+    for page in warm_context.pages[1:]:
+        await page.close()
+    for page in warm_context.pages:
+        try:
+            await park_page(page)
+        except PlaywrightError:  # a test that failed left something else than the page
+            await page.close()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from support.browser import (
     faults_of,
     open_context,
     open_page,
+    park_page,
     run_service,
     save_screenshot,
     say,
@@ -189,4 +190,4 @@ async def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(context: BrowserC
         await expect(page.locator("#message")).to_be_disabled()
         await page.get_by_role("link", name="Operations").click()
         await expect(page.locator("#operations-word")).to_contain_text("needs the scope admin")
-        await page.close()
+        await park_page(page)

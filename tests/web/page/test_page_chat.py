@@ -12,6 +12,7 @@ from support.browser import (
     faults_of,
     hold_request,
     open_page,
+    park_page,
     run_service,
     save_screenshot,
     say,
@@ -115,7 +116,7 @@ async def test_summarised_messages_stay_in_view_even_if_the_memory_drops_them(
         await expect(page.locator(".entry.stored")).to_have_count(16)
         stored = (await (await page.request.get(f"{at}/messages?include_originals=true")).json())["messages"]
         assert len(stored) < 16
-        await page.close()
+        await park_page(page)
 
 
 async def test_enter_does_not_send_while_an_input_method_composes(context: BrowserContext, url: str) -> None:
@@ -176,7 +177,7 @@ async def test_two_people_on_two_servers_see_each_others_turns(
             await expect(page.locator(".entry")).to_have_count(0)
         assert [faults_of(page) for page in (mine, same, other)] == [[], [], []]
         for page in (mine, same, other):
-            await page.close()
+            await park_page(page)
 
 
 async def test_text_from_users_never_becomes_markup(context: BrowserContext, url: str) -> None:

@@ -9,6 +9,7 @@ from playwright.async_api import BrowserContext, Page, Route, expect
 from support.browser import (
     faults_of,
     open_page,
+    park_page,
     run_service,
     save_screenshot,
     say,
@@ -127,7 +128,7 @@ async def test_a_failed_read_is_retried(context: BrowserContext, url: str, healt
     page = await open_page(context, url)
     await say(page, "Where is my parcel?")
     session_id = session_id_of(page)
-    await page.close()
+    await park_page(page)
     refused: list[str] = []
 
     async def refuse(route: Route) -> None:
@@ -248,4 +249,4 @@ async def test_the_page_reconnects_after_a_restart_of_the_server(
             TEXT,
         ]
         assert faults_of(page) == []
-        await page.close()
+        await park_page(page)

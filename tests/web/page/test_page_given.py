@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, expect
-from support.browser import faults_of, open_page, run_service, save_screenshot, violations
+from support.browser import faults_of, open_page, park_page, run_service, save_screenshot, violations
 from support.redis_server import RedisServer
 from support.writers import Echo
 
@@ -100,4 +100,4 @@ async def test_figures_and_request_are_those_of_the_whole_context(
         assert await page.locator("#request-text").text_content() == ""
         await expect(page.get_by_role("button", name="Show the request")).to_be_disabled()
         assert faults_of(page) == []
-        await page.close()
+        await park_page(page)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
-from support.browser import PICTURES, faults_of, open_page, run_service, save_screenshot, say
+from support.browser import PICTURES, faults_of, open_page, park_page, run_service, save_screenshot, say
 from support.redis_server import RedisServer
 from support.stores import LONG_DEADLINES
 
@@ -60,7 +60,7 @@ async def test_the_picture_shows_the_page_as_it_is(context: BrowserContext, redi
         await save_screenshot(page, "page", always=True)
         outline = await outline_of(page)
         assert faults_of(page) == []
-        await page.close()
+        await park_page(page)
     taken = PICTURES / "page.png"
     assert taken.stat().st_size < MOST_BYTES
     if os.environ.get("PICTURE"):
