@@ -95,7 +95,7 @@ def test_dead_sessions_are_reported_with_their_reason(
 def test_overdue_sessions_without_a_worker_are_late(
     examine: Any, command: Any, redis_options: Any, redis_server: Any, namespace: str
 ) -> None:
-    long_ago_ms = int(time.time() * 1000) - 14 * 60_000
+    long_ago_ms = int(time.time() * 1000) - 14 * 3_600_000
     place: Any = redismem.blocking.Memory.connect
     with place(redis_server.url, namespace=namespace, clock=lambda: long_ago_ms) as memory:
         assert examine()["summaries"]["verdict"] == "ok"
@@ -103,7 +103,7 @@ def test_overdue_sessions_without_a_worker_are_late(
             memory.session(f"s-{number}").append(*({"role": "user", "content": "canary"} for _ in range(12)))
         found = examine()["summaries"]
         assert found["verdict"] == "warn"
-        assert found["seen"] == "2 sessions overdue, the oldest for 14 min: is a worker running?"
+        assert found["seen"] == "2 sessions overdue, the oldest for 14 h: is a worker running?"
         assert "redismem worker" in found["advice"]
         assert command("doctor", *redis_options).code == 0
         assert command("worker", "--once", *redis_options).code == 0
@@ -131,7 +131,7 @@ def test_sessions_with_failing_summaries_are_reported(examine: Any, redis_server
     async def fail() -> None:
         settings = Settings(extractive_after_s=0)
         async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
-            memory.store.clock = clock = Clock(await memory.server_time_ms() - 600_000)
+            memory.store.clock = clock = Clock(await memory.server_time_ms() - 36_000_000)
             strategy = Echo()
             strategy.failures += [ValueError("canary")] * 2
             await memory.session("ill").append(*({"role": "user", "content": "canary"} for _ in range(12)))
@@ -144,7 +144,7 @@ def test_sessions_with_failing_summaries_are_reported(examine: Any, redis_server
     asyncio.run(fail())
     found = examine()["summaries"]
     assert (found["verdict"], "2 sessions overdue" in found["seen"]) == ("warn", True)
-    assert found["seen"].endswith("; at least 1 failing, the first for 10 min: 2 failed attempts, last: ValueError")
+    assert found["seen"].endswith("; at least 1 failing, the first for 10 h: 2 failed attempts, last: ValueError")
 
 
 def test_long_failures_are_reported_during_the_backoff_too() -> None:

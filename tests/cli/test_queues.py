@@ -94,10 +94,10 @@ def test_queues_shard_by_shard(command: Any, filled: Any, memory: Any, redis_opt
 def test_an_expired_lease_and_a_session_in_backoff(command: Any, memory: Any, raw: Any, redis_options: Any) -> None:
     memory.session("s").append({"role": "user", "content": "x"})
     now = now_ms(raw)
-    raw.zadd(memory.store.keys.shards()[0].leased, {"a": now - 60_000 * 3})
+    raw.zadd(memory.store.keys.shards()[0].leased, {"a": now - HOUR_MS * 3})
     raw.zadd(memory.store.keys.shards()[0].overdue, {"b": now + HOUR_MS * 4})
     out = command("queues", *redis_options).out
-    assert "expired 3 min ago" in out
+    assert "expired 3 h ago" in out
     assert "next try in 4 h" in out
 
 

@@ -185,7 +185,7 @@ def test_a_session_whose_summaries_fail_says_so(
         strategy = Echo()
         strategy.failures += [ValueError(SECRET)] * 3
         async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
-            clock = Clock(await memory.server_time_ms() - 600_000)
+            clock = Clock(await memory.server_time_ms() - 36_000_000)
             memory.store.clock = clock
             messages = ({"role": "user", "content": SECRET} for _ in range(12))
             await memory.session("talk").append(*messages, waiting="order_id")
@@ -196,8 +196,8 @@ def test_a_session_whose_summaries_fail_says_so(
     asyncio.run(fail())
     ran = command("show", "talk", *redis_options)
     assert max(map(len, ran.out.splitlines())) <= 80
-    assert "queue: overdue\n  failing for 10 min: 3 failed attempts, last: ValueError\n" in ran.out
-    assert "overdue, failing for 10 min, order_id" in command("sessions", *redis_options).out
+    assert "queue: overdue\n  failing for 10 h: 3 failed attempts, last: ValueError\n" in ran.out
+    assert "overdue, failing for 10 h, order_id" in command("sessions", *redis_options).out
     assert command("worker", "--once", *redis_options).code == 0
     assert "fail" not in command("show", "talk", *redis_options).out + command("sessions", *redis_options).out
 

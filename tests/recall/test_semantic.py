@@ -105,7 +105,10 @@ async def test_it_takes_no_round_trip_more(store: Store, namespace: str) -> None
 
 
 @pytest.mark.parametrize("how", ["down", "cancelled", "panicking", "late", "nonsense"])
-async def test_without_a_vector_the_words_decide(store: Store, namespace: str, how: str) -> None:
+async def test_without_a_vector_the_words_decide(
+    store: Store, namespace: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redismem.recall.embedder._FIRST_PAUSE_S", 60.0)  # a busy machine may take a second
     told: list[Event] = []
     words = Words()
     async with store.memory(namespace, Settings(**FEW), embed=words, on_event=told.append) as memory:
