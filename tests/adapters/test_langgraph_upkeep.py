@@ -154,6 +154,25 @@ async def test_prune_and_delete_leave_nothing_and_cost_few_calls(proxy: Proxy, m
         assert await saver.aget_tuple(at("a")) is None
 
 
+async def test_a_copy_never_brings_a_text_into_a_thread_of_another_owner(memory: Memory) -> None:
+    saver = RedismemSaver(memory, owner_key="user_id")
+    checkpoint: Any = {"id": "1", "channel_values": {"m": "a canary"}, "channel_versions": {"m": 1}}
+    await saver.aput(at("a", checkpoint_ns="", user_id="ann"), checkpoint, {}, {"m": 1})
+    for name, people in (("of bo", {"user_id": "bo"}), ("nobody's", {}), ("a1", {"user_id": "ann"})):
+        # Such a thread has no checkpoint yet, so nothing else tells that it is another one's.
+        place = at(name, checkpoint_ns="", checkpoint_id="0", **people)
+        await saver.aput_writes(place, [("m", "its own")], "task")
+    for name in ("of bo", "nobody's"):
+        with pytest.raises(RecordConflict, match="another owner"):
+            await saver.acopy_thread("a", name)
+    await saver.acopy_thread("a", "a1")
+    assert (await memory.forget(owner="ann")).record_count == 2
+    for name in ("of bo", "nobody's"):
+        record = memory.record(f"langgraph:{name}")
+        assert [found.member for found in (await record.page()).found] == [b"w:\x000\0task\x000"]
+    await saver.acopy_thread("a", "of bo")  # a thread that does not exist has nothing to copy
+
+
 async def test_a_thread_expires_after_its_last_use_and_its_owner_can_be_forgotten(
     memory: Memory, redis_server: RedisServer
 ) -> None:

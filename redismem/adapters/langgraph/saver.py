@@ -217,7 +217,7 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
 
         Raises:
             ValueError: Both are one thread.
-            RecordConflict: The target has checkpoints of its own.
+            RecordConflict: The target has checkpoints of its own, or another owner.
             StoreUnavailable: Redis does not answer. The same call again goes on.
         """
         self._opening.run(lambda memory: upkeep.copy(self._threads(memory), source_thread_id, target_thread_id))

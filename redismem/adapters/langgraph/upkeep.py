@@ -12,7 +12,7 @@ from redismem.adapters.langgraph import layout
 from redismem.adapters.langgraph.layout import Place
 from redismem.adapters.langgraph.threads import Threads, pages, walk
 from redismem.errors import RecordConflict
-from redismem.record import Change, Head, Record
+from redismem.record import Change, Head, Record, RecordEntry
 
 _CHANGE_COUNT = 5_000
 _HEADS_BYTES = 32 * 1024 * 1024
@@ -121,13 +121,16 @@ async def copy(threads: Threads, source_id: object, target_id: object) -> None:
 
     Raises:
         ValueError: both are one thread.
-        RecordConflict: the target has checkpoints of its own.
+        RecordConflict: the target has checkpoints of its own, or another owner, with whom it would be forgotten.
     """
-    source = threads.record(source_id)
-    first = (await threads.memory.records(source.id, limit=1)).records[:1]  # the shortest id is the source's own
-    target = threads.record(target_id, first[0].owner if first else None)
+    source, target = threads.record(source_id), threads.record(target_id)
     if source.id == target.id:
         raise ValueError("a thread cannot be copied onto itself")
+    listed, existing_target = await _listed(threads, source), await _listed(threads, target)
+    owner = None if listed is None else listed.owner
+    if listed is not None and existing_target is not None and existing_target.owner != owner:
+        raise RecordConflict("the target thread belongs to another owner than the source", record_id=target.id)
+    target = threads.record(target_id, owner)
     checkpoints = await _checkpoints(source, bodies=True)
     values = {checkpoint.member: checkpoint.head.encode() for checkpoint in checkpoints}
     existing = await target.page(layout.CHECKPOINTS, limit=1)
@@ -149,6 +152,12 @@ async def copy(threads: Threads, source_id: object, target_id: object) -> None:
                 break
     for group in _groups(values):
         await target.write(Change(sets=group, adds=[*group]))
+
+
+async def _listed(threads: Threads, record: Record) -> RecordEntry | None:
+    """Return the entry of a thread in the list of records, which names its owner; `None` if there is no such thread."""
+    first = (await threads.memory.records(record.id, limit=1)).records[:1]  # the shortest id is the thread's own
+    return first[0] if first and first[0].id == record.id else None
 
 
 def _groups(values: dict[bytes, bytes]) -> Iterator[dict[bytes, bytes]]:
