@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
@@ -12,7 +13,7 @@ from cyclopts import Parameter, validators
 
 from redismem.adapters.sessions import make_policy
 from redismem.cli.importing import sources
-from redismem.cli.importing.copying import Copying, Findings
+from redismem.cli.importing.copying import Copying, Findings, Owners
 from redismem.cli.importing.sources import SOURCES, Conversation, Source
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
 from redismem.cli.streams import complain
@@ -38,6 +39,13 @@ Summarise = Annotated[
 Replace = Annotated[
     bool, Parameter(negative=(), show_default=False, help="Replace the end of a session from the first difference on.")
 ]
+OwnersFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--owners",
+        help='File with the owner of each conversation, by its id in the source: `{"<id>": "<owner>", …}` in JSON.',
+    ),
+]
 DryRun = Annotated[bool, Parameter(negative=(), show_default=False, help="Read and compare; write nothing.")]
 
 
@@ -54,6 +62,7 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
     key_prefix: KeyPrefix = None,
     ttl: Ttl = None,
     summarise: Summarise = False,
+    owners: OwnersFile = None,
     replace: Replace = False,
     dry_run: DryRun = False,
     url: Url = None,
@@ -70,10 +79,12 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
     The source is never changed. Each session is read back and compared. A second run adds what is new in the source and
     changes nothing else, so repeat an interrupted import. A session with other messages is reported and left alone,
     unless `--replace` is given. What a session has beyond the source stays.
+    With `--owners`, or `"owner"` in a line of `jsonl`, `redismem forget --owner` removes the sessions of a person.
     Exit code: 0 if everything is there, 1 if a conversation was not imported, 2 for wrong usage.
     """
     row = SOURCES[source]
     beginning = _prefix_of(source, row, file, prefix)
+    given = None if owners is None else _read_owners(owners, row)
     async with AsyncExitStack() as stack:
         opened = open_read_only(url, namespace, unused_ok=True) if dry_run else open_memory(url, namespace)
         memory, place = await stack.enter_async_context(opened)
@@ -88,7 +99,7 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
             conversations = sources.conversations(read.store, row, beginning)
         encode = partial(row.encode, summarise=summarise)
         ids = row.key_prefix if key_prefix is None else key_prefix
-        copying = Copying(memory, make_policy(ttl, summarise), ids, encode, replace=replace, dry_run=dry_run)
+        copying = Copying(memory, make_policy(ttl, summarise), ids, encode, given, replace=replace, dry_run=dry_run)
         findings = await _run(copying, conversations)
     _report(findings, source, f"namespace {namespace} on {place.name}", dry_run=dry_run, as_json=as_json)
     _warn(findings, beginning, ttl)
@@ -109,6 +120,21 @@ def _prefix_of(source: str, row: Source, file: Path | None, prefix: str | None) 
     if not beginning:
         raise Stop(f"{source} needs --prefix, the beginning of its keys, at least one character", 2)
     return beginning
+
+
+def _read_owners(file: Path, row: Source) -> Owners:
+    """Return the owners in a file. An error never quotes it."""
+    if row.is_file:
+        raise Stop('--owners is for conversations in a Redis: give each line of the file its "owner"', 2)
+    try:
+        owners = json.loads(file.read_bytes())
+    except OSError as error:
+        raise Stop(f"cannot read {file}: {error.strerror}", 2) from None
+    except (ValueError, RecursionError):
+        raise Stop(f"{file} is not JSON", 2) from None
+    if not isinstance(owners, dict) or not all(isinstance(owner, str | None) for owner in owners.values()):
+        raise Stop(f'{file} is no object of owners by ids, such as {{"s-1": "ann", "s-2": null}}', 2)
+    return owners
 
 
 async def _run(copying: Copying, conversations: AsyncIterator[Conversation]) -> Findings:

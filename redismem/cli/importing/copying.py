@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redismem.adapters.sessions import join_id
@@ -21,6 +21,9 @@ _LISTED_PROBLEMS = 100
 _BATCH_COUNT = 200
 _TOGETHER_COUNT = 16
 _ALL_COUNT = 1 << 40
+
+Owners = Mapping[str, str | None]
+"""The owner of each conversation of a source, by the source's id; `None` means that it belongs to nobody."""
 
 
 @dataclass(slots=True)
@@ -59,11 +62,13 @@ class Copying:
         policy: Policy,
         key_prefix: str,
         encode: Callable[[Payload], Message | Payload],
+        owners: Owners | None = None,
         *,
         replace: bool,
         dry_run: bool,
     ) -> None:
         self.findings = Findings()
+        self._owners = owners
         self._memory, self._policy, self._key_prefix = memory, policy, key_prefix
         self._encode, self._replace, self._dry_run = encode, replace, dry_run
         self._batch_count = min(_BATCH_COUNT, memory.settings.max_batch_count)
@@ -90,8 +95,9 @@ class Copying:
         findings.expiring_count += conversation.expires
         try:
             wanted = await conversation.load()
-            session = self._memory.session(join_id(self._key_prefix, conversation.session_id), policy=self._policy)
-            done_count = await self._complete(session, conversation.name, wanted)
+            session_id, owner = join_id(self._key_prefix, conversation.session_id), self._owner_of(conversation)
+            session = self._memory.session(session_id, policy=self._policy, owner=owner)
+            done_count = await self._complete(session, conversation.name, wanted, owner)
         except Unreadable as reason:
             findings.add_problem(conversation.name, str(reason))
         except (StoreUnavailable, NotAllowed):
@@ -105,17 +111,26 @@ class Copying:
             findings.continued_count += 0 < done_count < len(wanted)
             findings.unchanged_count += missing_count == 0
 
-    async def _complete(self, session: Session, name: str, wanted: list[Payload]) -> int:
+    def _owner_of(self, conversation: Conversation) -> str | None:
+        if self._owners is None:
+            return conversation.owner
+        if conversation.session_id not in self._owners:
+            raise Unreadable("the file of --owners does not name it; null means that it belongs to nobody")
+        return self._owners[conversation.session_id]
+
+    async def _complete(self, session: Session, name: str, wanted: list[Payload], owner: str | None) -> int:
         """Append what the session lacks, or replace its end, and return the number of messages that stay.
 
         Raises:
-            Unreadable: The session has other messages, or does not return what was appended.
+            Unreadable: The session has other messages or another owner, or does not return what was appended.
         """
         limit = self._memory.settings.max_window_count
         if len(wanted) > limit:
             raise Unreadable(f"it has {len(wanted)} messages, over REDISMEM_MAX_WINDOW_COUNT, {limit}")
         messages = [self._encode(payload) for payload in wanted]
         seen, stored = await session.read(0), await session.tail(_ALL_COUNT)
+        if owner is not None and seen.epoch and (await session.info()).owner != owner:
+            raise Unreadable(f"session {session.id} was begun with another owner, or with none: clear it first")
         done_count = _equal_count(messages, stored)
         if done_count < min(len(messages), len(stored)) and not self._replace:
             raise Unreadable(f"session {session.id} has other messages: message {done_count + 1} differs")

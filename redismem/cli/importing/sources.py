@@ -26,12 +26,16 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation of a source. `name` is its key, or its line; `load` reads its entries, oldest first."""
+    """A conversation of a source. `name` is its key, or its line; `load` reads its entries, oldest first.
+
+    `owner` is the person whom it belongs to. Only the lines of a file name this person.
+    """
 
     name: str
     session_id: str
     load: Callable[[], Awaitable[list[Payload]]]
     expires: bool = False
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +168,4 @@ def _line(number: int, line: bytes, check_id: Callable[[str], object]) -> Conver
             raise Unreadable("a line of an archive: an import would lose its summaries and pins")
         return transcript.messages
 
-    return Conversation(f"line {number}", transcript.session_id, load)
+    return Conversation(f"line {number}", transcript.session_id, load, owner=transcript.owner)

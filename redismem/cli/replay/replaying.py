@@ -142,7 +142,7 @@ class Replay:
                 raise BadLine(f"session {transcript.session_id} repeats line {self._line_of[transcript.session_id]}")
             self._line_of[transcript.session_id] = number
             await self._require_absent(transcript.session_id)
-            await self._send_turns(turning.session(transcript.session_id), transcript)
+            await self._send_turns(turning.session(transcript.session_id, owner=transcript.owner), transcript)
         except StoreUnavailable:
             raise
         except (BadLine, RedismemError) as refused:

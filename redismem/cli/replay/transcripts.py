@@ -24,6 +24,8 @@ class Transcript:
     messages: list[dict[str, Any]]
     raw_bytes: int
     """The size of the messages as compact JSON in UTF-8, in bytes."""
+    owner: str | None = None
+    """The person whom the conversation belongs to, as a line of an archive names this person."""
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -50,20 +52,27 @@ def parse(number: int, line: bytes, check_id: Callable[[str], object]) -> Transc
         raise BadLine(f"JSON that Python cannot represent ({type(cause).__name__})") from None
     if not isinstance(row, dict):
         raise BadLine("not a JSON object")
-    session_id, messages = row.get("session_id"), row.get("messages")
+    session_id, messages, owner = row.get("session_id"), row.get("messages"), row.get("owner")
     if not isinstance(session_id, str):
         raise BadLine("no session_id" if session_id is None else "session_id is not a string")
+    if owner is not None and not isinstance(owner, str):
+        raise BadLine("owner is not a string")
     try:
         check_id(session_id)
     except InvalidSessionId as refused:
         raise BadLine(str(refused)) from None
+    messages = _check_messages(messages)
+    raw = json.dumps(messages, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return Transcript(number, session_id, messages, len(raw), owner)
+
+
+def _check_messages(messages: Any) -> list[dict[str, Any]]:
     if not isinstance(messages, list) or not messages:
         raise BadLine("no messages")
     for place, message in enumerate(messages, 1):
         if not isinstance(message, dict):
             raise BadLine(f"message {place} is not an object")
-    raw = json.dumps(messages, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    return Transcript(number, session_id, messages, len(raw))
+    return messages
 
 
 def turns(messages: list[dict[str, Any]], limit: int) -> Iterator[list[dict[str, Any]]]:

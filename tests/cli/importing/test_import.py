@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,30 +49,6 @@ llama_messages = st.lists(
     min_size=1,
     max_size=6,
 )
-
-
-@pytest.fixture
-def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
-    with redis.Redis(port=redis_server.port, protocol=2) as client:
-        yield client
-
-
-@pytest.fixture
-def memory(redis_server: RedisServer, namespace: str) -> Iterator[blocking.Memory]:
-    with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
-        yield memory
-
-
-@pytest.fixture
-def run(command: Any, redis_options: list[str]) -> Callable[..., Any]:
-    """Return a function that imports and returns the document that it prints."""
-
-    def run(*words: object, code: int = 0) -> Any:
-        ran = command("import", *words, *redis_options, "--json")
-        assert ran.code == code, ran.err
-        return ran.document | {"err": ran.err}
-
-    return run
 
 
 def push(client: redis.Redis, key: str, messages: list[BaseMessage]) -> None:
@@ -333,6 +308,9 @@ def test_a_file_is_imported_line_by_line(tmp_path: Path, memory: blocking.Memory
     ("words", "said"),
     [
         (["mem0"], "mem0"),
+        (["jsonl", __file__, "--owners", __file__], "--owners is for conversations in a Redis"),
+        (["langchain", "--owners", "/does/not/exist"], "cannot read /does/not/exist: No such file"),
+        (["langchain", "--owners", __file__], "is not JSON"),
         (["llama-index"], "needs --prefix"),
         (["langchain", "--prefix", ""], "needs --prefix"),
         (["langchain", "chats.jsonl"], "reads a Redis, not a file"),
