@@ -50,6 +50,11 @@ SlotsFile = Annotated[
     Path | None, Parameter(help="A TOML file with slots, whose sensitive values no client may read: see docs/http.md.")
 ]
 
+Owner = Annotated[
+    str | None,
+    Parameter(help="Without --http: the person whom the sessions that the client begins belong to, see `forget`."),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -65,6 +70,7 @@ class Options:
     burst: serve.Burst = 20
     workers: Workers = None
     slots: SlotsFile = None
+    owner: Owner = None
     stop_s: serve.StopS = 10
 
 
@@ -120,7 +126,8 @@ async def _serve_stdio(
         if place == "embedded":
             complain("the embedded store ends with this process, and all memory with it; see --url")
         await serve.warn_of_missing_workers({namespace: memory})
-        await serve_stdio(create_server(memory, hidden_params=_hidden(options.slots)), stopping)
+        made = create_server(memory, hidden_params=_hidden(options.slots), owner=options.owner)
+        await serve_stdio(made, stopping)
 
 
 async def _serve_http(
@@ -137,6 +144,8 @@ async def _serve_http(
         from redismem.web.service import Limits, Service, opened
     except ImportError:
         raise Stop("--http needs more packages: pip install 'redismem[mcp,server]'", 2) from None
+    if options.owner is not None:
+        raise Stop("--owner is not for --http: several people may reach the server", 2)
     host = options.host or "127.0.0.1"
     access = serve.load_access(options.keys, options.keys_file, namespace, host)
     hidden = _hidden(options.slots)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from redismem import Conflict, IdReused, Memory, RedismemError, SessionNotFound, StoreUnavailable, Unconfirmed
-from redismem.adapters.sessions import missing_framework
+from redismem.adapters.sessions import Owner, missing_framework
 from redismem.events import facts
 from redismem.mcp.access import Access, Scope
 from redismem.mcp.events import EventStore
@@ -38,7 +38,11 @@ _FAULTS_COUNT = 5
 
 
 def create_server(
-    memory: Memory, *, hidden_params: Collection[str] = (), events: EventStore | None = None
+    memory: Memory,
+    *,
+    hidden_params: Collection[str] = (),
+    events: EventStore | None = None,
+    owner: str | Callable[[str], str | None] | None = None,
 ) -> MCPServer[Any]:
     """Return an MCP server whose tools and resources work on the sessions and projects of this memory.
 
@@ -50,13 +54,21 @@ def create_server(
             slots.
         events: The store of the server's events. The tool `clear_session` then removes them, because they have copies
             of what tools have returned.
+        owner: The person whom the sessions that the server begins belong to, so that `memory.forget(owner=...)` removes
+            them. If the server serves several persons: a function that returns the owner of a session id, or `None`.
+
+    Raises:
+        InvalidSessionId: The owner is empty, too long, or has characters that are not allowed.
     """
-    return server_over(lambda _: memory, frozenset(hidden_params), events)
+    memory.session("x", owner=None if callable(owner) else owner)  # refuses it now, not in the first call of a tool
+    return server_over(lambda _: memory, frozenset(hidden_params), events, owner)
 
 
-def server_over(access: Access, hidden: frozenset[str], events: EventStore | None = None) -> MCPServer[Any]:
+def server_over(
+    access: Access, hidden: frozenset[str], events: EventStore | None = None, owner: Owner[str] = None
+) -> MCPServer[Any]:
     """Return an MCP server that asks `access` for the memory of each call."""
-    sessions, projects = SessionTools(access, hidden, events), ProjectTools(access, hidden)
+    sessions, projects = SessionTools(access, hidden, events, owner), ProjectTools(access, hidden)
     tools = [
         _tool(sessions.append_messages, "Append messages"),
         _tool(sessions.read_context, "Read context", "read"),

@@ -17,7 +17,7 @@ from support.checks import until
 from support.proxy import Proxy
 from support.stores import PATIENCE, short_deadlines
 
-from redismem import Memory, Message, Settings
+from redismem import InvalidSessionId, Memory, Message, Settings
 from redismem.mcp import create_server
 from redismem.mcp.access import settle_write
 
@@ -275,3 +275,18 @@ async def test_a_cancelled_write_is_settled() -> None:
             await anyio.lowlevel.checkpoint()
             released.set()
     assert done == ["written"]
+
+
+async def test_what_a_client_stores_is_forgotten_with_the_owner_of_the_server(memory: Memory) -> None:
+    owner = {"a": "ann", "b": "ann", "c": "bo"}.get
+    async with calls(create_server(memory, owner=owner)) as (_, call, _):
+        for session_id in "acd":
+            await call("append_messages", session_id=session_id, messages=[{"role": "user", "content": "a canary"}])
+        await call("update_state", session_id="b", set={"p": "a canary"})
+    assert (await memory.forget(owner="ann")).session_count == 2
+    assert {each.session_id for each in (await memory.sessions()).sessions} == {"c", "d"}
+    async with calls(create_server(memory, owner="cy")) as (_, call, _):
+        await call("append_messages", session_id="e", messages=[{"role": "user", "content": "a canary"}])
+    assert (await memory.forget(owner="cy")).session_count == 1
+    with pytest.raises(InvalidSessionId):
+        create_server(memory, owner="")

@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
-from redismem import Memory, Settings
+from redismem import Memory, Settings, blocking
 from redismem.protocol.scripts import load
 from redismem.web.access import new_key
 
@@ -225,26 +225,44 @@ def test_on_stdio_nothing_but_the_protocol_is_printed(redis_server: RedisServer,
     """And a signal ends the server while it waits for input."""
     asked = [
         *BEGIN,
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": "append_messages", "arguments": {"session_id": "s", "messages": ["canary"]}},
-        },
+        *(
+            {
+                "jsonrpc": "2.0",
+                "id": number,
+                "method": "tools/call",
+                "params": {"name": "append_messages", "arguments": {"session_id": "s", "messages": [message]}},
+            }
+            for number, message in enumerate(("canary", HELLO), 1)
+        ),
     ]
-    with start_command("mcp", "--url", redis_server.url, "--namespace", namespace) as running:
+    words = ("--url", redis_server.url, "--namespace", namespace, "--owner", "ann")
+    with start_command("mcp", *words) as running:
         assert running.stdin is not None
         assert running.stdout is not None
         running.stdin.write("".join(json.dumps(each) + "\n" for each in asked))
         running.stdin.flush()
-        answers = [json.loads(running.stdout.readline()) for _ in range(2)]
+        answers = [json.loads(running.stdout.readline()) for _ in range(3)]
         running.send_signal(signal.SIGTERM)
         assert running.wait(60) == 0
         ran = wait_for_exit(running)
-    assert [each["id"] for each in answers] == [0, 1]
-    assert answers[1]["result"]["isError"]
+    assert [each["result"].get("isError") for each in sorted(answers, key=lambda each: each["id"])] == [
+        None,
+        True,
+        False,
+    ]
     assert (ran.code, ran.out) == (0, "")
     assert f"speaks MCP on stdin and stdout (store: {redis_server.url}" in ran.err
     assert f"no worker runs for {namespace}: " in ran.err
     assert "the tool append_messages refused its arguments" in ran.err
     assert "canary" not in ran.err
+    with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
+        assert memory.session("s").info().owner == "ann"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(("--http", "--owner", "ann"), "--owner is not for --http"), (("--owner", ""), "an owner is")]
+)
+def test_a_wrong_owner_is_refused(words: Sequence[str], said: str) -> None:
+    with start_command("mcp", "--url", "memory://", *words) as running:
+        ran = wait_for_exit(running)
+    assert (ran.code, said in ran.err) == (2, True), ran.err
