@@ -154,8 +154,9 @@ async def show_session(session: TheSession) -> Response:
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-async def clear_session(session: TheSession) -> Response:
-    """Remove a session with all its data."""
+async def clear_session(session: TheSession, service: TheService, caller: TheCaller) -> Response:
+    """Remove a session with all its data. An answer in progress ends and is not stored."""
+    service.chat.stop_all(caller.namespace, session.id, "cleared")
     await session.clear(missing_ok=False)
     return Response(status_code=204)
 

@@ -105,6 +105,21 @@ async def test_an_answer_does_not_revive_a_session_that_was_cleared_meanwhile(
         assert not await memory.session("s").exists()
 
 
+async def test_an_answer_to_a_removed_session_ends(memory: Memory, provider: Provider) -> None:
+    """Its text may quote what was removed, and any client that knows its id could still read it."""
+    provider.mode = "hang"
+    async with serve_chat(memory, provider) as http:
+        async with open_stream(http.client, "POST", "/api/chat", json=ASKED) as events:
+            while (seen := await anext(events)).event != "text":
+                pass
+            assert (await http.ask("DELETE", "/v1/sessions/s")).status_code == 204
+            provider.release()
+            assert [each async for each in events][-1].document["reason"] == "cleared"
+        assert not await memory.session("s").exists()
+        again = await http.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": seen.id})
+        assert (again.status_code, again.json()["code"]) == (404, "not_found")
+
+
 async def test_an_answer_is_stored_after_other_messages(memory: Memory, provider: Provider) -> None:
     provider.mode = "hang"
     async with (
