@@ -9,9 +9,11 @@ import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from support.http_service import PATIENT, RunningService, numbered_message, run_service
+from support.stored import read_namespace
 
 from redismem.errors import InvalidSettings
 from redismem.web.access import SCOPES, Access, new_key
@@ -146,6 +148,32 @@ async def test_a_key_sees_only_its_own_namespace(keyed: Keyed) -> None:
         assert len(named) == 1, f"the key of {scraped} must not show {other}"
     assert (await keyed.ask("bank-write", "DELETE", "/v1/sessions/s")).status_code == 404
     assert (await keyed.ask("shop-read", "GET", "/v1/sessions/s")).status_code == 200
+
+
+async def test_no_route_shows_or_changes_what_another_namespace_has(keyed: Keyed, raw: Any, namespace: str) -> None:
+    """The key of the bank has all rights there, and knows each id of the shop."""
+    shop = keyed.http.service.memories[f"{namespace}-shop"]
+    said = {"role": "user", "content": "a canary"}
+    await shop.session("s", owner="ann").append(said, merge={"word": "a canary"})
+    project = shop.project("apollo")
+    task, decision = await project.tasks.create("a canary"), await project.decisions.create("a canary")
+    talk = await project.conversations.start("a canary")
+    await project.conversations.add(talk.id, said)
+    before = await read_namespace(raw, f"{namespace}-shop")
+    queries = ("", "?owner=ann", "?include_originals=true&include_hidden=true&newest=true&contains=s&q=canary")
+    for method, path in routes():
+        needed = "admin" if path in ADMIN else "read" if method == "GET" or path == "/v1/search" else "write"
+        names = {"name": "apollo", "store": "tasks" if method == "POST" else "decisions", "seq": 1}
+        for session_id, item_id in (("s", task.id), (f"project:apollo:{talk.id}", decision.id), ("s", talk.id)):
+            at = path.format(session_id=quote(session_id, safe=""), item_id=item_id, **names)
+            for query in queries:
+                headers, body = keyed.headers[f"bank-{needed}"], None if method == "GET" else BODY.get(path)
+                async with keyed.http.client.stream(method, at + query, headers=headers, json=body) as answer:
+                    is_endless = path.endswith("/events")  # its first event has all numbers
+                    text = await anext(answer.aiter_text()) if is_endless else (await answer.aread()).decode()
+                assert "canary" not in text, (method, at, query)
+                assert answer.status_code < 500 or path in OPEN, (method, at, query)
+    assert await read_namespace(raw, f"{namespace}-shop") == before
 
 
 async def test_a_rate_limit_counts_over_all_servers(store: Any, namespace: str) -> None:

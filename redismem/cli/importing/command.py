@@ -21,6 +21,10 @@ from redismem.cli.terminal import AsJson, Namespace, Stop, Url, print_json, prog
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural
 
+SourceName = Annotated[
+    Literal["openai-agents", "langchain", "langchain-redis", "llama-index", "jsonl"],
+    Parameter(help="The store to read."),
+]
 From = Annotated[str | None, Parameter(name="--from", help="Address of the source's Redis. Default: that of `--url`.")]
 Prefix = Annotated[str | None, Parameter(help="Beginning of the source's keys. Default: that of the framework.")]
 KeyPrefix = Annotated[str | None, Parameter(help="Beginning of the session ids. Default: that of the adapter.")]
@@ -50,10 +54,7 @@ DryRun = Annotated[bool, Parameter(negative=(), show_default=False, help="Read a
 
 
 async def import_(  # noqa: PLR0913 (all but the source are options)
-    source: Annotated[
-        Literal["openai-agents", "langchain", "langchain-redis", "llama-index", "jsonl"],
-        Parameter(help="The store to read."),
-    ],
+    source: SourceName,
     file: Annotated[Path | None, Parameter(help="The file of `jsonl`.")] = None,
     /,
     *,
