@@ -11,6 +11,7 @@ from redismem.cli import quarantine_records
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.quarantine_table import describe_end, describe_sizes, print_table
 from redismem.cli.sessions import Full, Redact, confirm
+from redismem.cli.streams import complain
 from redismem.cli.terminal import (
     AsJson,
     Namespace,
@@ -211,6 +212,8 @@ async def restore(
         stays = "; the original stays in quarantine" if back.faults else ""
         print(f"restored {printable(session)} in namespace {namespace} on {place.name}:")
         print(f"{plural(len(back.messages), 'message')}, {len(back.summaries)} summaries{stays}")
+    if back.has_lost_owner:
+        complain("its owner is unknown: forget --owner will not find it, only clear, or forget --prefix")
     return 0
 
 

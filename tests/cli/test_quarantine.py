@@ -86,6 +86,24 @@ def test_restoring_asks_for_what_it_needs(command: Any, redis_options: list[str]
     assert "in quarantine" in ran.error_line
 
 
+def test_restoring_warns_of_a_lost_owner(
+    command: Any, redis_options: list[str], memory: Any, redis_server: Any
+) -> None:
+    with redis.Redis(port=redis_server.port) as raw:
+        for session_id, damage, is_lost in (
+            ("counters", lambda state: raw.hset(state, "counters", "junk"), False),
+            ("owner", lambda state: raw.hset(state, mapping={"counters": "junk", "owner": "junk"}), True),
+            ("state", lambda state: raw.set(state, "junk"), True),
+        ):
+            session = memory.session(session_id, owner="ann")
+            session.append({"role": "user", "content": "here"})
+            damage(memory.store.keys.session(session_id).state)
+            assert session.read().messages == []
+            ran = command("quarantine", "restore", session_id, "--salvage", *redis_options)
+            assert (ran.code, "its owner is unknown" in ran.err) == (0, is_lost), session_id
+            assert session.info().owner == (None if is_lost else "ann")
+
+
 def test_a_lone_block_of_originals_suggests_no_swap(
     command: Any, redis_options: list[str], memory: Any, redis_server: Any
 ) -> None:

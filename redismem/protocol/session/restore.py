@@ -65,6 +65,8 @@ class Restoration:
     summaries: Sequence[Summary]
     policy: str = ""
     """The policy, as the counters contain it."""
+    has_lost_owner: bool = False
+    """True if the session may have an owner, and nobody can tell who it is."""
 
     @property
     def tokens(self) -> int:
@@ -114,7 +116,19 @@ def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], k
         fields[layout.LARGE_BYTES] = b"%d" % large_bytes
     if pinned or layout.PINS in stored:
         fields[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
-    return Restoration(faults, epoch, first_seq, messages, len(elements), left_out, fields, summaries, _policy(stored))
+    has_lost_owner = not stored or (layout.OWNER in stored and layout.OWNER not in fields)
+    return Restoration(
+        faults,
+        epoch,
+        first_seq,
+        messages,
+        len(elements),
+        left_out,
+        fields,
+        summaries,
+        _policy(stored),
+        has_lost_owner,
+    )
 
 
 def _summary_fields(summaries: Sequence[Summary]) -> dict[bytes, bytes]:
