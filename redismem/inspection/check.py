@@ -1,6 +1,7 @@
 """Check every session of a namespace against the invariants. Never writes.
 
-Each session is read in one transaction, so a concurrent write never looks like a violation.
+Each session is read in one transaction, so a concurrent write never looks like a violation. A Redis whose memory is
+full refuses transactions: then a session that is trimmed or removed during both of its readings may look like one.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def read_stored(keys: SessionKeys) -> Call[Stored]:
             replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
         )
 
-    return Call(keys.session_id, commands, decode)
+    return Call(keys.session_id, commands, decode, is_separable=True)
 
 
 def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:
@@ -60,7 +61,7 @@ def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:
     def decode(*answers: Any) -> list[Stored]:
         return [call.decode(*answers[at * count : (at + 1) * count]) for at, call in enumerate(calls)]
 
-    return Call(calls[0].session_id, commands, decode)
+    return Call(calls[0].session_id, commands, decode, is_separable=True)
 
 
 async def check(

@@ -83,7 +83,12 @@ def _numbers(keys: RecordKeys) -> Call[tuple[bytes, int, int, int]]:
         ("ZCARD", keys.order),
         ("PEXPIRETIME", keys.record),
     )
-    return Call(None, commands, lambda described, *counts: (described or b"", max(0, counts[0] - 1), *counts[1:]))
+
+    def decode(described: bytes | None, *counts: int) -> tuple[bytes, int, int, int]:
+        fields_count, members_count, expires_ms = counts
+        return described or b"", max(0, fields_count - 1), members_count, expires_ms
+
+    return Call(None, commands, decode, is_separable=True)
 
 
 async def _fields(store: Store, keys: RecordKeys, limit: int) -> list[tuple[bytes, bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from redismem.context import Context
@@ -104,7 +104,7 @@ async def look(store: Store, session_id: str, limit: int | None = None) -> tuple
     info = await store.run(calls.info())
     if info is None:
         raise SessionNotFound(f"there is no such session in namespace {store.keys.namespace}", session_id)
-    return info, await store.run(calls.read(limit))
+    return info, await store.run(replace(calls.read(limit), is_separable=True))
 
 
 async def originals_of(store: Store, context: Context) -> list[Message]:
@@ -130,4 +130,4 @@ async def keys_left(store: Store, session_id: str) -> int:
     """Return the number of a session's existing keys. Raises StoreUnavailable."""
     keys = store.keys.session(session_id)
     commands = tuple(("EXISTS", key) for key in (keys.messages, keys.state, keys.originals))
-    return await store.run(Call(session_id, commands, lambda *answers: sum(map(int, answers))))
+    return await store.run(Call(session_id, commands, lambda *answers: sum(map(int, answers)), is_separable=True))

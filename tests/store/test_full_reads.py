@@ -14,6 +14,9 @@ from support.writers import Echo, chat_message
 
 from redismem import Memory, StoreUnavailable
 from redismem.blocking import memory as blocking
+from redismem.inspection import record_view, sessions
+from redismem.inspection.check import check
+from redismem.inspection.records import check_records
 from redismem.protocol.namespace.holds import ticking
 from redismem.record import Change
 from redismem.workers.summaries import Worker
@@ -58,6 +61,12 @@ async def read_all(memory: Memory) -> dict[str, Any]:
         "context": await project.context(["redis"]),
         "background": await project.background([chat_message(1, "Which database?")]),
         "export": await project.export_files(),
+        "session": await sessions.look(memory.store, "a"),
+        "fields": [view.fields for view in await record_view.look(memory.store, "r", 10)],
+        "violations": (
+            [each async for each in check(memory.store)],
+            [each async for each in check_records(memory.store)],
+        ),
         "processes": await memory.store.run(ticking(memory.store.keys)),
         "record": await memory.record("r", ttl_s=600).get(b"a", renew=True),
     }

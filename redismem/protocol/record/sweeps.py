@@ -71,7 +71,10 @@ class Seen(NamedTuple):
 
 
 def look(shard: bytes, members: Sequence[bytes], hashes: Sequence[bool]) -> Call[list[Seen]]:
-    """Build a call that reads what `check` needs, in one transaction. `hashes` tells which records are hashes."""
+    """Build a call that reads what `check` needs, in one transaction if Redis has room.
+
+    `hashes` tells which records are hashes.
+    """
     commands: list[tuple[Any, ...]] = []
     for member, is_hash in zip(members, hashes, strict=True):
         record, order = shard + b":record:" + member, shard + b":order:" + member
@@ -88,7 +91,7 @@ def look(shard: bytes, members: Sequence[bytes], hashes: Sequence[bool]) -> Call
             found.append(Seen(member, kind, described, order_kind, times_ms, listed is not None, scored))
         return found
 
-    return Call(None, tuple(commands), decode)
+    return Call(None, tuple(commands), decode, is_separable=True)
 
 
 def types(shard: bytes, members: Sequence[bytes]) -> Call[list[bool]]:

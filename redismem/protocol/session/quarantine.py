@@ -139,7 +139,7 @@ def contents(
         fields = dict(replies.fields(answers[0])) if "state" in sound else {}
         return fields, list(answers[-1]) if "messages" in sound else []
 
-    return Call(keys.session_id, tuple(reads) or (("PING",),), decode)
+    return Call(keys.session_id, tuple(reads) or (("PING",),), decode, is_separable=True)
 
 
 def restore(
