@@ -198,8 +198,11 @@ async def save_screenshot(page: Page, name: str, *, always: bool = False) -> Non
         await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
 
-async def violations(page: Page, *rules: str) -> list[str]:
-    """Return the violations that axe-core finds: rule and element. Without `rules` it checks all."""
+async def violations(page: Page, *rules: str, part: str = "html") -> list[str]:
+    """Return the violations that axe-core finds in a part of the page: rule and element. Without `rules` it checks all.
+
+    A part costs less than a page: choose it where another test checks what is around it.
+    """
     if not await page.evaluate("'axe' in window"):
         await page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
     # axe-core measures contrast, so animations must have ended.
@@ -209,10 +212,11 @@ async def violations(page: Page, *rules: str) -> list[str]:
     )
     # The passed rules stay in the page: their elements are most of the result.
     violations: list[str] = await page.evaluate(
-        "async (rules) => (await axe.run({resultTypes: ['violations'], ...rules.length && {runOnly: rules}}))"
+        "async ([rules, part]) =>"
+        " (await axe.run(part, {resultTypes: ['violations'], ...rules.length && {runOnly: rules}}))"
         ".violations.flatMap(({id, nodes}) => nodes.map((node) =>"
         " `${id}: ${node.html.slice(0, 200)} ${node.failureSummary ?? ''}`))",
-        list(rules),
+        [rules, part],
     )
     return violations
 
