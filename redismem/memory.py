@@ -343,7 +343,7 @@ class Memory:
     async def queues(self) -> Queues:
         """Return the queues of the namespace: lengths, first due times, session limit, and the last tick of a worker.
 
-        It reads all shards, so it costs one round trip per 100 shards and three more.
+        It reads all shards, so it costs two round trips per 100 shards and one more.
 
         Raises:
             StoreUnavailable: Redis does not answer before the deadline.

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redismem.errors import StoreUnavailable
 from redismem.info import QUEUES, Depth, Queues
 from redismem.protocol.call import Call, independent
-from redismem.protocol.keys import ShardKeys
+from redismem.protocol.keys import Keys, ShardKeys
 from redismem.protocol.namespace.holds import Ticking, ticking
 from redismem.protocol.queue import depths as depth_calls
 from redismem.store.store import Store
@@ -30,7 +29,7 @@ class Depths:
     """The number of epochs and fences ever issued: one per new session, one per claim."""
     ticking: Ticking
     degraded: bool
-    """True if a node of the cluster does not answer: its shards are empty here."""
+    """True if a node of the cluster does not answer: its shards, or the ticks, are empty here."""
 
     def total(self, queue: str) -> Depth:
         """Return the depth of a queue over all shards."""
@@ -94,20 +93,12 @@ async def depths_of(store: Store) -> Depths:
     now_ms = await store.server_time_ms()
     answers = await shard_depths(store)
     shards = [_EMPTY if shard is None else shard for shard in answers]
-    fences_count = sum([await store.run(_fences(group)) for group in shard_groups(store)])
-    ticks = await _ticking(store)
-    limit, degraded = store.session_limit, None in answers
-    return Depths(store.keys.namespace, now_ms, limit, shards, fences_count, ticks, degraded)
-
-
-async def _ticking(store: Store) -> Ticking:
-    """Read which processes poll the queues; nothing is known while the one node that has it does not answer."""
-    try:
-        return await store.run(ticking(store.keys))
-    except StoreUnavailable:
-        if store.breakers is None or store.breakers.is_all_away():
-            raise
-        return Ticking({}, {}, None)
+    first, *others = shard_groups(store)
+    fences_count, ticks = await store.run(_fences_and_ticking(first, store.keys))
+    fences_count += sum([await store.run(_fences(group)) for group in others])
+    degraded = None in answers or ticks is None
+    ticks = ticks or Ticking({}, {}, None)
+    return Depths(store.keys.namespace, now_ms, store.session_limit, shards, fences_count, ticks, degraded)
 
 
 async def shard_depths(store: Store) -> list[dict[str, Depth] | None]:
@@ -125,6 +116,18 @@ async def sessions_count(store: Store) -> int:
     """Count the sessions listed as active, including expired sessions not yet swept. Raises StoreUnavailable."""
     counts = await store.run(depth_calls.counts(store.keys))
     return sum(counts)
+
+
+def _fences_and_ticking(shards: Sequence[ShardKeys], keys: Keys) -> Call[tuple[int, Ticking | None]]:
+    """Build a call that also reads which processes poll the queues; `None` if the node that has it does not answer."""
+    fences, ticks = _fences(shards), ticking(keys)
+
+    def decode(*answers: Any) -> tuple[int, Ticking | None]:
+        counts, (held, listed) = answers[:-2], answers[-2:]
+        is_known = fences.absent not in (held, listed)
+        return fences.decode(*counts), ticks.decode(held, listed) if is_known else None
+
+    return independent((*fences.commands, *ticks.commands), decode, absent=fences.absent)
 
 
 def _fences(shards: Sequence[ShardKeys]) -> Call[int]:

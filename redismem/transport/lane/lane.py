@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import threading
 import warnings
 from collections import deque
@@ -26,6 +25,7 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.base import reason_of
+from redismem.transport.lane.attempts import Attempts
 from redismem.transport.lane.connection import (
     LARGE_BYTES,
     RECONNECTING,
@@ -38,13 +38,12 @@ from redismem.transport.lane.large import LargeCalls
 from redismem.transport.replicas import Confirming, Line, Wanted
 from redismem.transport.url import Address
 
-_FIRST_PAUSE_S = 0.01
-_LONGEST_PAUSE_S = 1.0
 # Resolution of an event loop's clock.
 _CLOCK_STEP_S = 0.001
 # Bounds how often an overloaded lane scans its thousands of calls for late ones.
 _ALARM_STEP_S = 0.01
 _LINE_COUNT = 8_192
+_PING: Command = ("PING",)
 # An alarm this late was delayed by this process itself.
 _BUSY_S = 0.1
 
@@ -77,8 +76,7 @@ class Lane:
         self._address = address
         self.place = address.place
         self._stall_s, self._connect_s = stall_s, max(stall_s, connect_s)
-        self._max_calls_count = max_calls_count
-        self._max_bytes = max_bytes
+        self._max_calls_count, self._max_bytes = max_calls_count, max_bytes
         self._is_closed = False
         self._forget_end: Callable[[], None] = lambda: None
         self.reset()
@@ -99,8 +97,7 @@ class Lane:
         self._connection: Connection | None = None
         self._connector: asyncio.Task[None] | None = None
         self._line: deque[PendingCall] = deque()
-        self._pause_s, self._attempt_s = 0.0, self._stall_s
-        self._lost_reason = self._lost_text = ""
+        self._attempts = Attempts(self._stall_s, self._connect_s)
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._is_late = False
@@ -143,6 +140,19 @@ class Lane:
         if not commands:
             return _nothing()
         return self._start(resp.encode_independent(commands), len(commands), False, None, timeout_s)
+
+    def run_if_up(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
+        """Run commands as `run_independent` does, but fail as soon as an attempt to connect fails."""
+        loop = asyncio.get_running_loop()
+        lane = self if loop is self._loop else self._enter(loop)
+        attempts, is_failing = lane._attempts, lane._attempts.is_failing
+        sent = [_PING] if is_failing else commands  # further attempts need a call that waits for them
+        reply = lane._start(resp.encode_independent(sent), len(sent), False, None, timeout_s)
+        if is_failing:
+            raise attempts.failure()
+        if lane._connection is None:
+            attempts.end_if_failed(reply)
+        return reply
 
     @property
     def calls_count(self) -> int:
@@ -307,10 +317,7 @@ class Lane:
         if connection is self._connection:
             self._connection = None
             # A reconnect by this lane itself does not explain later timeouts.
-            self._lost_reason = "" if connection.lost_reason == RECONNECTING else connection.lost_reason
-            self._lost_text = ""
-            # With jitter, because processes that lost the same server must not all reconnect at once.
-            self._pause_s = _FIRST_PAUSE_S
+            self._attempts.note_lost("" if connection.lost_reason == RECONNECTING else connection.lost_reason)
             self._want_connection()
 
     def _end_line(self, outcome: Callable[[], ServerError | ConnectionLost]) -> None:
@@ -338,8 +345,8 @@ class Lane:
         self._is_late = False
         connection = self._connection
         answered_at = -math.inf if connection is None else connection.answered_at
-        reason = self._lost_reason or "TimeoutError"
-        wake_at = end_late(self._line, now, answered_at, reason, self._lost_text, sent=False)
+        attempts = self._attempts
+        wake_at = end_late(self._line, now, answered_at, attempts.reason or "TimeoutError", attempts.text, sent=False)
         self._line = deque(call for call in self._line if not call.future.done())
         if connection is not None and connection.sent:
             wake_at = min(wake_at, end_late(connection.sent, now, answered_at, "TimeoutError", sent=True))
@@ -369,23 +376,21 @@ class Lane:
     async def _connect(self) -> None:
         """Connect, and retry as long as a call waits."""
         while any(not call.future.done() for call in self._line):
-            await asyncio.sleep(random.uniform(0, self._pause_s))
-            self._pause_s = min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, self._pause_s * 2))
-            attempt_s, self._attempt_s = self._attempt_s, min(self._connect_s, 2 * self._attempt_s)
+            pause_s, attempt_s = self._attempts.begin()
+            await asyncio.sleep(pause_s)
             try:
                 address = await self._find_address()
                 self._connection = await connect(address, attempt_s, self._admit, self._forget, self._large.note_reply)
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:
-                self._lost_reason, self._lost_text = failure.reason, failure.text
+                self._attempts.fail(failure.reason, failure.text)
                 if failure.lasts:
                     self._end_line(partial(copy, failure))
             except (OSError, UnicodeError) as failure:
-                self._lost_reason, self._lost_text = reason_of(failure), ""
+                self._attempts.fail(reason_of(failure))
             else:
-                self._pause_s, self._attempt_s = 0.0, self._stall_s
-                self._lost_reason = self._lost_text = ""
+                self._attempts.succeed()
                 self._admit()
                 return
 

@@ -94,7 +94,7 @@ class Cluster:
             raise replies[0]
         return replies
 
-    async def _run_part(self, place: str, commands: list[Command], until: float) -> list[Any]:
+    async def _run_part(self, place: str, commands: Sequence[Command], until: float) -> list[Any]:
         """Return one node's replies to its part of the independent commands."""
         if not place:
             raise self._no_owner()
@@ -103,7 +103,7 @@ class Cluster:
         if self._nodes.is_troubled(place):
             timeout_s *= _TROUBLED_SHARE
         try:
-            replies = await self._nodes.lane(place).run_independent(commands, timeout_s)
+            replies = await self._side.run_if_up(self._nodes.lane(place), commands, timeout_s)
         except ConnectionLost as lost:
             raise self._nodes.note_lost(lost, place) from None
         for at, reply in enumerate(replies):
@@ -161,7 +161,10 @@ class Cluster:
         if commands[0][0] == "SCAN":
             return await self._scan(commands[0], topology, until)
         if commands[0][0] != "SCRIPT":
-            return await self._run_at(self._nodes.healthy_primary(topology), commands, until)
+            place = self._nodes.healthy_primary(topology)
+            # If this one refuses a connection, the store retries, and another one can answer.
+            run = self._run_at if self._nodes.is_troubled(place) or len(commands) > 1 else self._run_part
+            return await run(place, commands, until)
         # A former primary still accepts scripts without an error, so refresh the topology first.
         topology = await self._nodes.refresh_topology(until - monotonic())
         works = [partial(self._run_at, place, commands, until) for place in topology.primaries]

@@ -11,12 +11,13 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from redismem.concurrency import forks
 from redismem.concurrency.run_sync import run_without_loop
+from redismem.protocol.call import Command
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
 from redismem.transport.lane.blocking import BlockingLane
@@ -38,6 +39,9 @@ class Side(Protocol):
 
     def lane(self, address: Address) -> Transport:
         """Return a transport to one node, not connected yet."""
+
+    def run_if_up(self, lane: Transport, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
+        """Run independent commands on a node, but only until an attempt to connect to it fails."""
 
     def drop(self, lane: Transport, *, may_wait: bool) -> bool:
         """Begin to close an unused lane. Return False if calls are pending and `may_wait` is set."""
@@ -83,6 +87,11 @@ class LoopSide:
     def lane(self, address: Address) -> Transport:
         """Return a transport to one node, not connected yet."""
         return Lane(address, stall_s=self._stall_s, connect_s=self._connect_s)
+
+    def run_if_up(self, lane: Transport, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
+        """Run independent commands on a node, but only until an attempt to connect to it fails."""
+        assert isinstance(lane, Lane)
+        return lane.run_if_up(commands, timeout_s)
 
     def drop(self, lane: Transport, *, may_wait: bool) -> bool:
         """Begin to close an unused lane. Return False if calls are pending and `may_wait` is set."""
@@ -208,6 +217,10 @@ class ThreadSide:
     def lane(self, address: Address) -> Transport:
         """Return a transport to one node, not connected yet."""
         return BlockingLane(address, max_connections=self._max_connections)
+
+    def run_if_up(self, lane: Transport, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
+        """Run independent commands on a node. A blocking lane attempts to connect only once."""
+        return lane.run_independent(commands, timeout_s)
 
     def drop(self, lane: Transport, *, may_wait: bool) -> bool:
         """Close the lane's idle connections; others close after their call."""
