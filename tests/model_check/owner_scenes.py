@@ -63,6 +63,17 @@ def changed_hands(machine: OwnerMachine, name: str, cleared: bool) -> None:
     machine.indexed()
 
 
+def begun_without_owner(machine: OwnerMachine, name: str) -> None:
+    """A session expires, and its next life belongs to nobody."""
+    owned(machine, name)
+    machine.vanish(name)
+    machine.belong(name, None)
+    machine.append(name)
+    machine.agrees()
+    machine.mends()
+    machine.indexed()
+
+
 def outlived(machine: OwnerMachine, name: str) -> None:
     """An index expires after the last of its sessions, whichever was updated last."""
     other = owned(machine, name)
@@ -78,5 +89,6 @@ OWNED: tuple[Scene, ...] = (
     *variants(died_in_a_change, how=HOW),
     *variants(died_during_a_check, how=("clear", "forget"), after=range(5)),
     *variants(changed_hands, cleared=(True, False)),
+    begun_without_owner,
     outlived,
 )
