@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,16 @@ from support import selection
 FRAMEWORKS = [f"tests/adapters/test_a.py::test_{number}" for number in range(4)] + ["tests/mcp/test_b.py::test_0"]
 OTHERS = [f"tests/protocol/test_{file}.py::test_{number}" for file in "cdefg" for number in range(4)]
 ALL = [*OTHERS[:10], *FRAMEWORKS, *OTHERS[10:]]
+
+FRAMEWORK = (
+    "agent_framework|agents|langchain_core|langgraph|llama_index|mcp|pydantic_ai|"
+    r"redismem\.adapters(?! import sessions)"  # which serve no framework
+)
+
+
+def imports(text: str, modules: str) -> bool:
+    """True if a file imports one of the modules when it is collected."""
+    return re.search(rf"^(?:import|from) (?:{modules})\b", text, re.MULTILINE) is not None
 
 
 class Process:
@@ -123,3 +134,20 @@ def test_each_process_begins_with_a_share_and_ends_in_the_same_order(monkeypatch
         selection.put_in_order(nodes)
         assert [node.path for node in nodes] == files
     assert sorted(firsts) == files
+
+
+def test_only_files_for_the_first_process_import_frameworks() -> None:
+    texts = {path: path.read_text() for path in selection.TESTS.rglob("*.py")}
+    shared = [path.stem for path, text in texts.items() if path.parent.name == "support" and imports(text, FRAMEWORK)]
+    modules = "|".join([FRAMEWORK, *(rf"support\.{name}" for name in shared)])
+    importing = [path for path, text in texts.items() if imports(text, modules) and path.parent.name != "support"]
+    assert importing, "no file imports a framework"
+    others = [str(path) for path in importing if not selection.is_within(path, selection.BY_THE_FIRST)]
+    assert others == [], "import them within the test, or the collection of every process takes longer"
+
+
+def test_an_import_of_a_framework_is_found() -> None:
+    assert imports("import json\nimport langgraph.graph\n", FRAMEWORK)
+    assert imports("from redismem.adapters import openai_agents", FRAMEWORK)
+    assert not imports("from redismem.adapters import sessions", FRAMEWORK)
+    assert not imports("import mcpx\n\ndef test() -> None:\n    import langgraph\n", FRAMEWORK)

@@ -40,7 +40,7 @@ LONGEST_FIRST = (
 IN_ONE_PROCESS = ("formats/", "repository/", "web/page/")
 """Folders whose files run in one process: its browser, SDKs of providers or frameworks take seconds to load."""
 
-BY_THE_FIRST = ("adapters/", "cli/importing/test_import.py", "examples/", "mcp/")
+BY_THE_FIRST = ("adapters/", "cli/importing/", "examples/", "mcp/", "test_canaries.py")
 """Folders and files that import frameworks of agents: `make unit` collects and runs them in the first process only.
 
 The import of all frameworks takes as long as collecting everything else.
