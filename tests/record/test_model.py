@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.redis_server import RedisServer
 
@@ -58,6 +58,8 @@ class Stored:
     fields: dict[bytes, bytes] = field(default_factory=dict)
     members: set[bytes] = field(default_factory=set)
     nonces: list[int] = field(default_factory=list)
+    life: int = field(default_factory=lambda: -next(_numbers) - 1)
+    """The number of the write that created it, which is negative after a restoration."""
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Model:
                     return name, place
         outcome = "ok" if all(name in self.records for name, _ in changes) else "created"
         for name, change in changes:
-            stored = self.records.setdefault(name, Stored())
+            stored = self.records.setdefault(name, Stored(life=nonce))
             self.apply(stored, change)
             if name in checked:
                 stored.nonces = [nonce, *stored.nonces][:16]
@@ -113,7 +115,7 @@ class Pair:
         self.memory, self.raw, self.model = memory, raw, Model()
         self.number = next(_numbers)
         self.sent: list[tuple[Call[Any], int, list[tuple[str, Change]]]] = []
-        self.cleared: list[tuple[str, Life, Any]] = []
+        self.cleared: list[tuple[str, Life, int | None]] = []
 
     def keys(self, name: str) -> RecordKeys:
         return record_keys(self.memory.store.keys, f"{name}{self.number}", f"tag{self.number}", owner="ann", ttl_s=900)
@@ -154,16 +156,19 @@ class Pair:
     def clear(self, name: str) -> None:
         life = self.run(calls.read_life(self.keys(name)))
         assert (life.life == b"none") == (name not in self.model.records)
-        self.cleared.append((name, life, self.model.records.get(name)))
+        self.cleared.append((name, life, self.life_of(name)))
         self.reclear(name)
 
     def reclear(self, _: str) -> None:
-        """A clear that is sent again spares a record that was begun since."""
+        """A clear that is sent again spares a record that was begun since, but not by a resent write of its life."""
         for name, life, seen in self.cleared[-1:]:
             self.run(calls.clear(self.keys(name), life, {}))
-            if self.model.records.get(name) is seen:
+            if self.life_of(name) == seen:
                 self.model.records.pop(name, None)
                 self.model.copies[name] = []
+
+    def life_of(self, name: str) -> int | None:
+        return self.model.records[name].life if name in self.model.records else None
 
     def expire(self, name: str) -> None:
         self.raw.delete(self.keys(name).record, self.keys(name).order)
@@ -230,6 +235,9 @@ def memory(redis_server: RedisServer) -> Iterator[blocking.Memory]:
         yield memory
 
 
+@example(
+    steps=[("write", [("r", Change())]), ("clear", "r"), ("resend", 0), ("write", [("r", Change(sets={b"a": b"1"}))])]
+)
 @given(steps=STEPS)
 def test_no_order_of_calls_breaks_a_record(
     memory: blocking.Memory, redis_server: RedisServer, steps: list[Any]
