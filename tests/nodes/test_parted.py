@@ -211,6 +211,7 @@ async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, name
     print_rows("Cluster", rows)
 
 
+@pytest.mark.timeout(3_000)
 @pytest.mark.skipif(not ROUNDS, reason="make faults has them together with what other processes do meanwhile")
 async def test_sentinels_with_partitions(tmp_path: Path) -> None:
     with hosts(3) as network:
@@ -230,6 +231,7 @@ async def test_sentinels_with_partitions(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.timeout(3_000)
 @pytest.mark.skipif(not ROUNDS, reason="likewise")
 async def test_a_cluster_with_partitions(tmp_path: Path) -> None:
     with hosts(4) as network:
