@@ -27,6 +27,7 @@ from support.stores import PATIENT, Store
 from redismem import Memory, Session, Settings
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys, SessionKeys
+from redismem.store import agreement
 
 # Properties may be slow, and may use fixtures that are shared by all examples.
 ANY_MACHINE = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -109,6 +110,14 @@ def no_lower_priority() -> Iterator[None]:
     """Keep the priority of this process: `redismem worker`, run in it, would slow all later tests down."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "nice", lambda increment: increment, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_look_at_the_record() -> Iterator[None]:
+    """Let a memory look at its namespace's record once: a second later, which may pass anywhere, it would again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agreement, "_LOOK_AGAIN_S", 3_600.0)
         yield
 
 
