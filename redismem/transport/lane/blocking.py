@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -19,6 +20,7 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent, keep_alive, reason_of
 from redismem.transport.credentials import Asker
+from redismem.transport.lane.hosts import in_turn
 from redismem.transport.replicas import Content, Wanted, add_replicas, encode_wait
 from redismem.transport.url import Address
 
@@ -29,8 +31,8 @@ _LOST = (OSError, EOFError, UnicodeError, resp.OutOfStep, hiredis.HiredisError)
 class Socket:
     """A connection that the server has accepted. Must be closed after any error of `exchange`."""
 
-    def __init__(self, address: Address, until: float) -> None:
-        """Connect, and send the greeting.
+    def __init__(self, address: Address, until: float, failed_count: int = 0) -> None:
+        """Connect, and send the greeting. `failed_count` is the number of failed attempts before this one.
 
         Raises:
             ServerError: The server refused the connection.
@@ -42,7 +44,7 @@ class Socket:
         self._reader = resp.reader()
         self._is_new = True
         try:
-            self._socket = _dial(address, until)
+            self._socket = _dial(address, until, failed_count)
             self._held = forks.hold(self._socket.fileno())
             self._open(address, until)
         except _LOST as failure:
@@ -128,7 +130,7 @@ def _left_s(until: float) -> float:
     return left_s
 
 
-def _dial(address: Address, until: float) -> socket.socket:
+def _dial(address: Address, until: float, failed_count: int) -> socket.socket:
     if address.path is not None:
         dialled = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -138,7 +140,7 @@ def _dial(address: Address, until: float) -> socket.socket:
             dialled.close()
             raise
         return dialled
-    dialled = socket.create_connection((address.host, address.port), _left_s(until))
+    dialled = _connect(address, until, failed_count)
     try:
         dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(dialled)
@@ -151,6 +153,15 @@ def _dial(address: Address, until: float) -> socket.socket:
     except BaseException:
         dialled.close()
         raise
+
+
+def _connect(address: Address, until: float, failed_count: int) -> socket.socket:
+    """Connect to one of the host's addresses."""
+    hosts = in_turn(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM), failed_count)
+    for host in hosts[:-1]:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((host, address.port), _left_s(until))
+    return socket.create_connection((hosts[-1], address.port), _left_s(until))
 
 
 class BlockingLane:
@@ -174,6 +185,7 @@ class BlockingLane:
         self._room = threading.BoundedSemaphore(max_connections)
         self._pid = os.getpid()
         self._is_closed = self._is_retired = False
+        self._failed_count = 0
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, asker: Asker | None = None) -> BlockingLane:
@@ -302,6 +314,7 @@ class BlockingLane:
         try:
             connection = self._take_connection(until)
         except _LOST as failure:
+            self._failed_count += 1
             return ConnectionLost(reason_of(failure), sent=False)
         try:
             outcome = read(connection.exchange(content, reply_count, until))
@@ -326,7 +339,7 @@ class BlockingLane:
             if connection.pid == os.getpid() and connection.place == self.place:
                 return connection
             connection.close()  # in a forked process, this closes only the copies of this process
-        return Socket(self._find_address(until), until)
+        return Socket(self._find_address(until), until, self._failed_count)
 
     def _find_address(self, until: float) -> Address:
         """Return the address to connect to. Raises ServerError, ConnectionLost."""

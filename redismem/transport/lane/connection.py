@@ -17,6 +17,7 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent, keep_alive, reason_of
 from redismem.transport.credentials import is_of_login
+from redismem.transport.lane.hosts import dial
 from redismem.transport.resp import Outcome
 from redismem.transport.url import Address
 
@@ -334,6 +335,7 @@ async def connect(
     on_room: Callable[[], None],
     on_lost: Callable[[Connection], None],
     on_large: Callable[[PendingCall], None],
+    failed_count: int = 0,
 ) -> Connection:
     """Return a connection that the server has accepted. Asks once more for a login that the server does not accept.
 
@@ -349,7 +351,7 @@ async def connect(
             if address.path is not None:
                 await loop.create_unix_connection(lambda: connection, address.path)
             else:
-                await loop.create_connection(lambda: connection, address.host, address.port, ssl=address.tls)
+                await dial(connection, address, failed_count)
             await _greet(connection, address, limit)
     except BaseException as failure:
         is_silent = isinstance(failure, TimeoutError) and address.tls is not None and not connection.is_open

@@ -380,7 +380,8 @@ class Lane:
             await asyncio.sleep(pause_s)
             try:
                 address = await self._find_address()
-                self._connection = await connect(address, attempt_s, self._admit, self._forget, self._large.note_reply)
+                number, on_large = self._attempts.failed_count, self._large.note_reply
+                self._connection = await connect(address, attempt_s, self._admit, self._forget, on_large, number)
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:
