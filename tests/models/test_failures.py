@@ -207,6 +207,11 @@ async def test_neither_key_nor_text_shows(server: Any, model: Any, provider: Any
     assert repr(model) == f"<{provider} some-model-1.5>"
 
 
+def is_clean(text: str) -> bool:
+    """True if a text has words, UTF-8 encodes it, and no control characters are left."""
+    return bool(text.strip() and text.encode()) and all(char in "\n\t" or ord(char) >= 0x20 for char in text)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -230,15 +235,16 @@ likely = st.recursive(
 async def test_any_body_is_a_failed_attempt_or_a_clean_text(server: Any, model: Any, raw: Any) -> None:
     server.mode, server.raw = "raw", raw
     with contextlib.suppress(ModelFailed):
-        draft = await model.summarize(MESSAGES, None, 300)
-        assert draft.text.strip()
-        assert draft.text.encode()
-        assert all(char in "\n\t" or ord(char) >= 0x20 for char in draft.text)
+        assert is_clean((await model.summarize(MESSAGES, None, 300)).text)
 
 
-@settings(
-    max_examples=100,
+# All providers share the code that cleans a text, and `test_any_body…` plays the code that finds it.
+@pytest.mark.parametrize(
+    "provider",
+    ["openai", pytest.param("gemini", marks=pytest.mark.nightly), pytest.param("anthropic", marks=pytest.mark.nightly)],
+    indirect=True,
 )
+@settings(max_examples=100)
 @given(text=st.text(st.characters(exclude_categories=[]), min_size=1, max_size=60))
 async def test_any_text_of_a_model_comes_back_clean_or_not_at_all(server: Any, model: Any, text: Any) -> None:
     server.mode, server.text = "ok", text
@@ -248,4 +254,5 @@ async def test_any_text_of_a_model_comes_back_clean_or_not_at_all(server: Any, m
     except ModelFailed:
         assert not shown or any("\ud800" <= char <= "\udfff" for char in text)
     else:
+        assert is_clean(draft.text)
         assert [char for char in draft.text if char.isprintable() and char != " "] == shown
