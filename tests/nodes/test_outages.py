@@ -26,7 +26,7 @@ NODE_TIMEOUT_MS = 1_500
 KILLED = ("killed", pytest.param("stopped", marks=pytest.mark.nightly))
 STOPPED = (pytest.param("killed", marks=pytest.mark.nightly), "stopped")
 # With everysec and a slow disk, Redis acknowledges up to two seconds of writes before it passes them to the kernel.
-ALWAYS = ("--appendfsync", "always")
+UNSYNCED = ("--appendfsync", "no")
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -67,7 +67,7 @@ def go(node: RedisServer, way: str) -> None:
 
 @pytest.fixture
 async def on_cluster(tmp_path: Path) -> AsyncIterator[OnCluster]:
-    servers = ClusterServers(tmp_path / "cluster", node_timeout_ms=NODE_TIMEOUT_MS, replicas=False, more=ALWAYS)
+    servers = ClusterServers(tmp_path / "cluster", node_timeout_ms=NODE_TIMEOUT_MS, replicas=False, more=UNSYNCED)
     scene = None
     try:
         await asyncio.to_thread(servers.start)
@@ -104,7 +104,7 @@ async def test_a_cluster_that_is_down_as_a_whole_is_degraded(on_cluster: OnClust
 @pytest.mark.parametrize("seconds", SECONDS)
 @pytest.mark.parametrize("way", STOPPED)
 async def test_behind_sentinels_without_a_primary_all_is_degraded(tmp_path: Path, way: str, seconds: float) -> None:
-    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000, nodes_count=1, options=ALWAYS)
+    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000, nodes_count=1, options=UNSYNCED)
     pods = Pods(tmp_path, servers.url)
 
     async def begin() -> None:

@@ -23,7 +23,7 @@ SYSTEM = {"role": "system", "content": "Be brief."}
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "no")).start()
     yield server
     server.stop()
 

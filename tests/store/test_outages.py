@@ -33,7 +33,7 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "no")).start()
     async with Proxy(server.port) as proxy:
         scene = Scene(server, proxy, tmp_path)
         yield scene

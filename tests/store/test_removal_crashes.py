@@ -35,7 +35,7 @@ from redismem.workers.eviction import Eviction
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "no")).start()
     yield server
     server.stop()
 

@@ -120,8 +120,8 @@ def wait_until(true: Callable[[], bool], deadline_s: float) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """Every write is in the file before it is acknowledged."""
-    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    """Every write is in the file before it is acknowledged, and waits for no disk."""
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "no")).start()
     yield server
     server.stop()
 

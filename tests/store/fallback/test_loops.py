@@ -48,7 +48,7 @@ def stored(memory: Memory, server: RedisServer, name: str) -> list[str]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "no")).start()
     yield server
     server.stop()
 

@@ -35,8 +35,8 @@ BREAKS = [RedisServer.kill, RedisServer.stop_process]
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    always = ("--appendfsync", "always")  # acknowledged writes survive a kill
-    server = RedisServer(tmp_path / "redis", aof=True, options=always).start()
+    unsynced = ("--appendfsync", "no")  # acknowledged writes survive a kill, and wait for no disk
+    server = RedisServer(tmp_path / "redis", aof=True, options=unsynced).start()
     yield server
     server.stop()
 
