@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +58,8 @@ def pytest_configure() -> None:
     os.environ.update(PATIENT)
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    is_ignored = selection.is_not_quick(collection_path) or selection.is_for_another_process(collection_path, config)
-    return is_ignored or None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    report: pytest.CollectReport = yield
-    if isinstance(collector, pytest.Directory):
-        report.result = selection.put_own_share_first(report.result)
-    return report
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return selection.is_not_quick(collection_path) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -78,14 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not selection.is_left_out(item)]
-    selection.put_in_order(items)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tell a process whether the run is of everything: a folder that is named must be collected by all."""
-    is_everything = node.config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    node.workerinput["leaves_to_the_first"] = is_everything and node.config.getvalue("dist") == "loadfile"
+    items.sort(key=selection.place_of)
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist there are no processes to choose from

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from support.cluster_servers import ClusterServers
+from support.langgraph_suite import PASSED, run_suite
 from support.stores import PATIENCE
 
 from redismem import Memory, Settings
+from redismem.adapters.langgraph import RedismemSaver, RedismemStore
 
 
 async def test_all_81_pass_on_a_cluster_and_a_store_finds_items_of_all_nodes(
     cluster_servers: ClusterServers, namespace: str
 ) -> None:
-    # Imported by the process that runs the test: LangGraph would cost each that collects it half a second.
-    from support.langgraph_suite import PASSED, run_suite
-
-    from redismem.adapters.langgraph import RedismemSaver, RedismemStore
-
     async with Memory.connect(cluster_servers.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
         assert await run_suite(lambda: RedismemSaver(memory)) == (PASSED, [])
         store = RedismemStore(memory)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pydantic_ai import Conversation
+from pydantic_ai.messages import ModelRequest, UserPromptPart
 from support.cluster_servers import ClusterServers
 
 from redismem import InvalidRecord, Memory, RecordConflict, Settings
+from redismem.adapters.pydantic_ai import ConversationStore
 from redismem.inspection.records import check_records
 from redismem.protocol.slots import slot_of
 from redismem.record import Change, Head
@@ -50,12 +53,6 @@ async def test_records_of_a_cluster_are_written_listed_moved_and_forgotten(
 async def test_conversations_of_a_cluster_are_forked_from_node_to_node_and_listed_by_scope(
     cluster_servers: ClusterServers, namespace: str
 ) -> None:
-    # Imported by the process that runs the test: Pydantic AI would cost each that collects it half a second.
-    from pydantic_ai import Conversation
-    from pydantic_ai.messages import ModelRequest, UserPromptPart
-
-    from redismem.adapters.pydantic_ai import ConversationStore
-
     async with Memory.connect(cluster_servers.url, namespace=namespace, settings=SETTINGS) as memory:
         store = ConversationStore(memory=memory)
         question = ModelRequest(parts=[UserPromptPart("hello")])

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-T = TypeVar("T")
 TESTS = Path(__file__).parents[1]
-IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 EVERYTHING = "EVERYTHING" in os.environ
 
 LONGEST_FIRST = (
@@ -39,12 +36,6 @@ LONGEST_FIRST = (
 
 IN_ONE_PROCESS = ("formats/", "repository/", "web/page/")
 """Folders whose files run in one process: its browser, SDKs of providers or frameworks take seconds to load."""
-
-BY_THE_FIRST = ("adapters/", "cli/importing/", "examples/", "mcp/", "test_canaries.py")
-"""Folders and files that import frameworks of agents: `make unit` collects and runs them in the first process only.
-
-The import of all frameworks takes as long as collecting everything else.
-"""
 
 ON_BOTH_STORES = (
     "blocking/",
@@ -103,8 +94,9 @@ NOT_QUICK = (
 """Folders and files that start processes or servers of their own, or wait for something: not for `make quick`."""
 
 
-PLACES = (*LONGEST_FIRST, *IN_ONE_PROCESS, *BY_THE_FIRST, *ON_BOTH_STORES, *NOT_QUICK)
-assert all((TESTS / place).exists() for place in PLACES), "a file was renamed"
+assert all((TESTS / name).exists() for name in (*LONGEST_FIRST, *IN_ONE_PROCESS, *ON_BOTH_STORES, *NOT_QUICK)), (
+    "a file was renamed"
+)
 
 
 def place_of(item: pytest.Item) -> int:
@@ -113,82 +105,12 @@ def place_of(item: pytest.Item) -> int:
     return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
-def put_own_share_first(nodes: list[T]) -> list[T]:
-    """Return the files and folders in another order for each process; without xdist unchanged.
-
-    All processes collect all tests. In a fresh checkout, without bytecode, each would compile all files at the same
-    time. So each first compiles a share, and later loads from the cache what the others compiled meanwhile.
-    """
-    if not IS_ONE_OF_SEVERAL:
-        return nodes
-    count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    return [node for turn in range(count) for node in nodes[(_number() + turn) % count :: count]]
-
-
-def put_in_order(items: list[pytest.Item]) -> None:
-    """Sort tests that were collected in another order by each process, then put `LONGEST_FIRST` first."""
-    if IS_ONE_OF_SEVERAL:
-        items.sort(key=lambda item: item.path.parts)
-    items.sort(key=place_of)
-
-
 class FolderScheduling(LoadFileScheduling):
-    """Hands out whole files, and all files of a folder in `IN_ONE_PROCESS` to one process.
-
-    If the others did not collect `BY_THE_FIRST`, the first process gets these files before all other files.
-    """
-
-    assigned_work: dict[Any, dict[str, dict[str, bool]]]
-    registered_collections: dict[Any, list[str]]
-
-    def schedule(self) -> None:
-        """Order the processes by the number of tests that they collected: xdist takes the tests from the first."""
-        if self.collection is None:
-            nodes = sorted(self.assigned_work, key=lambda node: -len(self.registered_collections[node]))
-            self.registered_collections = {node: self.registered_collections[node] for node in nodes}
-            self.assigned_work = {node: {} for node in nodes}
-        super().schedule()
-
-    def _check_nodes_have_same_collection(self) -> bool:
-        collections = self.registered_collections
-        self.registered_collections = {
-            node: [test for test in tests if not is_by_the_first(test)] for node, tests in collections.items()
-        }
-        is_same: bool = super()._check_nodes_have_same_collection()
-        self.registered_collections = collections
-        return is_same
-
-    def _assign_work_unit(self, node: Any) -> None:
-        has_all = len(self.registered_collections[node]) == len(self.collection)
-        scopes = [scope for scope in self.workqueue if has_all or not is_by_the_first(scope)]
-        if scopes:
-            self.workqueue.move_to_end(max(scopes, key=is_by_the_first), last=False)
-            super()._assign_work_unit(node)
-        else:
-            node.shutdown()
+    """Hands out whole files, and all files of a folder in `IN_ONE_PROCESS` to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
         return next((folder for folder in IN_ONE_PROCESS if file.startswith(f"{TESTS.name}/{folder}")), file)
-
-
-def is_by_the_first(nodeid: str) -> bool:
-    """True if the test, file or folder is for the first process."""
-    return nodeid.startswith(tuple(f"{TESTS.name}/{folder}" for folder in BY_THE_FIRST))
-
-
-def is_for_another_process(path: Path, config: pytest.Config) -> bool:
-    """True if the path is for the first process of a run of everything, and this one is another.
-
-    A process that replaces one that crashed collects everything.
-    """
-    numbers: dict[str, Any] = getattr(config, "workerinput", {})
-    is_later = numbers.get("leaves_to_the_first", False) and 0 < _number() < int(numbers["workercount"])
-    return is_later and is_within(path, BY_THE_FIRST)
-
-
-def _number() -> int:
-    return int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
 
 
 def is_not_quick(path: Path) -> bool:
