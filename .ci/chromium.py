@@ -11,7 +11,7 @@ import packages
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HOW_TO_INSTALL = """\
-    Debian           sudo apt-get install chromium-headless-shell fonts-inter
+    Debian           sudo apt-get install chromium fonts-inter
     elsewhere        Chrome or Chromium, as one of these on the PATH: """ + ", ".join(NAMES)
 
 
@@ -22,12 +22,10 @@ def is_there() -> bool:
 def ensure() -> None:
     if is_there():
         return
-    said = None
-    for package in ("chromium-headless-shell", "chromium"):  # not all of Debian's kin have the first
-        # The page prefers the font Inter, and falls back to another one.
-        said = packages.install(package, "fonts-inter", "fonts-dejavu-core")
-        if is_there():
-            return
+    # The page prefers the font Inter, and falls back to another one.
+    said = packages.install("chromium", "fonts-inter", "fonts-dejavu-core")
+    if is_there():
+        return
     print(f"{said or ''}\nChromium is missing, and only you can install it here:\n{HOW_TO_INSTALL}", file=sys.stderr)
     if os.environ.get("CI"):
         sys.exit(1)
