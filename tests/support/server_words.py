@@ -80,8 +80,10 @@ PASSING = {
     "BUSY": busy,
 }
 
-_FILLERS_COUNT = 5_000
-_LOAD_US = 10_000  # per key, so loading does not end during a test
+# Loading takes about two minutes, so it does not end during a test. A loading server answers once per ten keys or so:
+# with ten times the delay, its replies took as long as the deadline of a test that had to be lucky.
+_FILLERS_COUNT = 100_000
+_LOAD_US = 1_000
 
 
 @contextlib.asynccontextmanager
