@@ -22,6 +22,7 @@ from redismem import (
     SessionNotFound,
     State,
 )
+from redismem.erasure import Wanted
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -78,6 +79,16 @@ def _name(kind: type) -> str:
 
 Owner = str | Callable[[T], str | None] | None
 """The person whom all that a store begins belongs to, or a function of the framework's name for it."""
+
+
+def check_owner(owner: Owner[Any]) -> None:
+    """Check an owner at the start of the program; a function is checked whenever it names one.
+
+    Raises:
+        InvalidSessionId: It is neither a function nor `None`, and `memory.forget(owner=...)` would refuse it.
+    """
+    if owner is not None and not callable(owner):
+        Wanted(owner=owner)
 
 
 def resolve_owner(owner: Owner[T], name: T) -> str | None:
@@ -201,7 +212,8 @@ class Sessions(Opened):
         self._begin = lru_cache(maxsize=_HANDLES_COUNT)(self._begin_uncached)
         self._prefix, self._policy, self._owner = prefix, policy, owner
         try:  # refuses each of them at the start of the program, not in its first turn
-            self._begin("x", None if callable(owner) else owner)
+            check_owner(owner)
+            self._begin("x", None)
         except BaseException:
             self.close()
             raise

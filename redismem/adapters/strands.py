@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from redismem import InvalidSessionId, InvalidSettings, RedismemError
-from redismem.adapters.sessions import check_memory, missing_framework, resolve_owner
+from redismem.adapters.sessions import check_memory, check_owner, missing_framework, resolve_owner
 from redismem.blocking import Memory, Record
 from redismem.record import Change
 
@@ -76,9 +76,8 @@ class Storage(_Storage):
         self._is_own = memory is None
         self._memory = memory or Memory.connect(url)
         try:
-            self._open(
-                "x", None if callable(owner) else owner
-            )  # refuses each at the start of the program, not in its first turn
+            check_owner(owner)
+            self._open("x")  # refuses prefix and ttl at the start of the program, not in its first turn
         except BaseException:
             self.close()
             raise

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from redismem import Conflict, IdReused, Memory, RedismemError, SessionNotFound, StoreUnavailable, Unconfirmed
-from redismem.adapters.sessions import Owner, missing_framework
+from redismem.adapters.sessions import Owner, check_owner, missing_framework
 from redismem.events import facts
 from redismem.mcp.access import Access, Scope
 from redismem.mcp.events import EventStore
@@ -60,7 +60,7 @@ def create_server(
     Raises:
         InvalidSessionId: The owner is empty, too long, or has characters that are not allowed.
     """
-    memory.session("x", owner=None if callable(owner) else owner)  # refuses it now, not in the first call of a tool
+    check_owner(owner)
     return server_over(lambda _: memory, frozenset(hidden_params), events, owner)
 
 

@@ -48,13 +48,13 @@ class SessionTools:
         self._events = events
         self._owner = owner
 
-    def _begun(self, session_id: str) -> Session:
+    def _open_session(self, session_id: str) -> Session:
         """Return the session that this call begins if it is missing: it then belongs to the owner of the server."""
         return self._access("write").session(session_id, owner=resolve_owner(self._owner, session_id))
 
     async def append_messages(self, session_id: SessionId, messages: Batch, id: RetryId = "") -> Appended:
         """Append messages to a conversation, all or none. Begins the conversation if it does not exist."""
-        session = self._begun(session_id)
+        session = self._open_session(session_id)
         payloads = [message.model_dump(exclude_unset=True) for message in messages]
         receipt = await settle_write(session.append(*payloads, id=id or None))
         return Appended.of(session_id, receipt)
@@ -110,7 +110,7 @@ class SessionTools:
             changes["waiting"] = waiting_for_param
         if not changes:
             raise ToolError("nothing to change: give set, remove or waiting_for_param")
-        await settle_write(self._begun(session_id).update(id=id or None, **changes))
+        await settle_write(self._open_session(session_id).update(id=id or None, **changes))
         return StateUpdated(session_id=session_id)
 
     async def clear_session(self, session_id: KnownId) -> Cleared:

@@ -13,7 +13,6 @@ from langchain_core.runnables.config import run_in_executor
 from redismem import InvalidSettings, Memory, Settings, blocking
 from redismem.adapters.sessions import check_memory
 from redismem.concurrency.run_sync import run_without_loop
-from redismem.erasure import Wanted
 
 T = TypeVar("T")
 EMBEDDED = "memory://"
@@ -191,16 +190,6 @@ def check_ttl(ttl: Mapping[str, Any] | None) -> tuple[float | None, bool]:
     if not isinstance(renew, bool):
         raise InvalidSettings("refresh_on_read of ttl is True or False")
     return minutes, renew
-
-
-def check_owner(owner: object) -> None:
-    """Check the owner of a store at the start of the program; a function is checked whenever it names one.
-
-    Raises:
-        InvalidSessionId: it is neither a function nor None, and `memory.forget(owner=...)` would refuse it.
-    """
-    if owner is not None and not callable(owner):
-        Wanted(owner=owner)  # type: ignore[arg-type]
 
 
 def check_minutes(minutes: object) -> float:

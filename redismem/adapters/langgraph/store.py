@@ -9,8 +9,9 @@ from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
 
 from redismem import InvalidSettings, Memory, blocking
 from redismem.adapters.langgraph.items import Items
-from redismem.adapters.langgraph.opening import Closes, Opening, check_owner, check_ttl
+from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
 from redismem.adapters.langgraph.ranking import Index
+from redismem.adapters.sessions import check_owner
 
 
 class RedismemStore(Closes, BaseStore):
