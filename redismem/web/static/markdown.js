@@ -1,7 +1,7 @@
 // Markdown as nodes of the page: paragraphs, headings, lists, quotes, code, emphasis and links. Built by DOM calls alone,
 // so that no text becomes markup, and in linear time. What is not understood stays text.
 
-import { el } from "./dom.js";
+import { RUN_CHARS, el } from "./dom.js";
 
 const MOST_NODES = 2_000;
 // \x60 is a backtick.
@@ -88,7 +88,15 @@ function listAt(lines, from, budget) {
 // that often.
 function inline(text, budget) {
   const open = [{ mark: null, children: [] }];
-  const add = (child) => child !== "" && open.at(-1).children.push(child);
+  let run = 0;
+  const add = (child) => {
+    if (child === "") return;
+    open.at(-1).children.push(child);
+    run += (child.textContent ?? child).length;
+    if (run <= RUN_CHARS) return;
+    open.at(-1).children.push(el("wbr"));
+    run = 0;
+  };
   const ends = placesOfTicks(text);
   let from = 0;
   MARK.lastIndex = 0;
