@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -22,6 +23,7 @@ Folder = Annotated[Path, Parameter(help="The folder of the four files.")]
 async def export(name: Name, folder: Folder, *, url: Url = None, namespace: Namespace = "default") -> int:
     """Write decisions.json, tasks.json, entities.json and conversations.json, with every version.
 
+    Only their owner can read the files, and a folder that the command creates.
     Existing files are replaced only after all new ones are written. An empty project is not exported; the exit code
     is then 1.
     """
@@ -41,24 +43,36 @@ async def export(name: Name, folder: Folder, *, url: Url = None, namespace: Name
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write all files, or none if one cannot be written.
+    """Write all files, or none if one cannot be written. Only their owner may read them, and links are not followed.
 
     Raises:
         Stop: if a file cannot be written.
     """
-    beside = {folder / file: folder / f".{file}.new" for file in files}
+    beside: dict[Path, Path] = {}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_private(folder)
+        if any(place.is_dir() and not place.is_symlink() for place in map(folder.joinpath, files)):
+            raise IsADirectoryError  # before a first file is replaced
         try:
-            for (_, new), text in zip(beside.items(), files.values(), strict=True):
-                new.write_text(text, "utf-8")
-            for file, new in beside.items():
-                new.replace(file)
+            for file, text in files.items():
+                opened, path = mkstemp(prefix=f".{file}.", dir=folder)  # of mode 0600, and never a file that exists
+                beside[folder / file] = Path(path)
+                with open(opened, "w", encoding="utf-8") as new_file:
+                    new_file.write(text)
+            for place, new in beside.items():
+                new.replace(place)
         finally:
             for new in beside.values():
                 new.unlink(missing_ok=True)
     except OSError as cause:
         raise Stop(f"cannot write to the folder {folder}: {type(cause).__name__}", 2) from None
+
+
+def _make_private(folder: Path) -> None:
+    """Create a folder, and those that it lies in, for their owner alone."""
+    for missing in (folder, *folder.parents)[::-1]:
+        if not missing.is_dir():
+            missing.mkdir(0o700)
 
 
 async def import_(

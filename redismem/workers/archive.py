@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import inspect
 import json
 import logging
@@ -69,6 +70,7 @@ _POLICY_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("keep_whole", "exempt"), (bool,)),
     "idle_timeout_s": (float, int, type(None)),
 }
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 _SUMMARY_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "text", "model"), (str,)),
     **dict.fromkeys(("first_seq", "last_seq", "start_ms", "end_ms", "tokens", "created_ms"), (int,)),
@@ -217,4 +219,12 @@ def _check(document: Any, types: dict[str, tuple[type, ...]]) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
+    """Open the archive for its owner alone. Raises PermissionError if another user has put a link in its place."""
+    try:
+        return os.open(path, flags | _NOFOLLOW, mode=0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    if os.lstat(path).st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EPERM, "the archive is a link of another user")
     return os.open(path, flags, mode=0o600)

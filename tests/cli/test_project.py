@@ -12,6 +12,7 @@ from inspection.test_projects import create_project
 
 from redismem import Memory
 from redismem.blocking import memory as blocking
+from redismem.project.project import Project
 
 
 @pytest.fixture
@@ -161,11 +162,32 @@ def test_an_export_writes_all_files_or_none(
         assert f"cannot write to the folder {folder}" in refused.error_line
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     half = tmp_path / "half"
-    (half / ".tasks.json.new").mkdir(parents=True)  # the second of the files fails
+    (half / "tasks.json").mkdir(parents=True)  # the second of the files fails
     (half / "decisions.json").write_text("before")
     assert run(command, redis_options, "export", "apollo", half).code == 2
     assert [path.name for path in half.iterdir() if path.is_file()] == ["decisions.json"]
     assert (half / "decisions.json").read_text() == "before"
+
+
+def test_an_export_is_private_and_follows_no_link(
+    command: Any, redis_options: list[str], ids: dict[str, str], tmp_path: Path
+) -> None:
+    def mode(path: Path) -> int:
+        return path.stat().st_mode & 0o777
+
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder = tmp_path / "new" / "x"
+    assert run(command, redis_options, "export", "apollo", folder).code == 0
+    assert [mode(path) for path in (folder.parent, folder)] == [0o700, 0o700]
+    for name in Project.FILES:
+        assert mode(folder / name) == 0o600
+        (folder / f".{name}.new").symlink_to(victim)
+        (folder / name).unlink()
+        (folder / name).symlink_to(victim)
+    assert run(command, redis_options, "export", "apollo", folder).code == 0
+    assert victim.read_text() == "mine"
+    assert [(folder / name).is_symlink() for name in Project.FILES] == [False] * 4
 
 
 def test_an_import_into_the_embedded_store_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -131,6 +132,22 @@ def test_a_line_of_something_else_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.jsonl").write_text(f"\n{line}\n")
     with pytest.raises(ValueError, match="line 2 is no line of an archive"):
         list(read_archive(tmp_path / "a.jsonl"))
+
+
+async def test_a_link_that_another_user_planted_is_not_followed(tmp_path: Path, monkeypatch: Any) -> None:
+    """A link of one's own is: /dev/stdout is one, and a path that an operator chose may be."""
+    at, link = tmp_path / "a", tmp_path / "link"
+    link.symlink_to(at)
+    context = context_of([], State(), [])
+    await write_and_read(link, context)
+    assert at.stat().st_mode & 0o777 == 0o600
+    if os.geteuid() == 0:
+        os.chown(link, 12_345, -1, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(PermissionError, match="link of another user"):
+        await JsonlArchive(link)("s", context)
+    assert len(list(read_archive(at))) == 1
 
 
 def test_show_as_json_is_complete_and_is_json() -> None:
