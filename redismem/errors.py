@@ -81,7 +81,10 @@ class InvalidItem(RedismemError, ValueError):
 
 
 class InvalidRecord(RedismemError, ValueError):
-    """An id, tag, field, member, prefix or change of a record is invalid. Nothing was written."""
+    """An id, tag, field, member, prefix or change of a record is invalid. Nothing was written.
+
+    Or a value that LangGraph's saver reads is of a type that is not allowed.
+    """
 
 
 class InvalidTransition(RedismemError, ValueError):

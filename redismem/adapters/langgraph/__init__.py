@@ -10,5 +10,6 @@ except ImportError as missing:
 
 from redismem.adapters.langgraph.saver import RedismemSaver
 from redismem.adapters.langgraph.store import RedismemStore
+from redismem.adapters.langgraph.strict import StrictSerializer
 
-__all__ = ["RedismemSaver", "RedismemStore"]
+__all__ = ["RedismemSaver", "RedismemStore", "StrictSerializer"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from redismem import InvalidSettings, Memory, blocking
 from redismem.adapters.langgraph import upkeep
 from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
+from redismem.adapters.langgraph.strict import AllowedType, StrictSerializer
 from redismem.adapters.langgraph.threads import Options, Threads
 
 _VERSION_DIGITS = 10
@@ -39,7 +40,10 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
             methods. The caller closes it. `None` opens a memory for each kind of method that is used.
         url: The URL of Redis, instead of a memory. `None` means `REDISMEM_URL`, and all other settings come from the
             environment. The embedded store, `memory://`, ends with the saver.
-        serde: The serializer of values, LangGraph's own by default.
+        allowed_types: Classes of your own in the state, or pairs of module and name. Messages, documents and the types
+            of LangGraph and the standard library that LangGraph considers safe are always allowed.
+        serde: The serializer of values. `None` means `StrictSerializer(allowed_types)`. With another one, who can write
+            to Redis may run code in this process, if that one can: LangGraph's `JsonPlusSerializer` can.
         key_prefix: The record's id is `<key_prefix>:<thread_id>`.
         ttl: `default_ttl` is the minutes after which Redis removes an unused thread; `refresh_on_read` False counts
             them from the last write alone. `None` keeps threads until they are deleted.
@@ -58,12 +62,17 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         memory: Memory | blocking.Memory | None = None,
         *,
         url: str | None = None,
+        allowed_types: Iterable[AllowedType] | None = None,
         serde: SerializerProtocol | None = None,
         key_prefix: str = "langgraph",
         ttl: Mapping[str, Any] | None = None,
         owner_key: str | None = None,
     ) -> None:
-        super().__init__(serde=serde)
+        if serde is not None and allowed_types is not None:
+            raise InvalidSettings(
+                "give one of allowed_types and serde: pass StrictSerializer([...]) as serde, or in it"
+            )
+        super().__init__(serde=serde or StrictSerializer(allowed_types or ()))
         if not isinstance(key_prefix, str) or not key_prefix or ":" in key_prefix:
             raise InvalidSettings("key_prefix is a string without a colon: the id of the thread follows the first one")
         ttl_minutes, renew = check_ttl(ttl)
@@ -96,6 +105,7 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         """Return the checkpoint that the config names, or the newest one of its thread and namespace.
 
         Raises:
+            InvalidRecord: A value is of a type that is not allowed. The error names it.
             StoreUnavailable: Redis does not answer.
         """
         return self._opening.run(lambda memory: self._threads(memory).get_tuple(config))
