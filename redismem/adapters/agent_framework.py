@@ -69,7 +69,7 @@ class HistoryProvider(framework.HistoryProvider):
             ttl: The seconds without activity after which Redis removes a session. `None` keeps it for ten years.
             summarise: False keeps every message readable. True lets workers summarise the older messages of sessions
                 that this provider begins: `get_messages` then returns the summary as its first message.
-            source_id: The name of this provider in the agent.
+            source_id: The name of this provider in the agent. Providers with different names have different histories.
             load_messages: See the framework's `HistoryProvider`, also for the next four.
             store_inputs: As there.
             store_context_messages: As there.
@@ -94,7 +94,8 @@ class HistoryProvider(framework.HistoryProvider):
         )
         self.skip_excluded = skip_excluded
         self._summarise = summarise
-        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise), owner)
+        source = None if source_id == HistoryProvider.DEFAULT_SOURCE_ID else source_id
+        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise), owner, source)
 
     async def __aenter__(self) -> Self:
         return self

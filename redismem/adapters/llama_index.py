@@ -17,6 +17,7 @@ from redismem.adapters.sessions import (
     make_policy,
     missing_framework,
     refuse_unseen,
+    split_id,
     summary_text,
 )
 
@@ -246,14 +247,14 @@ class ChatStore(AsyncDBChatStore):
 
     async def get_keys(self) -> list[str]:
         """Return the keys that have messages, most recently used first."""
-        start = f"{self.key_prefix}:" if self.key_prefix else ""
         keys: list[str] = []
         cursor = None
         while True:
             page = await self._sessions.memory.sessions(_PAGE_COUNT, cursor, include_idle=True)
-            ids = [entry.session_id for entry in page.sessions if entry.session_id.startswith(start)]
-            for at in range(0, len(ids), _INFOS_COUNT):
-                part = [id[len(start) :] for id in ids[at : at + _INFOS_COUNT]]
+            found = (split_id(self.key_prefix, entry.session_id) for entry in page.sessions)
+            its_own = [key for key in found if key is not None]
+            for at in range(0, len(its_own), _INFOS_COUNT):
+                part = its_own[at : at + _INFOS_COUNT]
                 counts = await asyncio.gather(*map(self._total, part))
                 keys += [key for key, count in zip(part, counts, strict=True) if count]
             if (cursor := page.cursor) is None:

@@ -13,7 +13,6 @@ from redismem.adapters.sessions import (
     Sessions,
     encode_item,
     in_order,
-    join_id,
     make_policy,
     missing_framework,
     refuse_unseen,
@@ -201,7 +200,7 @@ class Session:
         prefix = self._key_prefix(wrapper)
         if not isinstance(prefix, str) or not prefix.strip() or ":" in prefix:
             raise InvalidSessionId("key_prefix must return a name without a colon, which is not empty", self.session_id)
-        return self._sessions.open(join_id(prefix, self.session_id))
+        return self._sessions.open(self.session_id, prefix)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 from redismem import InvalidMessage, Memory, RecordConflict
-from redismem.adapters.sessions import Opened, decode_in_slices, join_id, missing_framework
+from redismem.adapters.sessions import Opened, decode_in_slices, join_id, missing_framework, split_id
 from redismem.record import Change, Head, Record, RecordEntry
 
 try:
@@ -121,7 +121,7 @@ class ConversationStore(theirs.ConversationStore):
             values = await asyncio.gather(*(self._entry_record(entry).get(_RECORD) for entry in entries))
             for entry, [value] in zip(entries, values, strict=True):
                 record = None if value is None else _decode_record(value)
-                if record is None or self._id(record.conversation_id) != entry.id:  # of a store with a longer prefix
+                if record is None or not self._has(record, entry.id):
                     continue
                 if scope is None or record.scope == scope:
                     records.append(record)
@@ -220,22 +220,24 @@ class ConversationStore(theirs.ConversationStore):
                 records, await asyncio.gather(*(each.get(_RECORD, _field(entry_id)) for each in records)), strict=True
             ):
                 if found is not None and value is not None:
-                    conversation_id = _decode_record(value).conversation_id
-                    if self._id(conversation_id) == record.id:
-                        return conversation_id
+                    conversation = _decode_record(value)
+                    if self._has(conversation, record.id):
+                        return conversation.conversation_id
         raise LookupError("no such entry")
 
     async def _pages(self, scope: str | None) -> AsyncIterator[list[RecordEntry]]:
         cursor: str | None = None
         while True:
-            page = await self._opened.memory.records(self._id(""), _PAGE_COUNT, cursor, owner=scope)
+            beginning = f"{self._prefix}:" if self._prefix else ""
+            page = await self._opened.memory.records(beginning, _PAGE_COUNT, cursor, owner=scope)
             yield page.records
             cursor = page.cursor
             if cursor is None:
                 return
 
-    def _id(self, conversation_id: str) -> str:
-        return f"{self._prefix}:{conversation_id}" if self._prefix else conversation_id
+    def _has(self, record: ConversationRecord, record_id: str) -> bool:
+        """True if a conversation is of this store, and not of one with a longer prefix."""
+        return split_id(self._prefix, record_id) == record.conversation_id
 
     def _open(self, conversation_id: str, scope: str | None = None) -> Record:
         record_id = join_id(self._prefix, conversation_id)

@@ -48,8 +48,16 @@ def make_policy(ttl_s: float | None, summarise: bool) -> Policy:
     return Policy(keep_whole=not summarise, idle_timeout_s=_LONGEST_S if ttl_s is None else ttl_s, exempt=True)
 
 
-def join_id(prefix: str, session_id: str) -> str:
+def escape_id(text: str) -> str:
+    """Return a framework's id without colons: `%3A` stands for a colon, and `%25` for a percent sign."""
+    return text.replace("%", "%25").replace(":", "%3A")
+
+
+def join_id(prefix: str, session_id: str, source: str | None = None) -> str:
     """Return the id of the redismem session behind a framework's session: `<prefix>:<session_id>`.
+
+    Colons of the framework's id are escaped. So the last colon ends the prefix, and no other pair has this id. A source
+    is the part of the session that belongs to one of several stores: `<prefix>:<session_id>%2F<source>`.
 
     Raises:
         InvalidSessionId: The framework's id is empty or not a string, so all such sessions would be one. Or the prefix
@@ -59,7 +67,17 @@ def join_id(prefix: str, session_id: str) -> str:
         raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
     if not isinstance(session_id, str) or not session_id.strip():
         raise InvalidSessionId("the session id is empty or not a string: give each conversation an id of its own")
-    return f"{prefix}:{session_id}" if prefix else session_id
+    escaped = escape_id(session_id) + ("" if source is None else f"%2F{escape_id(source)}")
+    return f"{prefix}:{escaped}" if prefix else escaped
+
+
+def split_id(prefix: str, joined: str) -> str | None:
+    """Return the framework's id in an id from `join_id`; `None` if it has another prefix, or a source."""
+    start = f"{prefix}:" if prefix else ""
+    escaped = joined[len(start) :]
+    session_id = escaped.replace("%3A", ":").replace("%25", "%")
+    is_its_own = joined.startswith(start) and session_id != "" and escape_id(session_id) == escaped
+    return session_id if is_its_own else None
 
 
 def check_memory(memory: object, *kinds: type) -> None:
@@ -200,8 +218,9 @@ class Sessions(Opened):
         prefix: str,
         policy: Policy,
         owner: Owner[str] = None,
+        source: str | None = None,
     ) -> None:
-        """Open the memory, and check prefix, policy and owner.
+        """Open the memory, and check prefix, policy and owner. For the source see `join_id`.
 
         Raises:
             InvalidSessionId: The prefix cannot begin a session id, or the owner is invalid.
@@ -210,20 +229,24 @@ class Sessions(Opened):
         super().__init__(url, memory, client)
         # A handle with a policy is not cached by the memory, and a framework names its session in each call.
         self._begin = lru_cache(maxsize=_HANDLES_COUNT)(self._begin_uncached)
-        self._prefix, self._policy, self._owner = prefix, policy, owner
+        self._prefix, self._policy, self._owner, self._source = prefix, policy, owner, source
         try:  # refuses each of them at the start of the program, not in its first turn
             check_owner(owner)
-            self._begin("x", None)
+            self._begin(prefix, "x", None)
         except BaseException:
             self.close()
             raise
 
-    def open(self, session_id: str) -> Session:
-        """Return the handle of the session behind this id of the framework. Raises InvalidSessionId."""
-        return self._begin(session_id, resolve_owner(self._owner, session_id))
+    def open(self, session_id: str, prefix: str | None = None) -> Session:
+        """Return the handle of the session behind this id of the framework, with the store's prefix or another one.
 
-    def _begin_uncached(self, session_id: str, owner: str | None) -> Session:
-        return self.memory.session(join_id(self._prefix, session_id), policy=self._policy, owner=owner)
+        Raises InvalidSessionId.
+        """
+        prefix = self._prefix if prefix is None else prefix
+        return self._begin(prefix, session_id, resolve_owner(self._owner, session_id))
+
+    def _begin_uncached(self, prefix: str, session_id: str, owner: str | None) -> Session:
+        return self.memory.session(join_id(prefix, session_id, self._source), policy=self._policy, owner=owner)
 
 
 def is_readable(item: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from redismem import InvalidSessionId, InvalidSettings, RedismemError
-from redismem.adapters.sessions import check_memory, check_owner, missing_framework, resolve_owner
+from redismem.adapters.sessions import check_memory, check_owner, escape_id, missing_framework, resolve_owner, split_id
 from redismem.blocking import Memory, Record
 from redismem.record import Change
 
@@ -72,7 +72,7 @@ class Storage(_Storage):
             check_memory(memory, Memory)
             if url is not None:
                 raise InvalidSettings("give one of url and memory: only one of them would be used")
-        self._prefix, self._ttl_s, self._owner = f"{key_prefix}:" if key_prefix else "", ttl, owner
+        self._prefix, self._ttl_s, self._owner = key_prefix, ttl, owner
         self._is_own = memory is None
         self._memory = memory or Memory.connect(url)
         try:
@@ -118,19 +118,24 @@ class Storage(_Storage):
 
     async def list(self, query: str = "") -> builtins.list[str]:
         """Return the keys that begin with `query`, in order."""
-        beginning = self._prefix + _SLASHES.sub("/", _check(query)).lstrip("/")
+        beginning = self._id(_SLASHES.sub("/", _check(query)).lstrip("/"))
         keys: builtins.list[str] = []
         cursor: str | None = None
         with _failing("list", query):
             while True:
                 page = await asyncio.to_thread(self._memory.records, beginning, _PAGE_COUNT, cursor)
-                keys += [entry.id.removeprefix(self._prefix) for entry in page.records]
+                found = (split_id(self._prefix, entry.id) for entry in page.records)
+                keys += [key for key in found if key is not None]
                 cursor = page.cursor
                 if cursor is None:
-                    return keys
+                    return sorted(keys)  # colons sort elsewhere in the ids of records
 
     def _open(self, key: str, owner: str | None = None) -> Record:
-        return self._memory.record(self._prefix + key, owner=owner, ttl_s=self._ttl_s)
+        return self._memory.record(self._id(key), owner=owner, ttl_s=self._ttl_s)
+
+    def _id(self, key: str) -> str:
+        """Return the id of a key's record, or the beginning of the ids of all keys that begin like this."""
+        return f"{self._prefix}:{escape_id(key)}" if self._prefix else escape_id(key)
 
 
 @contextmanager

@@ -245,6 +245,17 @@ async def test_invalid_arguments_are_refused(memory: Memory) -> None:
     assert (await memory.records()).records == []
 
 
+async def test_prefix_app_user_and_session_are_told_apart() -> None:
+    names = ["a", "a:b", "b", "a/b", "%3A", ":", "b:"]
+    async with Memory.connect("memory://") as memory:
+        ids = [
+            SessionService(memory=memory, key_prefix=prefix)._session(*rest).id
+            for prefix in ("", *names)
+            for rest in itertools.product(names, repeat=3)
+        ]
+    assert len({*ids}) == len(ids) == 8 * 7**3
+
+
 async def test_a_session_expires_after_its_ttl_and_needs_no_place_among_the_sessions(
     store: Store, clock: Clock, namespace: str, raw: Any
 ) -> None:

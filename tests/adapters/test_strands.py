@@ -79,6 +79,19 @@ async def test_any_sequence_of_calls_has_the_results_of_strands_own_storages(
     assert await ours.search("x") == await others[0].search("x")
 
 
+async def test_prefix_and_key_are_told_apart_and_keys_are_listed_as_they_were_written(memory: Memory) -> None:
+    storages = {prefix: Storage(memory=memory, key_prefix=prefix) for prefix in ("", "acme", "acme:admin")}
+    written = ["admin:secret", "acme:admin:secret", "secret", "50%", "50%25", "a%3Ab"]
+    for prefix, storage in storages.items():
+        for key in written:
+            await storage.write(key, f"{prefix} {key}".encode())
+    for prefix, storage in storages.items():
+        assert await storage.list() == sorted(written)
+        assert await storage.list("50%") == ["50%", "50%25"]
+        assert await storage.list("admin:") == ["admin:secret"]
+        assert [await storage.read(key) for key in written] == [f"{prefix} {key}".encode() for key in written]
+
+
 async def test_an_agent_goes_on_and_goes_back_and_its_deleted_session_leaves_nothing(memory: Memory) -> None:
     def open_agent(user: str = "anna") -> tuple[Any, Any]:
         manager = SnapshotSessionManager(user, storage=Storage(memory=memory), snapshot_trigger=lambda **_: True)

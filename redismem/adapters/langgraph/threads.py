@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from redismem import InvalidSessionId, Memory
 from redismem.adapters.langgraph import layout
 from redismem.adapters.langgraph.layout import Place
-from redismem.adapters.sessions import join_id
+from redismem.adapters.sessions import join_id, split_id
 from redismem.record import Change, Found, Record, Traced
 
 _PAGE_LIMIT = 64
@@ -181,16 +181,18 @@ class Threads:
         if config is not None:
             yield _configurable(config)["thread_id"]
             return
-        async for record_id in self.record_ids():
-            yield record_id[len(self.options.key_prefix) + 1 :]
+        async for thread_id in self.thread_ids():
+            yield thread_id
 
-    async def record_ids(self) -> AsyncIterator[str]:
-        """List the ids of all records of threads."""
+    async def thread_ids(self) -> AsyncIterator[str]:
+        """List the ids of all threads."""
         cursor: str | None = None
         while True:
             page = await self.memory.records(f"{self.options.key_prefix}:", limit=1_000, cursor=cursor)
             for entry in page.records:
-                yield entry.id
+                thread_id = split_id(self.options.key_prefix, entry.id)
+                if thread_id is not None:
+                    yield thread_id
             cursor = page.cursor
             if cursor is None:
                 return

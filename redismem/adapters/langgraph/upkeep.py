@@ -43,8 +43,8 @@ async def delete_runs(threads: Threads, run_ids: Sequence[str]) -> None:
     if not run_ids:
         return
     prefixes = [layout.join(layout.RUNS, str(run_id), "") for run_id in run_ids]
-    async for record_id in threads.record_ids():
-        record = threads.memory.record(record_id, ttl_s=threads.options.ttl_s)
+    async for thread_id in threads.thread_ids():
+        record = threads.record(thread_id)
         members = [found.member for prefix in prefixes async for found in pages(record, prefix)]
         if members:
             gone = {layout.join(layout.CHECKPOINTS, *layout.split(layout.RUNS, member)[1:]) for member in members}

@@ -31,6 +31,7 @@ from redismem import Memory, blocking
 from redismem.adapters.langchain import ChatMessageHistory
 from redismem.adapters.llama_index import ChatStore
 from redismem.adapters.openai_agents import Session
+from redismem.adapters.sessions import join_id
 from redismem.inspection.figures import plural
 
 _numbers = itertools.count(1)
@@ -95,7 +96,9 @@ def test_langchain_reads_what_langchain_community_has_stored(
         assert history.messages == messages_from_dict(dumped)
         added = ChatMessageHistory(f"added:{number}", memory, key_prefix=prefix, summarise=summarise)
         added.add_messages(messages)
-        assert stored_forms(memory, f"{prefix}:s:{number}") == stored_forms(memory, f"{prefix}:added:{number}")
+        assert stored_forms(memory, join_id(prefix, f"s:{number}")) == stored_forms(
+            memory, join_id(prefix, f"added:{number}")
+        )
     assert contents(client, f"{prefix}*") == before
 
 
@@ -125,7 +128,9 @@ def test_llama_index_reads_what_its_redis_store_has_stored(
 
     assert asyncio.run(read()) == [store.get_messages(key) for key in keys] == conversations
     for key in keys:
-        assert stored_forms(memory, f"llama_index:{key}") == stored_forms(memory, f"llama_index:added:{key}")
+        assert stored_forms(memory, join_id("llama_index", key)) == stored_forms(
+            memory, join_id("llama_index", f"added:{key}")
+        )
     store._redis_client.close()
 
 
@@ -163,8 +168,9 @@ def test_the_agents_sdk_reads_what_its_redis_session_has_stored(
 
     assert asyncio.run(read()) == stored == conversations
     for number in range(count):
-        assert stored_forms(memory, f"{prefix}:user:{number}") == stored_forms(memory, f"{prefix}:added:{number}")
-        assert memory.session(f"{prefix}:user:{number}").info().policy.keep_whole is not summarise
+        read_id, added_id = (join_id(prefix, f"{name}:{number}") for name in ("user", "added"))
+        assert stored_forms(memory, read_id) == stored_forms(memory, added_id)
+        assert memory.session(read_id).info().policy.keep_whole is not summarise
 
 
 def human(*texts: str) -> list[BaseMessage]:
