@@ -26,6 +26,7 @@ import msgspec
 from redismem.context import State
 from redismem.errors import InvalidSettings
 from redismem.messages.message import UNSET
+from redismem.text.normal_forms import fold_case
 from redismem.text.patterns import Pattern
 
 ASKED = "asked"
@@ -146,10 +147,10 @@ class Slots:
         self._now_ms = clock
         self._intents = {intent.name: intent for intent in intents}
         self._slots = {slot.name: slot for intent in intents for slot in intent.slots}
-        self._reset_words = frozenset(word.casefold() for word in reset_words)
+        self._reset_words = frozenset(map(fold_case, reset_words))
         self._late = late
         self._replies = {Kind.GAVE_UP: gave_up, Kind.RESET: reset}
-        self._words = {word: intent for intent in intents for word in map(str.casefold, intent.words)}
+        self._words = {word: intent for intent in intents for word in map(fold_case, intent.words)}
         self._patterns = {name: Pattern(slot.pattern) for name, slot in self._slots.items() if slot.pattern is not None}
         self._check(intents)
 
@@ -203,7 +204,7 @@ class Slots:
         return Step(Kind.FREE, redacted, changes)
 
     def _find_intent(self, text: str) -> Intent | None:
-        for word in _WORD.findall(text.casefold()):
+        for word in _WORD.findall(fold_case(text)):
             if word in self._words:
                 return self._words[word]
         return None
@@ -221,7 +222,7 @@ class Slots:
     def _take_answer(self, state: State, text: str, intent: Intent, slot: Slot, asked: Mapping[str, Any]) -> Step:
         answer = text.strip()
         value = self._parse_answer(slot, answer)
-        if answer[:ANSWER_CHARS].casefold() in self._reset_words:
+        if fold_case(answer[:ANSWER_CHARS]) in self._reset_words:
             return self._abandon(Kind.RESET, text, intent)
         redacted = _redact(slot, text)
         if value is not None:
@@ -243,7 +244,7 @@ class Slots:
         if not answer or len(answer) > ANSWER_CHARS:
             return None
         if slot.choices:
-            return next((choice for choice in slot.choices if choice.casefold() == answer.casefold()), None)
+            return next((choice for choice in slot.choices if fold_case(choice) == fold_case(answer)), None)
         pattern = self._patterns.get(slot.name)
         return answer if pattern is None or pattern.fullmatch(answer) else None
 

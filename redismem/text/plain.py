@@ -14,6 +14,7 @@ from redismem.formats.sections import sections, speaker_of, whole_result
 from redismem.formats.tool_calls import is_parts
 from redismem.messages.message import Message, moment
 from redismem.text.data_runs import replace_data
+from redismem.text.normal_forms import REGION_FLAG, normalize
 
 T = TypeVar("T")
 
@@ -35,14 +36,14 @@ _DATA_BYTES = 262_144
 _NAME_CHARS = 64
 
 # C0, C1, and the characters that reverse the order of letters or stay invisible: they hide text from a human reader.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_CONTROL = re.compile(f"({REGION_FLAG})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _OWN_TAG = tag_pattern("transcript", "previous_summary", "summary", "known_items")
 
 
 def clean_text(text: str) -> str:
-    """Make text safe to send and store: valid UTF-8, newlines as line ends, no control characters."""
+    """Make text safe to send and store: valid UTF-8 in NFC, newlines as line ends, no control characters."""
     text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROL.sub("", text)
+    return normalize("NFC", _CONTROL.sub(r"\1", text))
 
 
 def escape_tags(text: str) -> str:

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+from redismem.text.normal_forms import normalize, remove_unseen
+
 LONGEST_WORD_CHARS = 64
 """The number of characters that are read of a word, so that the cost of a word is bounded."""
 
@@ -14,7 +16,7 @@ _SHORTEST_STEM_CHARS = 3
 # Marks inside words that `re` does not count as letters, and script blocks with many such marks.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
-    "\u06d6-\u06dc\u0711\u0730-\u074a\u07a6-\u07b0\u0900-\u0963\u0966-\u0df3\u1037-\u103e\u200c\u200d\u3099\u309a"
+    "\u06d6-\u06dc\u0711\u0730-\u074a\u07a6-\u07b0\u0900-\u0963\u0966-\u0df3\u1037-\u103e\u3099\u309a"
 )
 # Thai to Tibetan, Burmese, Khmer, kana, Han; and Hangul, where particles are written into the word.
 _WITHOUT_SPACES = (
@@ -26,20 +28,18 @@ _WITHOUT_SPACES = (
 _WORD = re.compile(f"[\\w{_MARKS}{_WITHOUT_SPACES}]+")
 _ASCII_WORD = re.compile("[A-Za-z0-9]+")
 _RUN = re.compile(f"[{_WITHOUT_SPACES}]+|[^{_WITHOUT_SPACES}]+")
-# Marks that stemming drops: accents, points of Hebrew and Arabic, the long stroke, joiners.
+# Han and Hangul: in these scripts, a single letter can be a word.
+_SYLLABLE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
+# Marks that stemming drops (accents, points of Hebrew and Arabic, the long stroke), and letters with a stroke or
+# without a dot, which people often type as plain letters.
 _UNSAID = dict.fromkeys(
-    [
-        *range(0x300, 0x370),
-        *range(0x591, 0x5C8),
-        *range(0x610, 0x61B),
-        0x640,
-        *range(0x64B, 0x660),
-        0x670,
-        0x200C,
-        0x200D,
-    ]
+    [*range(0x300, 0x370), *range(0x591, 0x5C8), *range(0x610, 0x61B), 0x640, *range(0x64B, 0x660), 0x670], ""
 )
+_PLAIN = str.maketrans(_UNSAID | {"ı": "i", "ł": "l", "ø": "o", "đ": "d"})
 _VOWEL = re.compile("[aeiouy]")
+_PLURAL_OR_PAST = re.compile("(?<=[^sui])s$|(?<=..ie)d$")
+_SHORT_VERB = re.compile("[aeiou][^aeiouy](?:ing|ed)")
+_CONSONANT_Y = re.compile("[^aeiouy]y$")
 # Endings of English and similar languages. A stem need not be a word; it only has to be equal for all forms of a word.
 _LATIN_ENDINGS = (
     *("amente", "iendo", "ingly", "ungen", "ment", "ness", "ando", "edly", "ing", "ion", "ung", "ado", "ada"),
@@ -71,9 +71,11 @@ _ARTICLES = ("وال", "بال", "كال", "فال", "ال")
 def stems(text: str) -> Iterator[str]:
     """Yield the stems of a text's words in order: without case, accents and the endings of their script.
 
-    Text in a script without spaces yields every pair of adjacent letters. A single letter from a to z yields nothing.
-    The time is linear in the length of the text.
+    Text in a script without spaces yields every pair of adjacent letters, and each Chinese character and Korean
+    syllable. A single letter from a to z yields nothing. The time is linear in the length of the text.
     """
+    if not text.isascii():
+        text = normalize("NFKC", remove_unseen(text))
     if text.isascii():  # most texts are, and findall takes a third of the time
         for word in _ASCII_WORD.findall(text.lower()):
             if len(word) > 1 or word.isdigit():
@@ -91,7 +93,8 @@ def stems(text: str) -> Iterator[str]:
 
 def _stems_of(run: str) -> Iterator[str]:
     if _is_without_spaces(run[0]):
-        yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+        yield from (run[at : at + 2] for at in range(len(run) - 1))
+        yield from _SYLLABLE.findall(run) if len(run) > 1 else run
     elif stem := _stem(run[:LONGEST_WORD_CHARS]):
         yield stem
 
@@ -102,8 +105,7 @@ def _is_without_spaces(char: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
-    # Normalise word by word: over a whole text, marks in the wrong order would take quadratic time.
-    plain = unicodedata.normalize("NFKD", word).translate(_UNSAID).casefold()
+    plain = unicodedata.normalize("NFKD", word).casefold().translate(_PLAIN)
     if not plain or plain.isascii():
         return _latin(plain) if len(plain) > 1 or plain.isdigit() else ""
     script = next((name for first, end, name in _SCRIPTS if first <= ord(plain[0]) < end), None)
@@ -122,15 +124,16 @@ def _strip_ending(word: str, endings: tuple[str, ...], shortest_chars: int = _SH
 
 @lru_cache(maxsize=16_384)
 def _latin(word: str) -> str:
-    if len(word) <= _SHORTEST_STEM_CHARS or not word.isalpha():
+    if not word.isalpha():
         return word
-    if word.endswith(("ies", "ied")) and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    cut = _strip_ending(word, _LATIN_ENDINGS)
-    if _VOWEL.search(cut):
-        word = cut
-    if word[-1] in "eao" and len(word) > _SHORTEST_STEM_CHARS:
-        word = word[:-1]
-    return word[:-1] if len(word) > _SHORTEST_STEM_CHARS and word[-1] == word[-2] else word
+    if len(word) > _SHORTEST_STEM_CHARS:
+        word = _PLURAL_OR_PAST.sub("", word)
+        if _SHORT_VERB.fullmatch(word):
+            return word[:2] + "e"
+        cut = _strip_ending(word, _LATIN_ENDINGS)
+        word = cut if _VOWEL.search(cut) else word
+        if len(word) > _SHORTEST_STEM_CHARS and word[-1] in "eao":
+            word = word[:-1]
+        if len(word) > _SHORTEST_STEM_CHARS and word[-1] == word[-2]:
+            word = word[:-1]
+    return word[:-1] + "i" if _CONSONANT_Y.search(word) else word

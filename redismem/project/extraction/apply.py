@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from redismem.project.extraction.answer import Answer
-from redismem.project.items.fields import fold_case
 from redismem.project.items.indexes import words
 from redismem.project.items.items import Change, Items, Stored, require_present
 from redismem.project.items.schema import DECISION, ENTITY, Kind
 from redismem.project.items.versions import State
 from redismem.project.queries import pages
 from redismem.project.queries.query import Query
+from redismem.text.normal_forms import fold_case
 
 _MENTION_CHARS = 200
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import difflib
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redismem.errors import InvalidItem, TooLarge
 from redismem.messages.values import pack
+from redismem.text.normal_forms import REGION_FLAG, fold_case, normalize
 
 LINE_CHARS = 300
 TEXT_BYTES = 16 * 1024
@@ -24,7 +24,9 @@ PROPERTIES_BYTES = 16 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_IN_A_LINE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 # Characters without a glyph: zero-width ones, marks of direction, and tags. Names that differ only by them look alike.
-_INVISIBLE = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+_INVISIBLE = re.compile(
+    f"({REGION_FLAG})|[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
 # Joiners matter in scripts such as Devanagari and Arabic, and in emoji, but not next to Latin, Greek or Cyrillic.
 _IDLE_JOINERS = re.compile("(?<![^\x00-\u058f])[\u200c\u200d]++|(?<![\u200c\u200d])[\u200c\u200d]++(?![^\x00-\u058f])")
 _HALF = re.compile("[\\ud800-\\udfff]")
@@ -51,18 +53,13 @@ def text(value: Any, name: str) -> str:
 
 def line(value: Any, name: str) -> str:
     """A string of 1 to 300 characters on one line, without invisible characters and surrounding spaces."""
-    visible = _IDLE_JOINERS.sub("", _INVISIBLE.sub("", text(value, name)))
-    stripped = unicodedata.normalize("NFC", visible).strip()
+    visible = _IDLE_JOINERS.sub("", _INVISIBLE.sub(r"\1", text(value, name)))
+    stripped = normalize("NFC", visible).strip()
     if not stripped or _NOT_IN_A_LINE.search(stripped):
         raise InvalidItem(f"{name} must be a string on one line, and not empty")
     if len(stripped) > LINE_CHARS:
         raise TooLarge(f"{name} has {len(stripped)} characters, over {LINE_CHARS}, a fixed limit")
     return stripped
-
-
-def fold_case(name: str) -> str:
-    """Fold a name, tag or word for comparison: casefolded and composed."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def tag(value: Any, name: str = "a tag") -> str:

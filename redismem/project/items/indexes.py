@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from redismem.project.items.fields import fold_case
 from redismem.project.items.schema import PRIORITIES, Kind
 from redismem.project.items.versions import State
+from redismem.text.normal_forms import fold_case
 
 WORDS_LIMIT = 500
 """The maximum number of different words indexed per item. Further words of its texts are not indexed."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from redismem.errors import TooLarge
-from redismem.project.items.fields import fold_case
 from redismem.project.items.items import Change, Items, Stored
 from redismem.project.items.schema import TASK
 from redismem.project.items.versions import State
 from redismem.protocol.project.calls import LATEST
+from redismem.text.normal_forms import fold_case
 
 DEPENDENTS_COUNT = 200
 # (kind, field) → the field of the other item that holds the reverse link

@@ -8,7 +8,6 @@ from typing import Any, TypedDict, Unpack
 
 from redismem.errors import Conflict, InvalidItem
 from redismem.project.items import fields as checks
-from redismem.project.items.fields import fold_case
 from redismem.project.items.indexes import MENTIONED
 from redismem.project.items.items import Stored, require_present
 from redismem.project.items.links import entity_names
@@ -19,6 +18,7 @@ from redismem.project.kinds.collection import Collection
 from redismem.project.kinds.merging import merge
 from redismem.project.queries.query import EntityCriteria, page_limit
 from redismem.protocol.project.calls import Group
+from redismem.text.normal_forms import fold_case
 
 _TRIES_LIMIT = 30
 

@@ -12,12 +12,12 @@ from typing import Any, TypedDict
 
 from redismem.errors import InvalidItem
 from redismem.project.items import fields as checks
-from redismem.project.items.fields import fold_case
 from redismem.project.items.indexes import ALL, LIVE, OPEN, is_open, order, words, words_of
 from redismem.project.items.schema import ENTITY_TYPES, PRIORITIES, Kind
 from redismem.project.items.versions import State
 from redismem.protocol.project.calls import EARLIEST, LATEST, Group
 from redismem.protocol.project.keys import ProjectKeys
+from redismem.text.normal_forms import fold_case
 
 WORDS_MATCHED_LIMIT = 64
 """The maximum number of words that a prefix is looked up under. With more words, each item found is tested instead."""
