@@ -149,6 +149,7 @@ async def _serve_http(
     host = options.host or "127.0.0.1"
     access = serve.load_access(options.keys, options.keys_file, namespace, host)
     hidden = _hidden(options.slots)
+    serve.raise_file_limit()
     async with opened(access.namespaces, connect) as memories:
         limits = Limits(rate_per_s=options.rate, rate_burst_count=options.burst)
         service = Service(memories, access, limits, embedded=place == "embedded")

@@ -164,7 +164,7 @@ async def serve(
     measured = prometheus.Meters()
     has_workers = embedded or options.demo if options.workers is None else options.workers
     connect = _connector(address, settings, measured, options.stop_s if has_workers else None)
-    _raise_file_limit()
+    raise_file_limit()
     place = "embedded" if embedded else safe_url(address)
     with logs_on_stderr(as_json=as_json), stop_signals() as stopping, hangup_signals() as hangup:
         try:
@@ -242,7 +242,7 @@ async def following(
         await asyncio.wait((following,))
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """Allow as many connections as the system lets this user open, because the usual soft limit of 1,024 is too low.
 
     At the limit the server accepts nobody, whatever share of its streams a key has.

@@ -208,6 +208,11 @@ class EventStore(sdk.EventStore):
             cursor, is_first = page.cursor, False
         return count
 
+    def serves(self, session_id: str) -> bool:
+        """True if this process has the session, whose client has not ended it."""
+        session = self._sessions.get(session_id)
+        return session is not None and session.id != ""
+
     def wrap(self, app: App) -> App:
         """Return an ASGI application that tells this store the session of each request, and removes ended sessions.
 

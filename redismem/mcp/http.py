@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Iterator, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,10 +22,13 @@ from redismem.mcp.server import server_over
 from redismem.web.access import Caller
 from redismem.web.edge import App, Receive, Send, check_repeated
 from redismem.web.http.problems import Problem, to_problem
+from redismem.web.open_streams import Kind, Place
 from redismem.web.server import serve
 from redismem.web.service import Service
 
 PATH = "/mcp"
+_SESSION = b"mcp-session-id"
+_LAST_WRITE_S = 1.0
 _caller: ContextVar[Caller] = ContextVar("redismem.mcp.caller")
 
 
@@ -53,7 +57,7 @@ def create_app(
         max_request_body_size=service.limits.body_bytes,
         transport_security=_security(service, host),
     )
-    return server, Gate(service, routes if events is None else events.wrap(routes), resumable=resumable)
+    return server, Gate(service, routes if events is None else events.wrap(routes), events)
 
 
 def _security(service: Service, host: str) -> TransportSecuritySettings:
@@ -68,23 +72,51 @@ def _security(service: Service, host: str) -> TransportSecuritySettings:
 
 
 class Gate:
-    """The ASGI application in front of the SDK's: it checks path, method, key and rate of every request."""
+    """The ASGI application in front of the SDK's: it checks path, method, key, rate and places of every request."""
 
-    def __init__(self, service: Service, routes: Any, *, resumable: bool) -> None:
+    def __init__(self, service: Service, routes: Any, events: EventStore | None) -> None:
         self._service = service
         self._routes = routes
-        self._resumable = resumable
+        self._events = events
+        self._resumable = events is not None
+        self._sessions: dict[str, Place] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        answer = _Answer(self._service, scope, send)
         try:
             caller = await self._admit(scope)
+            _caller.set(caller)
+            # The SDK lets only the key that has begun a session use it.
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.name, scopes=[]))
+            place = self._service.take_place(caller, Kind.EVENTS if scope["method"] == "GET" else Kind.ANSWER)
+            try:
+                with self._beginning(caller, scope, answer):
+                    await _until(place.revoked, self._routes(scope, receive, answer.send))
+            finally:
+                place.leave()
         except (Problem, RedismemError) as error:
-            await _refuse(to_problem(error), send)
+            if answer.is_begun:
+                await answer.end()
+            else:
+                await _refuse(to_problem(error), send)
+
+    @contextlib.contextmanager
+    def _beginning(self, caller: Caller, scope: MutableMapping[str, Any], answer: _Answer) -> Iterator[None]:
+        """Hold a place for the session that the request may begin. Raises Problem."""
+        if self._events is None or scope["method"] != "POST" or _names_session(scope):
+            yield
             return
-        _caller.set(caller)
-        # The SDK lets only the key that has begun a session use it.
-        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.name, scopes=[]))
-        await self._routes(scope, receive, send)
+        for session_id, place in list(self._sessions.items()):
+            if place.revoked.done() or not self._events.serves(session_id):
+                self._sessions.pop(session_id).leave()
+        place = self._service.take_place(caller, Kind.SESSION)
+        try:
+            yield
+        finally:
+            if self._events.serves(answer.session_id):
+                self._sessions[answer.session_id] = place
+            else:
+                place.leave()
 
     async def _admit(self, scope: MutableMapping[str, Any]) -> Caller:
         """Return the caller of a request. Raises Problem."""
@@ -103,6 +135,55 @@ class Gate:
         self._service.memory(caller)  # that of a new key may not be open yet
         await self._service.take_rate(caller)
         return caller
+
+
+class _Answer:
+    """The answer to a request: whether it has begun and ended, and the session that it names."""
+
+    def __init__(self, service: Service, scope: MutableMapping[str, Any], send: Send) -> None:
+        self._service, self._scope, self._send = service, scope, send
+        self.is_begun = self.is_ended = False
+        self.session_id = ""
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Send a message. A client that reads nothing is cut off."""
+        if message["type"] == "http.response.start":
+            self.is_begun = True
+            self.session_id = dict(message.get("headers", ())).get(_SESSION, b"").decode("latin-1")
+        else:
+            self.is_ended = not message.get("more_body", False)
+        await self._write(message, self._service.limits.stream_write_s)
+
+    async def end(self) -> None:
+        """End an answer that has begun, though its client may not read it."""
+        if not self.is_ended:
+            await self._write({"type": "http.response.body", "body": b"", "more_body": False}, _LAST_WRITE_S)
+
+    async def _write(self, message: MutableMapping[str, Any], limit_s: float) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._send(message)
+        except TimeoutError:
+            self._service.cut_off(self._scope)
+
+
+def _names_session(scope: MutableMapping[str, Any]) -> bool:
+    return any(name == _SESSION for name, _ in scope["headers"])
+
+
+async def _until(revoked: asyncio.Future[None], answering: Awaitable[None]) -> None:
+    """Await an answer. Raises Problem once the key of its caller is no longer valid."""
+    task = asyncio.ensure_future(answering)
+    try:
+        await asyncio.wait((task, revoked), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        is_late = not task.done()
+        if is_late:
+            task.cancel()
+            await asyncio.wait((task,))
+    if is_late:
+        raise Problem("no_key", "the key is no longer valid")
+    task.result()
 
 
 async def _refuse(problem: Problem, send: Send) -> None:

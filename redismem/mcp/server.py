@@ -144,8 +144,13 @@ def _description(function: Any) -> str:
 class Server(MCPServer[Any]):
     """An MCP server whose failed calls answer with one line: what happened, and what to do."""
 
+    def __init__(self, *args: Any, tools: list[Tool], **options: Any) -> None:
+        super().__init__(*args, tools=tools, **options)
+        self._names = {tool.name: frozenset(tool.parameters["properties"]) for tool in tools}
+
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
         try:
+            _check_names(self._names.get(name), arguments)
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             raise ToolError(_refusal(name, error.__cause__ or error)) from None
@@ -158,6 +163,15 @@ class Server(MCPServer[Any]):
             text = _refusal("read_resource", cause)
             not_found = isinstance(cause, SessionNotFound | ResourceNotFoundError)
             raise (ResourceNotFoundError if not_found else ResourceError)(text) from None
+
+
+def _check_names(known: Collection[str] | None, arguments: Collection[str]) -> None:
+    """Refuse many unknown names at once: pydantic makes an error of each, and the SDK a text of them all."""
+    if known is None or len(arguments) <= len(known) + _FAULTS_COUNT:
+        return
+    unknown = [name for name in arguments if name not in known]
+    shown = ", ".join(name[:50] for name in unknown[:_FAULTS_COUNT])
+    raise ToolError(f"invalid arguments: {shown} and {len(unknown) - _FAULTS_COUNT} more are unknown names")
 
 
 def _refusal(tool: str, error: BaseException) -> str:

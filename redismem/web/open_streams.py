@@ -1,4 +1,4 @@
-"""The open streams and the answers in progress of a server. No key and no namespace can take all places.
+"""The open streams, answers in progress and sessions of a server. No key and no namespace can take all places.
 
 A key may hold as many places as are still free, a namespace twice as many. So a key that takes all it can gets half of
 the places, two get a third each, and there is always room for the next. Event streams leave a quarter of the places to
@@ -22,6 +22,12 @@ class Kind(StrEnum):
     CHAT = "chat streams"
     ANSWER = "answers in progress"
     """An answer has a place of its own, because it continues for a while after its last listener has left."""
+    SESSION = "sessions"
+    """A session of an MCP client. It mostly waits, so there are ten places for sessions per place for a stream."""
+
+
+_APART = {Kind.ANSWER: 1, Kind.SESSION: 10}
+"""The kinds that are counted apart from streams, with their places per place for a stream."""
 
 
 class Place:
@@ -45,7 +51,7 @@ class OpenStreams:
     """The places of a server."""
 
     def __init__(self, limit: int) -> None:
-        """Create `limit` places for streams, and as many for answers."""
+        """Create `limit` places for streams, as many for answers, and ten times as many for sessions."""
         self._limit = limit
         self._places: set[Place] = set()
         self._counts: Counter[Kind | tuple[Kind, str, str]] = Counter()
@@ -91,8 +97,8 @@ class OpenStreams:
                 place.revoked.set_result(None)
 
     def _free_count(self, kind: Kind) -> int:
-        if kind is Kind.ANSWER:
-            return self._limit - self._counts[kind]
+        if kind in _APART:
+            return self._limit * _APART[kind] - self._counts[kind]
         free_count = self._limit - self.streams_count
         if kind is Kind.EVENTS:
             return min(free_count, self._limit - self._limit // 4 - self._counts[kind])

@@ -196,6 +196,8 @@ async def test_a_project(server: MCPServer[Any]) -> None:
         ),
         ("append_messages", {"session_id": "s" * 257, "messages": [{"role": "user"}]}, "invalid arguments: session_id"),
         ("append_messages", {"session_id": "s", "messages": [{"role": "user"}], "Id": "x"}, "invalid arguments: Id: "),
+        # A message of each of 250,000 mistakes took seconds.
+        ("get_state", {f"x{at}": 1 for at in range(250_000)}, "invalid arguments: x0, x1, x2, x3, x4 and 249995 more"),
         ("read_context", {"session_id": "s", "max_tokens": 1}, "invalid arguments: max_tokens: "),
         ("read_context", {}, "invalid arguments: session_id: Field required"),
         ("recall_messages", {"session_id": "s", "query": ""}, "invalid arguments: query: "),
@@ -224,6 +226,13 @@ async def test_a_mistake_is_refused_in_one_line_and_writes_nothing(
     assert not await memory.session("s").exists()
     assert "canary" not in caplog.text
     assert any(tool in record.getMessage() for record in caplog.records)
+
+
+async def test_a_list_of_another_type_is_one_mistake(server: MCPServer[Any]) -> None:
+    async with calls(server) as (_, _, refused):
+        messages = [{"role": "user", "content": [1] * 250_000}]
+        said = await refused("append_messages", session_id="s", messages=messages)
+        assert said.endswith("].0: Input should be a valid dictionary")
 
 
 async def test_a_defect_is_logged_by_its_place_alone(
