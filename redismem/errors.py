@@ -12,6 +12,7 @@ RedismemError
 ├── InvalidTime         the caller's clock returned a value that cannot be the time     (also a ValueError)
 ├── TooLarge            a message, batch, value or window over its limit                (also a ValueError)
 ├── SessionNotFound     the session does not exist (any more)                           (also a LookupError)
+├── OwnerMismatch       the handle names an owner, and the session has another one, or none
 ├── NotInWindow         a message to pop, replace or unpin is not in the window         (also a LookupError)
 ├── ItemNotFound        the project has no such item, or had none at that moment        (also a LookupError)
 ├── Conflict            another writer was faster: `expect` is not the last seq, or a message or item has changed
@@ -110,6 +111,13 @@ class TooLarge(RedismemError, ValueError):
 
 class SessionNotFound(RedismemError, LookupError):
     """The session does not exist, or it has expired."""
+
+
+class OwnerMismatch(RedismemError):
+    """The handle names an owner, and the session or record was begun with another one, or without one.
+
+    Nothing was read or written. A handle without `owner` opens it, and `info()` says whose it is.
+    """
 
 
 class NotInWindow(RedismemError, LookupError):

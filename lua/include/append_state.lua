@@ -1,8 +1,13 @@
 -- Reads the state that an append needs: the epoch only if the reply or expect needs it, because each field costs time.
+-- Refuses a session that has another owner than the caller names, or none.
 -- READS messages state expect limits
 -- SETS counters ids repeated epoch created
 local counters, ids, repeated, epoch = nil, nil, nil, nil
-if expect == '-' then
+if string.find(limits, '@', 1, true) then
+  local owner = nil
+  counters, ids, repeated, epoch, owner = unpack(redis.call('HMGET', state, 'counters', 'ids_a', 'repeated', 'epoch', 'owner'))
+  if (owner or counters) and owner ~= string.match(limits, '@(.*)$') then return redis.error_reply('OWNER other') end -- [same owner]
+elseif expect == '-' then
   counters, ids, repeated = unpack(redis.call('HMGET', state, 'counters', 'ids_a', 'repeated'))
 else
   counters, ids, repeated, epoch = unpack(redis.call('HMGET', state, 'counters', 'ids_a', 'repeated', 'epoch'))

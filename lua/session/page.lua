@@ -10,13 +10,15 @@
 --   with_originals  1 or 0
 --   block_count     messages of a full block
 --   merged_blocks   blocks of a merged block, which has the number of the first one
--- FIELDS reads counters epoch with_originals
+--   owner           that the session must have, - for any
+-- FIELDS reads counters epoch owner with_originals
 -- REPLY epoch, start_seq, end of the originals, number of the first block, count of blocks; then the blocks, false for a
 --   missing one; then the messages of the window. If a gap stands for several seqs: all elements of the window, and the
 --   last seq. Empty if there is no session
--- ERROR CORRUPT · LAYOUT version
+-- ERROR OWNER other · CORRUPT · LAYOUT version
 local messages, state, originals = unpack(KEYS)
-local before_seq, limit, with_originals, block_count, merged_blocks = unpack(ARGV)
+local before_seq, limit, with_originals, block_count, merged_blocks, owner = unpack(ARGV)
+--- @include same_owner
 local counters, epoch, kept = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'with_originals'))
 if not counters then return {} end
 --- @include counters

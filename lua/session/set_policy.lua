@@ -15,12 +15,14 @@
 --   now_ms      - for the server's clock
 --   kept_ms     of a session without an own timeout
 --   new_policy  as in the counters; empty for none
--- FIELDS reads counters queued
+--   owner       that the session must have, - for any
+-- FIELDS reads counters owner queued
 --   writes counters queued fence attempts failure deaths
 -- REPLY 1 set, 0 no such session
--- ERROR PAST now_ms · CORRUPT · LAYOUT version
+-- ERROR OWNER other · PAST now_ms · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
-local session, now_ms, kept_ms, new_policy = unpack(ARGV)
+local session, now_ms, kept_ms, new_policy, owner = unpack(ARGV)
+--- @include same_owner
 local counters, queued = unpack(redis.call('HMGET', state, 'counters', 'queued'))
 if not counters then return 0 end
 --- @include counters

@@ -10,12 +10,14 @@
 --   session
 --   now_ms      - for the server's clock
 --   kept_ms
--- FIELDS reads counters
+--   owner       that the session must have, - for any
+-- FIELDS reads counters owner
 --   writes counters
 -- REPLY 1 touched, 0 no such session
--- ERROR PAST now_ms · CORRUPT · LAYOUT version
+-- ERROR OWNER other · PAST now_ms · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, evictions = unpack(KEYS)
-local session, now_ms, kept_ms = unpack(ARGV)
+local session, now_ms, kept_ms, owner = unpack(ARGV)
+--- @include same_owner
 local counters = redis.call('HGET', state, 'counters')
 if not counters then return 0 end
 --- @include counters

@@ -190,9 +190,9 @@ async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = Fa
         except SessionExists:
             if not swap or swap_count + 1 == _SWAPS_LIMIT:
                 raise
-        calls = store.session_calls(found.session_id)
+        epoch = await store.run(store.session_calls(found.session_id).epoch())
         put_ms = max(now_ms(), found.put_ms + 1)
-        await store.run(calls.quarantine(await store.run(calls.epoch()), put_ms))
+        await store.run(quarantine.put(keys, epoch, put_ms, store.settings.idle_timeout_ms))
     raise AssertionError
 
 

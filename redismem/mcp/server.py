@@ -54,8 +54,9 @@ def create_server(
             slots.
         events: The store of the server's events. The tool `clear_session` then removes them, because they have copies
             of what tools have returned.
-        owner: The person whom the sessions that the server begins belong to, so that `memory.forget(owner=...)` removes
-            them. If the server serves several persons: a function that returns the owner of a session id, or `None`.
+        owner: The person whom the sessions of the server belong to, so that `memory.forget(owner=...)` removes them. A
+            session of another person, or of nobody, is refused. If the server serves several persons: a function that
+            returns the owner of a session id, or `None`.
 
     Raises:
         InvalidSessionId: The owner is empty, too long, or has characters that are not allowed.
@@ -94,7 +95,7 @@ def server_over(
         # A session id may look like a path. It names a session, never a file.
         resource_security=ResourceSecurity(reject_path_traversal=False, reject_absolute_paths=False),
     )
-    transcripts = Transcripts(access)
+    transcripts = Transcripts(access, owner)
     for uri, read in (
         ("redismem://sessions{?cursor}", transcripts.sessions),
         ("redismem://session/{session_id}{?before}", transcripts.session),

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from redismem import UNSET, Session
 from redismem.adapters.sessions import Owner, resolve_owner
-from redismem.mcp.access import Access, settle_write
+from redismem.mcp.access import Access, Scope, settle_write
 from redismem.mcp.events import EventStore
 from redismem.mcp.results import (
     Appended,
@@ -48,13 +48,13 @@ class SessionTools:
         self._events = events
         self._owner = owner
 
-    def _open_session(self, session_id: str) -> Session:
-        """Return the session that this call begins if it is missing: it then belongs to the owner of the server."""
-        return self._access("write").session(session_id, owner=resolve_owner(self._owner, session_id))
+    def _open_session(self, session_id: str, scope: Scope) -> Session:
+        """Return a session, which belongs to the owner of the server; one of another owner refuses the call."""
+        return self._access(scope).session(session_id, owner=resolve_owner(self._owner, session_id))
 
     async def append_messages(self, session_id: SessionId, messages: Batch, id: RetryId = "") -> Appended:
         """Append messages to a conversation, all or none. Begins the conversation if it does not exist."""
-        session = self._open_session(session_id)
+        session = self._open_session(session_id, "write")
         payloads = [message.model_dump(exclude_unset=True) for message in messages]
         receipt = await settle_write(session.append(*payloads, id=id or None))
         return Appended.of(session_id, receipt)
@@ -64,7 +64,7 @@ class SessionTools:
 
         Summaries and pinned messages always come whole. An unknown conversation has 0 messages.
         """
-        session = self._access("read").session(session_id)
+        session = self._open_session(session_id, "read")
         return SessionContext.of(await session.read(max_tokens=max_tokens), self._hidden)
 
     async def recall_messages(
@@ -78,12 +78,12 @@ class SessionTools:
 
         Returns the best matches and their neighbours, oldest first. read_context has the newest messages already.
         """
-        session = self._access("read").session(session_id)
+        session = self._open_session(session_id, "read")
         return StoredMessages.of(await session.recall(query, limit, max_tokens))
 
     async def get_state(self, session_id: KnownId) -> SessionState:
         """Get the state of a conversation: its params, and the param whose value the agent waits for."""
-        return SessionState.of(await self._access("read").session(session_id).state(), self._hidden)
+        return SessionState.of(await self._open_session(session_id, "read").state(), self._hidden)
 
     async def update_state(
         self,
@@ -110,7 +110,7 @@ class SessionTools:
             changes["waiting"] = waiting_for_param
         if not changes:
             raise ToolError("nothing to change: give set, remove or waiting_for_param")
-        await settle_write(self._open_session(session_id).update(id=id or None, **changes))
+        await settle_write(self._open_session(session_id, "write").update(id=id or None, **changes))
         return StateUpdated(session_id=session_id)
 
     async def clear_session(self, session_id: KnownId) -> Cleared:
@@ -118,7 +118,7 @@ class SessionTools:
 
         Call it only if the user asks for it. It removes exactly the conversation with this id, no other.
         """
-        session = self._access("write").session(session_id)
+        session = self._open_session(session_id, "write")
         existed = await settle_write(session.clear())
         if self._events is not None:
             await settle_write(self._events.clear())

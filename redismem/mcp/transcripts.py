@@ -9,6 +9,7 @@ from urllib.parse import quote
 from mcp.server.mcpserver.exceptions import ResourceError
 
 from redismem import Message
+from redismem.adapters.sessions import Owner, resolve_owner
 from redismem.mcp.access import Access
 from redismem.mcp.results import StoredMessage
 
@@ -20,8 +21,9 @@ _PAGE_BYTES = 256 * 1024
 class Transcripts:
     """The resources of the sessions. A client follows their links from page to page."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, owner: Owner[str] = None) -> None:
         self._access = access
+        self._owner = owner
 
     async def sessions(self, cursor: str = "") -> str:
         """The live conversations, latest active first, 100 per page. `next` links to the next page."""
@@ -43,7 +45,7 @@ class Transcripts:
         """
         if before < 0:
             raise ResourceError("before is a seq: an integer of 1 or more")
-        session = self._access("read").session(session_id)
+        session = self._access("read").session(session_id, owner=resolve_owner(self._owner, session_id))
         messages = await session.messages(_MESSAGES_COUNT, before or None, include_originals=True)
         shown = _newest(messages)
         more = len(shown) < len(messages) or len(messages) == _MESSAGES_COUNT

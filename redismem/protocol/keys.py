@@ -56,6 +56,8 @@ class SessionKeys:
     shard: ShardKeys
     appends: tuple[bytes, ...]
     """The keys of an append, in the order of its script's KEYS. The first four are enough for most appends."""
+    owner: bytes | None = None
+    """The owner that the session must have, as its state contains it; None accepts any."""
 
 
 def _matches(pattern: re.Pattern[str], text: object) -> bool:

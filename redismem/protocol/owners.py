@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 
-from redismem.errors import InvalidSessionId
-from redismem.protocol.keys import is_session_id, plain
+from redismem.errors import InvalidSessionId, OwnerMismatch
+from redismem.protocol.keys import SessionKeys, is_session_id, plain
 
 # Scores are doubles, which are exact up to 53 bits.
 _SCORE_BITS = 52
@@ -47,6 +47,22 @@ def encode_owner(owner: str) -> bytes:
 def decode_owner(field: bytes | None) -> str | None:
     """Decode the field `owner` of a state; None means that the session has no owner."""
     return None if field is None else field.partition(b" ")[2].decode("utf-8", "replace")
+
+
+def owner_mismatch(session_id: str | None) -> OwnerMismatch:
+    """Return the error of a caller that names another owner than the session's."""
+    text = "the session was begun with another owner than the one that is named, or with none"
+    return OwnerMismatch(text, session_id)
+
+
+def check_same_owner(keys: SessionKeys, owner: bytes | None, counters: bytes | None) -> None:
+    """Check two fields of a state that was read: the owner is the one that the keys name, if they name one.
+
+    Raises:
+        OwnerMismatch: the session has another owner, or none.
+    """
+    if keys.owner is not None and owner != keys.owner and not (owner is counters is None):
+        raise owner_mismatch(keys.session_id)
 
 
 def is_owner_field(field: bytes) -> bool:

@@ -22,8 +22,9 @@ from redismem.messages.decoding import StoredMessages
 from redismem.messages.gaps import gap_count, last_seqs
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
+from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted_count
-from redismem.protocol.owners import decode_owner
+from redismem.protocol.owners import check_same_owner, decode_owner, owner_mismatch
 from redismem.protocol.permissions import decode_refused_command
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
@@ -96,6 +97,7 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "PAST": lambda detail, session_id: InvalidTime(
         f"by the server's clock a session active at {detail} ms is past its timeout", session_id
     ),
+    "OWNER": lambda _, session_id: owner_mismatch(session_id),
     "LIVE": lambda kind, session_id: SessionExists(
         f"a {kind} with this id exists, so none can be restored in its place", session_id
     ),
@@ -157,6 +159,18 @@ def fields(reply: Any) -> dict[bytes, bytes]:
     if isinstance(reply, dict):
         return reply
     return {reply[at]: reply[at + 1] for at in range(0, len(reply), 2)}
+
+
+def own_fields(keys: SessionKeys, reply: Any) -> dict[bytes, bytes]:
+    """Decode the reply of HGETALL for a state.
+
+    Raises:
+        OwnerMismatch: the session has another owner than the keys name.
+    """
+    stored = fields(reply)
+    if keys.owner is not None:
+        check_same_owner(keys, stored.get(layout.OWNER), stored.get(layout.COUNTERS))
+    return stored
 
 
 def context(

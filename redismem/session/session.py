@@ -42,8 +42,9 @@ class Session(EditableSession):
 
     A handle keeps no state and costs no I/O, so get one per turn or keep it. Any number of pods may share a session.
 
-    Every method that calls Redis may raise StoreUnavailable. If the stored bytes of a session cannot be read, its
-    keys are moved to `…:quarantine:<session>:<ms>`, an error is logged, and the session starts empty.
+    Every method that calls Redis may raise StoreUnavailable, and OwnerMismatch if the handle names another owner than
+    the session has. If the stored bytes of a session cannot be read, its keys are moved to
+    `…:quarantine:<session>:<ms>`, an error is logged, and the session starts empty.
     """
 
     __slots__ = ("_on_append", "_recall_cache")

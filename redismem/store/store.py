@@ -22,6 +22,7 @@ from redismem.protocol.owner import calls as owner_calls
 from redismem.protocol.queue.calls import QueueCalls
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.quarantine import put
 from redismem.settings.settings import Settings
 from redismem.store.agreement import Agreement
 from redismem.store.breaker import Breaker, BreakerState
@@ -295,7 +296,8 @@ class Store(Agreement):
         """
         assert corrupt.session_id is not None
         owner = await self._owner_of(corrupt.session_id, begun_s)
-        await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()), begun_s=begun_s)
+        keys = self.keys.session(corrupt.session_id)
+        await self.run(put(keys, corrupt.epoch, now_ms(), self.settings.idle_timeout_ms), begun_s=begun_s)
         session = session_hash(corrupt.session_id)
         log_fields = facts(
             op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__

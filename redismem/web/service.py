@@ -122,7 +122,7 @@ class Service:
         return memory
 
     def session(self, caller: Caller, session_id: str, owner: str | None = None) -> Session:
-        """Return a session of the caller's namespace. `owner` is its owner, if this request begins it.
+        """Return a session of the caller's namespace. `owner` is the owner that the request names.
 
         Raises:
             InvalidSessionId: No session can have this id or owner.

@@ -50,8 +50,13 @@ class Watch:
         self._looks: dict[str, Look | None] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def frames(self, session_id: str, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
-        """Yield the events of a session: `changed` with its numbers, first at once; `degraded`; `end`."""
+    async def frames(
+        self, session_id: str, stopping: asyncio.Event, owner: str | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the events of a session: `changed` with its numbers, first at once; `degraded`; `end`.
+
+        With an owner, the events end once the session belongs to another one, or to none.
+        """
         watcher = self._join(session_id)
         stop_wait = asyncio.create_task(stopping.wait())
         stop_wait.add_done_callback(lambda _: watcher.changed.set())
@@ -66,6 +71,10 @@ class Watch:
                 watcher.changed.clear()
                 if stopping.is_set():
                     yield frame("end", {"reason": "the server stopped"})
+                    return
+                info = None if watcher.look is None else watcher.look.info
+                if owner is not None and info is not None and info.owner != owner:
+                    yield frame("end", {"reason": "the session has another owner"})
                     return
                 yield _event_frame(watcher, session_id)
         finally:

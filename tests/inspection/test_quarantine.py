@@ -17,6 +17,7 @@ from redismem.inspection.check import check_session
 from redismem.models import open_extractive
 from redismem.protocol.call import Call
 from redismem.protocol.scripts import load
+from redismem.protocol.session.quarantine import put
 from redismem.record import Change
 from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
@@ -26,9 +27,9 @@ ID = "user-42:7 [*]"
 
 async def put_into_quarantine(memory: Memory, session_id: str = ID) -> int:
     """Put a session into quarantine as an operator would by hand, and return the time of the move."""
-    calls = memory.store.session_calls(session_id)
-    put_ms = 1_700_000_000_000 + len(session_id)
-    assert await memory.store.run(calls.quarantine(await memory.store.run(calls.epoch()), put_ms)) > 0
+    store, put_ms = memory.store, 1_700_000_000_000 + len(session_id)
+    epoch = await store.run(store.session_calls(session_id).epoch())
+    assert await store.run(put(store.keys.session(session_id), epoch, put_ms, store.settings.idle_timeout_ms)) > 0
     return put_ms
 
 

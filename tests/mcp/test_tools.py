@@ -240,7 +240,7 @@ async def test_a_defect_is_logged_by_its_place_alone(
 ) -> None:
     text = "can" + "ary"  # the line of the error is in its traceback
 
-    def broken(session_id: str) -> None:
+    def broken(session_id: str, **_: Any) -> None:
         raise KeyError(text)
 
     monkeypatch.setattr(memory, "session", broken)
@@ -299,3 +299,25 @@ async def test_what_a_client_stores_is_forgotten_with_the_owner_of_the_server(me
     assert (await memory.forget(owner="cy")).session_count == 1
     with pytest.raises(InvalidSessionId):
         create_server(memory, owner="")
+
+
+async def test_every_tool_and_the_transcript_refuse_a_session_of_another_owner(memory: Memory) -> None:
+    await memory.session("a", owner="ann").append({"role": "user", "content": "a canary"})
+    arguments: dict[str, dict[str, Any]] = {
+        "append_messages": {"messages": [{"role": "user", "content": "b"}]},
+        "read_context": {},
+        "recall_messages": {"query": "canary"},
+        "get_state": {},
+        "update_state": {"set": {"p": 1}},
+        "clear_session": {},
+    }
+    async with calls(create_server(memory, owner="bob")) as (client, _, _):
+        tools = (await client.list_tools()).tools
+        assert arguments.keys() == {tool.name for tool in tools if "session_id" in tool.input_schema["properties"]}
+        for name, more in arguments.items():
+            result = await client.call_tool(name, {"session_id": "a"} | more)
+            assert result.is_error, name
+            assert "another owner" in repr(result), name
+        with pytest.raises(MCPError, match="another owner"):
+            await client.read_resource("redismem://session/a")
+    assert (await memory.session("a").info()).total_messages == 1

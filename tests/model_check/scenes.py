@@ -12,6 +12,7 @@ from model_check.steps import SETTINGS
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import BOTH, Scene, bring_into, variants
 from redismem.concurrency.run_sync import run_without_loop
+from redismem.protocol.session.quarantine import put
 
 # Scenes that need a new machine.
 
@@ -185,7 +186,7 @@ def corrupted(machine: WorkMachine, name: str, how: str, by_reading: bool) -> No
     machine.agrees()
     # Another caller has found the session unreadable as well, and comes late.
     machine.append(name)
-    assert machine.run_call(calls.quarantine(session.epoch, machine.now)) == 0
+    assert machine.run_call(put(calls.keys, session.epoch, machine.now, 60_000)) == 0
 
 
 def failover_race(machine: WorkMachine, name: str, count: int) -> None:

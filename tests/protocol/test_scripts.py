@@ -24,7 +24,7 @@ from redismem.protocol.session import archive, edits, forget, rewrite
 from redismem.protocol.session.append import AppendOptions, append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block, quarantine_block
-from redismem.protocol.session.quarantine import restore
+from redismem.protocol.session.quarantine import put, restore
 from redismem.protocol.session.restore import Restoration
 from redismem.protocol.session.state import StateChanges
 from redismem.protocol.session.vectors import BlockVectors, move_vectors, set_vectors
@@ -117,7 +117,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),
     "page": (
         lambda: CALLS.page(50, 31, True),
-        {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16, "merged_blocks": 4},
+        {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16, "merged_blocks": 4, "owner": "-"},
     ),
     "read_window": (lambda: edits.window_by_script(CALLS), {"first": 0, "budget_bytes": 8_388_608}),
     "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
@@ -215,9 +215,9 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     ),
     "set_policy": (
         lambda: CALLS.set_policy(Policy(keep_whole=True)),
-        {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789, "new_policy": b"~w"},
+        {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789, "new_policy": b"~w", "owner": "-"},
     ),
-    "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789}),
+    "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789, "owner": "-"}),
     "quarantine_block": (
         lambda: quarantine_block(KEYS, Block(3, b"foreign"), 77, 56_789),
         {"block": 3, "seen": b"foreign", "idle_timeout_ms": 56_789},
@@ -232,8 +232,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {"block": 3, "seen": b"vectors", "model": b"model"},
     ),
     "quarantine": (
-        lambda: CALLS.quarantine("9-ab", NOW_MS),
-        {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 156_789},
+        lambda: put(KEYS, "9-ab", NOW_MS, 56_789),
+        {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
     ),
     "restore": (
         lambda: restore(KEYS, 77, RESTORATION, SETTINGS, lambda: NOW_MS),

@@ -14,6 +14,7 @@ from redismem import Memory, Session, Settings
 from redismem.inspection import quarantine
 from redismem.inspection.sessions import originals_of
 from redismem.project.files import copies
+from redismem.protocol.session.quarantine import put
 from redismem.store.windows import read_window
 
 SETTINGS = Settings(threshold=4, recent_limit=2, shards=1, keep_originals=True, max_window_count=12)
@@ -136,7 +137,7 @@ async def test_a_copy_has_the_same_seqs(memory: Memory, session: Session, is_sum
 
 async def test_gaps_come_back_from_quarantine(memory: Memory, session: Session) -> None:
     before = await session.read()
-    await memory.store.run(memory.store.session_calls("a").quarantine(before.epoch, 77))
+    await memory.store.run(put(memory.store.keys.session("a"), before.epoch, 77, 60_000))
     assert not await session.exists()
     await quarantine.restore(memory.store, await quarantine.find(memory.store, "a", None))
     assert await session.read() == before

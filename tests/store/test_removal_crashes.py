@@ -30,6 +30,7 @@ from redismem.protocol.ids import now_ms
 from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.session import quarantine as quarantine_calls
+from redismem.protocol.session.quarantine import put
 from redismem.workers.eviction import Eviction
 
 
@@ -61,7 +62,7 @@ async def prepare_restore(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
     store, calls = memory.store, memory.store.session_calls("a")
     if spoilt:
         await raw.lset(calls.keys.messages, 1, b"\xc1")
-    await store.run(calls.quarantine(await store.run(calls.epoch()), now_ms()))
+    await store.run(put(calls.keys, await store.run(calls.epoch()), now_ms(), store.settings.idle_timeout_ms))
     entry = await quarantine.find(store, "a", None)
     restored_session = await quarantine.read(store, entry)
     assert bool(restored_session.faults) is spoilt

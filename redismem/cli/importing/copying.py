@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from redismem.adapters.sessions import join_id
 from redismem.cli.importing.sources import Conversation, Payload, Unreadable
 from redismem.context import Context, Receipt
-from redismem.errors import Conflict, NotAllowed, RedismemError, StoreUnavailable
+from redismem.errors import Conflict, NotAllowed, OwnerMismatch, RedismemError, StoreUnavailable
 from redismem.info import Policy
 from redismem.memory import Memory
 from redismem.messages.message import Message
@@ -97,7 +97,11 @@ class Copying:
             wanted = await conversation.load()
             session_id, owner = join_id(self._key_prefix, conversation.session_id), self._owner_of(conversation)
             session = self._memory.session(session_id, policy=self._policy, owner=owner)
-            done_count = await self._complete(session, conversation.name, wanted, owner)
+            done_count = await self._complete(session, conversation.name, wanted)
+        except OwnerMismatch:
+            findings.add_problem(
+                conversation.name, f"session {session_id} was begun with another owner, or with none: clear it first"
+            )
         except Unreadable as reason:
             findings.add_problem(conversation.name, str(reason))
         except (StoreUnavailable, NotAllowed):
@@ -118,19 +122,18 @@ class Copying:
             raise Unreadable("the file of --owners does not name it; null means that it belongs to nobody")
         return self._owners[conversation.session_id]
 
-    async def _complete(self, session: Session, name: str, wanted: list[Payload], owner: str | None) -> int:
+    async def _complete(self, session: Session, name: str, wanted: list[Payload]) -> int:
         """Append what the session lacks, or replace its end, and return the number of messages that stay.
 
         Raises:
-            Unreadable: The session has other messages or another owner, or does not return what was appended.
+            OwnerMismatch: The session has another owner.
+            Unreadable: The session has other messages, or does not return what was appended.
         """
         limit = self._memory.settings.max_window_count
         if len(wanted) > limit:
             raise Unreadable(f"it has {len(wanted)} messages, over REDISMEM_MAX_WINDOW_COUNT, {limit}")
         messages = [self._encode(payload) for payload in wanted]
         seen, stored = await session.read(0), await session.tail(_ALL_COUNT)
-        if owner is not None and seen.epoch and (await session.info()).owner != owner:
-            raise Unreadable(f"session {session.id} was begun with another owner, or with none: clear it first")
         done_count = _equal_count(messages, stored)
         if done_count < min(len(messages), len(stored)) and not self._replace:
             raise Unreadable(f"session {session.id} has other messages: message {done_count + 1} differs")

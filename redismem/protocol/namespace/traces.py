@@ -17,7 +17,7 @@ from redismem.protocol import layout
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys, SessionKeys, is_session_id, plain
 from redismem.protocol.namespace.calls import entries, name_of
-from redismem.protocol.owners import encode_owner, owner_score
+from redismem.protocol.owners import check_same_owner, encode_owner, owner_score
 from redismem.protocol.session.quarantine import Page, quarantine_keys
 
 _KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:(messages|state|originals|vectors|quarantine):(.+)", re.DOTALL)
@@ -137,6 +137,7 @@ def owner_and_epoch(keys: SessionKeys) -> Call[tuple[bytes | None, str]]:
 
     def decode(reply: Any) -> tuple[bytes | None, str]:
         owner, epoch = reply
+        check_same_owner(keys, owner, epoch)
         return owner, (epoch or b"").decode("utf-8", "replace")
 
     command = ("HMGET", keys.state, layout.OWNER, layout.EPOCH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -20,7 +21,7 @@ from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.owners import encode_owner
+from redismem.protocol.owners import check_same_owner, encode_owner
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.session.append import (
     ANY,
@@ -65,20 +66,22 @@ class SessionCalls:
     ) -> None:
         """`limits` is the result of `append_limits`, which is computed here if missing.
 
-        `clock` replaces the server's. `owner` is the owner of the session, if these calls begin it.
+        `clock` replaces the server's. `owner` is the owner of the session: the calls refuse a session that has another
+        one, or none. None accepts any session.
 
         Raises:
             InvalidSessionId: the owner is invalid.
         """
-        self.keys = keys
+        field = None if owner is None else encode_owner(owner)
+        self.keys = keys = replace(keys, owner=field)
         self.settings = settings
         self.count_tokens = count_tokens
         self.clock = clock
         self.session_owner = owner
         appends = keys.appends
         limits = limits or append_limits(settings)
-        if owner is not None:
-            appends, limits = (*appends, keys.shard.owners), b"%b @%b" % (limits, encode_owner(owner))
+        if field is not None:
+            appends, limits = (*appends, keys.shard.owners), b"%b @%b" % (limits, field)
         self._script = scripts.load("append")
         self._append_head: Command = ("EVALSHA", self._script.sha, len(appends), *appends, keys.session, limits)
         self._reads = context_reads(keys)
@@ -257,7 +260,7 @@ class SessionCalls:
         keys, settings = self.keys, self.settings
 
         def decode(stored: Any, elements: Any) -> Context:
-            fields = replies.fields(stored)
+            fields = replies.own_fields(keys, stored)
             context = replies.context(keys.session_id, settings.recent_limit, fields, elements, limit)
             counters = fields.get(layout.COUNTERS, b"")
             self._needs_few_keys = needs_few_keys(counters, len(elements), settings.threshold)
@@ -289,6 +292,7 @@ class SessionCalls:
                 int(include_originals),
                 BLOCK_COUNT,
                 MERGED_BLOCKS,
+                keys.owner or layout.NONE,
             ),
         )
         return Call(keys.session_id, (command,), lambda reply: page(keys.session_id, reply, before_seq), script, op=op)
@@ -298,7 +302,7 @@ class SessionCalls:
         keys = self.keys
 
         def decode(stored: Any) -> list[Message]:
-            fields = replies.fields(stored)
+            fields = replies.own_fields(keys, stored)
             if layout.PINS not in fields:
                 return []
             return replies.context(keys.session_id, 1, fields, (), 0).pinned
@@ -310,7 +314,7 @@ class SessionCalls:
         keys = self.keys
 
         def decode(stored: Any) -> State:
-            fields = replies.fields(stored)
+            fields = replies.own_fields(keys, stored)
             try:
                 if fields:
                     layout.bounds(fields.get(layout.COUNTERS, b""))
@@ -328,7 +332,7 @@ class SessionCalls:
         keys = self.keys
 
         def decode(stored: Any) -> SessionInfo | None:
-            return replies.info(keys.session_id, replies.fields(stored))
+            return replies.info(keys.session_id, replies.own_fields(keys, stored))
 
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.INFO)
 
@@ -343,7 +347,14 @@ class SessionCalls:
 
     def exists(self) -> Call[bool]:
         """Build a call that checks if the session exists."""
-        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool, op=Op.EXISTS)
+        keys = self.keys
+
+        def decode(reply: Any) -> bool:
+            counters, owner = reply
+            check_same_owner(keys, owner, counters)
+            return counters is not None
+
+        return Call(keys.session_id, (("HMGET", keys.state, layout.COUNTERS, layout.OWNER),), decode, op=Op.EXISTS)
 
     def clear(self, epoch: str) -> Call[bool]:
         """Build a call that removes the session if it is still in this epoch."""
@@ -364,7 +375,7 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.evictions),
-            (keys.session, time_argument(self.clock), self.settings.kept_ms),
+            (keys.session, time_argument(self.clock), self.settings.kept_ms, keys.owner or layout.NONE),
         )
         return Call(keys.session_id, (command,), bool, script, op=Op.TOUCH)
 
@@ -378,19 +389,8 @@ class SessionCalls:
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("set_policy")
         encoded = layout.encode_policy(encode_policy(policy))
-        arguments = (keys.session, time_argument(self.clock), self.settings.kept_ms, encoded)
+        named = keys.owner or layout.NONE
+        arguments = (keys.session, time_argument(self.clock), self.settings.kept_ms, encoded, named)
         names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
         command = evalsha(script, names, arguments)
         return Call(keys.session_id, (command,), bool, script, op=Op.SET_POLICY)
-
-    def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
-        """Build a call that moves an unreadable session to `…:quarantine:<session>:<now_ms>:<key>`."""
-        keys, shard = self.keys, self.keys.shard
-        script = scripts.load("quarantine")
-        moved = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))
-        command = evalsha(
-            script,
-            (keys.messages, keys.state, keys.originals, keys.vectors, *moved, *shard.all_indexes),
-            (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
-        )
-        return Call(keys.session_id, (command,), int, script, op=Op.QUARANTINE)

@@ -113,6 +113,7 @@ def window_by_script(calls: SessionCalls, before: Part | None = None) -> Call[Vi
 
 
 def _view(calls: SessionCalls, fields: Mapping[bytes, bytes], elements: Sequence[bytes]) -> View | None:
+    fields = replies.own_fields(calls.keys, fields)
     context = replies.context(calls.keys.session_id, calls.settings.recent_limit, fields, elements)
     return View(context, fields, elements) if context.epoch else None
 

@@ -19,10 +19,11 @@ from redismem.originals.blocks import block_number
 from redismem.protocol import layout
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.owners import check_same_owner
 from redismem.protocol.replies import corrupt_session
 from redismem.protocol.session.pages import Page, find_blocks, with_heads
 
-_STATE = (layout.COUNTERS, layout.EPOCH, layout.WITH_ORIGINALS)
+_STATE = (layout.COUNTERS, layout.EPOCH, layout.WITH_ORIGINALS, layout.OWNER)
 
 
 class Reread(Enum):
@@ -106,7 +107,8 @@ def _call(
     """Build the call of these reads, with the state before them."""
 
     def decode(state: Sequence[bytes | None], *replies: Any) -> Decoded:
-        counters, epoch, kept = state
+        counters, epoch, kept, owner = state
+        check_same_owner(keys, owner, counters)
         if counters is None:
             return None
         has_originals = include_originals and kept is not None and replies[-1] > 0

@@ -25,7 +25,8 @@ from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, WITH_ORIGINALS, bounds
+from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, OWNER, WITH_ORIGINALS, bounds
+from redismem.protocol.owners import check_same_owner
 from redismem.protocol.replies import corrupt_session
 
 
@@ -203,10 +204,12 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
     Decoding raises:
         CorruptSession: the counters or the epoch cannot be read.
         UnsupportedFormat: another release wrote the session.
+        OwnerMismatch: the session has another owner than the keys name.
     """
 
     def decode(state: Sequence[bytes | None], signatures: Sequence[bytes | None]) -> Signatures:
-        epoch, counters, kept, edited = state
+        epoch, counters, kept, edited, owner = state
+        check_same_owner(keys, owner, counters)
         if counters is None:
             return Signatures("", 1, False, ())
         try:
@@ -222,7 +225,7 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
         except (Undecodable, ValueError) as cause:
             raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
-    read_state = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED)
+    read_state = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED, OWNER)
     commands = read_state, signature_command(keys, numbers, vectors)
     return Call(keys.session_id, commands, decode, op=Op.RECALL, is_separable=True)
 

@@ -193,6 +193,15 @@ def _split(arguments: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     return (arguments[begin : begin + _PART_COUNT] for begin in range(0, len(arguments), _PART_COUNT))
 
 
+def put(keys: SessionKeys, epoch: str, put_ms: int, idle_timeout_ms: int) -> Call[int]:
+    """Build a call that moves an unreadable session to `…:quarantine:<session>:<put_ms>:<key>`."""
+    script = scripts.load("quarantine")
+    live = (keys.messages, keys.state, keys.originals, keys.vectors)
+    names = (*live, *quarantine_keys(keys, put_ms), *keys.shard.all_indexes)
+    command = evalsha(script, names, (keys.session, epoch or layout.NONE, idle_timeout_ms))
+    return Call(keys.session_id, (command,), int, script, op=Op.QUARANTINE)
+
+
 def drop(keys: SessionKeys, put_ms: int) -> Call[int]:
     """Build a call that removes a session from quarantine for good. It returns the number of keys."""
     return Call(keys.session_id, (("DEL", *quarantine_keys(keys, put_ms)),), int, op=Op.DROP)

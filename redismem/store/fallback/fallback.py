@@ -230,6 +230,7 @@ class Fallback:
             StoreUnavailable: The call cannot be served without Redis.
             FallbackFull: The backlog is full.
             TooLarge: The append exceeds a limit.
+            OwnerMismatch: As far as this process knows, the session has another owner than the call names.
         """
         held = self._backlog.held.get(session_id)
         if call.op.outage is Outage.ACCEPTED:
@@ -248,7 +249,8 @@ class Fallback:
             case Op.INFO if layout.COUNTERS in view.fields:
                 return _mark_degraded(call.decode(view.fields))
             case Op.MESSAGES if layout.COUNTERS in view.fields and command[0] == "EVALSHA":
-                before, limit, include_originals, *_ = script_arguments(command)
+                before, limit, include_originals, *_, owner = script_arguments(command)
+                view.check_owner(b"" if owner == layout.NONE else owner, session_id)
                 if not include_originals:
                     return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
             case Op.MESSAGES if layout.COUNTERS in view.fields and is_native_page(call):
@@ -257,6 +259,7 @@ class Fallback:
 
     def _accept(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
         append = parse_append(call.commands[0])
+        held.view.check_owner(append.owner, held.session_id)
         if append.has_expect:
             raise self._refusal(call, "only Redis can check `expect`")
         before = held.find_seqs(append)

@@ -11,6 +11,7 @@ from typing import Any
 from redismem.errors import RedismemError
 from redismem.messages.values import Undecodable
 from redismem.protocol import layout, replies
+from redismem.protocol.owners import owner_mismatch
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.append import Append
@@ -50,6 +51,15 @@ class View:
     def seqs_count(self) -> int:
         """The number of seqs in the window: gaps stand for several."""
         return len(self.elements) + self._counters.hidden
+
+    def check_owner(self, owner: object, session_id: str) -> None:
+        """Check the owner that a call names, as the state contains it; empty means that it names none.
+
+        Raises:
+            OwnerMismatch: The session has another owner, or none.
+        """
+        if owner and layout.COUNTERS in self.fields and self.fields.get(layout.OWNER) != owner:
+            raise owner_mismatch(session_id)
 
     def refusal(self, append: Append, settings: Settings, session_id: str) -> RedismemError | None:
         """Return the error with which append.lua would refuse the append; `None` if this process knows no reason."""

@@ -89,7 +89,7 @@ def session_id_of(segment: str) -> str:
 
 
 def _parse_query(query: bytes) -> tuple[bool, str | None]:
-    """Return True if the answer is the context, and the owner of a new session. Raises Problem: invalid."""
+    """Return True if the answer is the context, and the owner that the request names. Raises Problem: invalid."""
     # Parsing a query takes as long as storing the message, so the common ones are compared whole.
     if not query or query == b"read=true":
         return bool(query), None
@@ -147,7 +147,7 @@ def operation(responses: dict[str, Any]) -> dict[str, Any]:
         "parameters": [
             {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
             {"name": "read", "in": "query", "schema": {"type": "boolean", "default": False}},
-            {"name": "owner", "in": "query", "schema": schemas.OWNER, "description": "The owner of a new session."},
+            {"name": "owner", "in": "query", "schema": schemas.OWNER, "description": schemas.OWNER_TEXT},
             *({"name": n, "in": "header", "schema": schema, "description": text} for n, schema, text in headers),
         ],
         "requestBody": {

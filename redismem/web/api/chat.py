@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Response
 
-from redismem.errors import RedismemError, SessionNotFound
+from redismem.errors import RedismemError, SessionNotFound, StoreUnavailable
 from redismem.messages.message import Message
 from redismem.session.session import Session
 from redismem.web.access import Caller
 from redismem.web.api import schemas
-from redismem.web.api.sessions import TheCaller, TheMemory, TheService
+from redismem.web.api.sessions import TheCaller, TheMemory, TheService, check_owner
 from redismem.web.api.streams import STREAM, EventStream
-from redismem.web.chat.answer import frame, parse_event_id
+from redismem.web.chat.answer import Turn, frame, parse_event_id
 from redismem.web.http.json import Json
 from redismem.web.http.problems import Problem
 from redismem.web.open_streams import Kind
@@ -32,7 +32,6 @@ _WAIT_S = 30.0
 
 @router.post("", response_class=Response, responses=STREAM)
 async def chat(
-    request: Request,
     asked: schemas.ChatMessage,
     service: TheService,
     memory: TheMemory,
@@ -45,16 +44,16 @@ async def chat(
     With `Last-Event-ID` the stream continues after that event, even if another server began the answer. The answer is
     not generated again.
     """
-    del request
     stream = partial(EventStream, service, caller, Kind.CHAT)
     session = memory.session(asked.session_id or memory.new_session_id(), owner=asked.owner)
-    namespace = caller.namespace
+    with contextlib.suppress(StoreUnavailable):  # the chat goes on, and the append asks again
+        await check_owner(session, asked.owner)
     if last_event_id is not None:
         event = parse_event_id(last_event_id)
         if event is None:
             raise Problem("bad_request", "no stream of a chat gave this Last-Event-ID")
         turn_id, offset = event
-        turn = service.chat.live(namespace, session.id, turn_id)
+        turn = await _live(service, caller, session, turn_id, asked.owner)
         if turn is not None:
             return stream(partial(turn.frames, offset))
         stored = await _read_turn(session, turn_id)
@@ -62,7 +61,7 @@ async def chat(
             raise Problem("not_found", "this session has no such answer")
         return stream(lambda: _await_reply(service, caller, session, turn_id, offset))
     turn_id = idempotency_key or uuid.uuid4().hex
-    live = service.chat.live(namespace, session.id, turn_id)
+    live = await _live(service, caller, session, turn_id, asked.owner)
     if live is not None:
         _check_same(service, asked.message, live.asked)
         return stream(live.frames)
@@ -75,13 +74,14 @@ async def chat(
     project = None if name is None else service.project(memory, name)
     service.take_place(caller, Kind.CHAT).leave()  # a message whose answer cannot be streamed is not accepted
     place = service.take_place(caller, Kind.ANSWER)
-    return stream(service.chat.begin(namespace, session, turn_id, asked.message, project, place.leave).frames)
+    return stream(service.chat.begin(caller.namespace, session, turn_id, asked.message, project, place.leave).frames)
 
 
 @router.post("/clear", response_model=schemas.Cleared)
 async def clear(named: schemas.ChatSession, service: TheService, memory: TheMemory, caller: TheCaller) -> Response:
     """Remove a session with all its data. An answer in progress ends and is not stored."""
-    session = memory.session(named.session_id)
+    session = memory.session(named.session_id, owner=named.owner)
+    await check_owner(session, named.owner)
     service.chat.stop_all(caller.namespace, session.id, "cleared")
     return Json({"cleared": await session.clear()})
 
@@ -89,8 +89,17 @@ async def clear(named: schemas.ChatSession, service: TheService, memory: TheMemo
 @router.post("/stop", response_model=schemas.Stopped)
 async def stop(named: schemas.ChatSession, service: TheService, memory: TheMemory, caller: TheCaller) -> Response:
     """Stop the session's answers that this server is writing. The text so far is stored as incomplete."""
-    session = memory.session(named.session_id)
+    session = memory.session(named.session_id, owner=named.owner)
+    await check_owner(session, named.owner)
     return Json({"stopped_count": service.chat.stop_all(caller.namespace, session.id, "stopped")})
+
+
+async def _live(service: Service, caller: Caller, session: Session, turn_id: str, owner: str | None) -> Turn | None:
+    """Return the answer in progress, which is not read from the store. Raises OwnerMismatch, StoreUnavailable."""
+    turn = service.chat.live(caller.namespace, session.id, turn_id)
+    if turn is not None:
+        await check_owner(session, owner)
+    return turn
 
 
 def _check_same(service: Service, text: str, *known: object) -> None:

@@ -90,6 +90,7 @@ class SessionSearch(Taken):
 
 OWNER = {"type": "string", "minLength": 1, "maxLength": 256}
 """The JSON schema of an owner."""
+OWNER_TEXT = "The owner of a session that this begins. An existing session of another owner, or of none, is refused."
 
 
 class ForgottenSessionsDocument(BaseModel):
@@ -282,7 +283,7 @@ class StateChange(Taken):
 class ChatMessage(Taken):
     """A message for the chat. Without `session_id` it begins a session. `project` adds that project's background.
 
-    A session that the message begins belongs to `owner`.
+    A session that the message begins belongs to `owner`; another one is refused if it has another owner, or none.
     """
 
     session_id: Name | None = None
@@ -292,7 +293,10 @@ class ChatMessage(Taken):
 
 
 class ChatSession(Taken):
+    """The session of a chat. It is refused if `owner` is named, and is not its owner."""
+
     session_id: Name
+    owner: Name | None = None
 
 
 class Cleared(BaseModel):

@@ -44,22 +44,22 @@ def memory_of(request: Request) -> Memory:
     return service_of(request).memory(caller_of(request))
 
 
-def session_of(request: Request, session_id: Annotated[str, Path(min_length=1)]) -> Session:
-    """Return the session in the path. Raises Problem, InvalidSessionId."""
-    return service_of(request).session(caller_of(request), session_id_of(session_id))
+Owner = Annotated[str | None, Query(min_length=1, max_length=256, description=schemas.OWNER_TEXT)]
 
 
-Owner = Annotated[str | None, Query(min_length=1, max_length=256)]
-
-
-def new_session_of(request: Request, session_id: Annotated[str, Path(min_length=1)], owner: Owner = None) -> Session:
-    """Return the session in the path, which belongs to `owner` if this request begins it."""
+def session_of(request: Request, session_id: Annotated[str, Path(min_length=1)], owner: Owner = None) -> Session:
+    """Return the session in the path, which refuses another `owner` than its own. Raises Problem, InvalidSessionId."""
     return service_of(request).session(caller_of(request), session_id_of(session_id), owner)
+
+
+async def check_owner(session: Session, owner: str | None) -> None:
+    """Check the owner that a request names, before work that does not ask Redis for it. Raises OwnerMismatch."""
+    if owner is not None:
+        await session.exists()
 
 
 TheMemory = Annotated[Memory, Depends(memory_of)]
 TheSession = Annotated[Session, Depends(session_of)]
-NewSession = Annotated[Session, Depends(new_session_of)]
 TheService = Annotated[Service, Depends(service_of)]
 TheCaller = Annotated[Caller, Depends(caller_of)]
 
@@ -154,8 +154,9 @@ async def show_session(session: TheSession) -> Response:
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-async def clear_session(session: TheSession, service: TheService, caller: TheCaller) -> Response:
+async def clear_session(session: TheSession, service: TheService, caller: TheCaller, owner: Owner = None) -> Response:
     """Remove a session with all its data. An answer in progress ends and is not stored."""
+    await check_owner(session, owner)
     service.chat.stop_all(caller.namespace, session.id, "cleared")
     await session.clear(missing_ok=False)
     return Response(status_code=204)
@@ -194,12 +195,13 @@ def _parse_before(before: str | None) -> int | datetime | None:
 
 
 @router.get("/sessions/{session_id}/events", response_class=Response, responses=STREAM)
-async def watch_session(session: TheSession, service: TheService, caller: TheCaller) -> Response:
+async def watch_session(session: TheSession, service: TheService, caller: TheCaller, owner: Owner = None) -> Response:
     """Stream the events of a session: `changed` with its numbers, at once and after each change through any server.
 
     `degraded` means that the store does not answer; `end` means that this server stops.
     """
-    frames = partial(service.watch(caller).frames, session.id, service.stopping)
+    await check_owner(session, owner)
+    frames = partial(service.watch(caller).frames, session.id, service.stopping, owner)
     return EventStream(service, caller, Kind.EVENTS, frames)
 
 
@@ -216,7 +218,7 @@ async def read_state(
 
 @router.patch("/sessions/{session_id}/state", status_code=204)
 async def change_state(
-    session: NewSession,
+    session: TheSession,
     change: schemas.StateChange,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=128)] = None,
 ) -> Response:

@@ -20,6 +20,7 @@ from redismem.errors import (
     ItemNotFound,
     NotAllowed,
     NotInWindow,
+    OwnerMismatch,
     RedismemError,
     SessionExists,
     SessionNotFound,
@@ -38,6 +39,7 @@ CODES: dict[str, tuple[int, str]] = {
     "bad_session_id": (400, "The session id cannot be one"),
     "no_key": (401, "A key is needed"),
     "not_allowed": (403, "The key does not allow this"),
+    "other_owner": (403, "The session is not this owner's"),
     "not_found": (404, "There is nothing here"),
     "session_not_found": (404, "There is no such session"),
     "not_in_window": (404, "The message is in the window no more"),
@@ -63,6 +65,7 @@ RETRY_AFTER_S = 1
 _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
     (InvalidSessionId, "bad_session_id"),
     (SessionNotFound, "session_not_found"),
+    (OwnerMismatch, "other_owner"),
     (NotInWindow, "not_in_window"),
     (Conflict, "conflict"),
     (SessionExists, "session_exists"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 from support.queue_scripts import SWEEP, run_many
 from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 
@@ -23,7 +24,10 @@ async def test_the_append_that_begins_a_session_notes_its_owner(lua: Scripts) ->
     assert fields[b"owner"] == b"7 ann @home~w"
     assert b"~" not in fields[b"counters"], "the name of an owner is no policy"
     assert await lua.queue("owners") == {b"s": 7}
-    await lua.append("b", token=b"token..2", new_policy="@8 bob")
+    for other in ("@8 bob", "@7 ann @home", "@7 ann @home~w2"):
+        with pytest.raises(ResponseError, match="OWNER other"):
+            await lua.append("b", token=b"token..2", new_policy=other)
+    await lua.append("b", token=b"token..2", **OWNED)
     await lua.append("c", session_id="other", token=b"token..3", new_policy="~wx60 @8 bob")
     assert (await lua.fields())[b"owner"] == b"7 ann @home~w"
     assert (await lua.fields("other"))[b"counters"].endswith(b"~wx60")

@@ -23,6 +23,7 @@ from redismem.protocol.session import edits, forget, rewrite
 from redismem.protocol.session import state as state_changes
 from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.quarantine import put
 from redismem.settings.settings import Settings
 
 KEYS = Keys("shop", 8)
@@ -78,7 +79,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         edits.replace(made, VIEW, first := VIEW.context.messages[0], edits.replacement(made, first, USER)),
         forget.forget(made, VIEW, {5}, {}, {}),
         made.touch(),
-        made.quarantine("", 5),
+        put(made.keys, "", 5, 7),
     ]
     for call in everything:
         assert call is not None

@@ -13,7 +13,7 @@ from support.operations import OPERATIONS
 from support.proxy import Proxy
 
 import redismem.blocking
-from redismem import Memory, Policy, Session, Settings, StoreUnavailable, TooLarge
+from redismem import Memory, OwnerMismatch, Policy, Session, Settings, StoreUnavailable, TooLarge
 
 
 @pytest.fixture
@@ -115,6 +115,22 @@ async def test_the_served_calls_are_those_of_the_table(degradable: Memory, fault
         await catch_unavailable(OPERATIONS[name].call(unseen))
         await unseen.append(user(1))
     await OPERATIONS[name].call(unseen)
+
+
+@pytest.mark.parametrize("owner", ["ann", None])
+async def test_a_handle_with_another_owner_is_served_nothing(
+    degradable: Memory, faulty: Faulty, owner: str | None
+) -> None:
+    await degradable.session("seen", owner=owner).append_and_read(user(1))
+    await degradable.session("written", owner=owner).append(user(1))
+    faulty.is_away = True
+    await degradable.session("begun", owner=owner).append(user(1))
+    for session_id in ("seen", "written", "begun"):
+        for row in OPERATIONS.values():
+            if row.outage == "served":
+                with pytest.raises(OwnerMismatch):
+                    await row.call(degradable.session(session_id, owner="bob"))
+                await row.call(degradable.session(session_id, owner=owner))
 
 
 @pytest.mark.parametrize("name", ["count", "sessions"])

@@ -1,0 +1,93 @@
+"""Each route that names an owner refuses a session of another one, and tells nothing of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from support.http_service import RunningService, numbered_message, open_stream, read_events
+from support.stored import read_namespace
+
+from redismem import Memory
+
+BODIES: dict[tuple[str, str], Any] = {
+    ("post", "/v1/sessions/{session_id}/messages"): numbered_message(1),
+    ("put", "/v1/sessions/{session_id}/messages/{seq}"): numbered_message(1),
+    ("put", "/v1/sessions/{session_id}/policy"): {"keep_whole": False, "idle_timeout_s": None, "exempt": True},
+    ("patch", "/v1/sessions/{session_id}/state"): {"params": {"a": 1}},
+    ("post", "/v1/sessions/{session_id}/prune"): {"max_messages": 1},
+    ("post", "/v1/sessions/{session_id}/forget"): {"seqs": [1]},
+    ("post", "/api/chat"): {"message": "Hello"},
+    ("post", "/api/chat/clear"): {},
+    ("post", "/api/chat/stop"): {},
+}
+FORGETS = ("delete", "/v1/sessions")
+"""It removes the sessions of the owner that it names, and no others."""
+
+
+def routes_of(document: Any) -> set[tuple[str, str]]:
+    """Return the routes of one session, and all others that name an owner in their query or their body."""
+    names = {
+        name for name, schema in document["components"]["schemas"].items() if "owner" in schema.get("properties", ())
+    }
+    found = set()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            named = {each["name"] for each in operation.get("parameters", ())}
+            body = set(re.findall(r"/schemas/(\w+)'", repr(operation.get("requestBody"))))
+            if "owner" in named or body & names or "{session_id}" in path:
+                found.add((method, path))
+    return found - {FORGETS}
+
+
+@pytest.mark.parametrize("owner", ["ann", None])
+async def test_every_route_of_a_session_refuses_another_owner(
+    http: RunningService, memory: Memory, raw: Any, owner: str | None
+) -> None:
+    await memory.session("a", owner=owner).append(*map(numbered_message, range(1, 4)))
+    before = await read_namespace(raw, memory.store.keys.namespace)
+    routes = routes_of((await http.ask("GET", "/openapi.json")).json())
+    assert len(routes) > 10
+    for method, path in sorted(routes):
+        body, options = BODIES.get((method, path)), dict[str, Any]()
+        if "{" in path:
+            options["params"] = {"owner": "bob"}
+        if body is not None:
+            options["json"] = body if "{" in path else {**body, "session_id": "a", "owner": "bob"}
+        answer = await http.ask(method.upper(), path.format(session_id="a", seq=1), **options)
+        assert (answer.status_code, answer.json()["code"]) == (403, "other_owner"), (method, path)
+        assert "ann" not in answer.text
+    assert await read_namespace(raw, memory.store.keys.namespace) == before
+
+
+async def test_the_owner_is_served_everywhere(http: RunningService, memory: Memory) -> None:
+    await memory.session("a", owner="ann").append(numbered_message(1))
+    for path in ("", "/messages", "/state", "/context"):
+        assert (await http.ask("GET", f"/v1/sessions/a{path}", params={"owner": "ann"})).status_code == 200
+        assert (await http.ask("GET", f"/v1/sessions/a{path}")).status_code == 200
+    events = await read_events(http.client, "/api/chat", json={"session_id": "a", "owner": "ann", "message": "Hello"})
+    assert events[-1].event == "end"
+
+
+async def test_a_stream_ends_once_the_session_has_another_owner(http: RunningService, memory: Memory) -> None:
+    await memory.session("a", owner="ann").append(numbered_message(1))
+    async with open_stream(http.client, "GET", "/v1/sessions/a/events", params={"owner": "ann"}) as events:
+        assert (await anext(events)).document["owner"] == "ann"
+        await memory.session("a").clear()
+        await memory.session("a", owner="bob").append(numbered_message(1))
+        seen = [each async for each in events]
+    assert seen[-1].event == "end"
+    assert all("bob" not in repr(each) for each in seen)
+
+
+async def test_an_answer_in_progress_is_not_given_to_another_owner(http: RunningService, memory: Memory) -> None:
+    session = memory.session("a", owner="ann")
+    await session.append(numbered_message(1))
+    turn = http.service.chat.begin(memory.store.keys.namespace, session, "t", "Hello")
+    asked = {"session_id": "a", "owner": "bob", "message": "Hello"}
+    for headers in ({"Idempotency-Key": "t"}, {"Last-Event-ID": "t.0"}):
+        answer = await http.ask("POST", "/api/chat", json=asked, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "other_owner")
+    async for _ in turn.frames(0):
+        pass
