@@ -20,79 +20,27 @@ _RESOLVED_COUNT = 16
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST = date.max.toordinal()
 
+_split = str.split
+# Written here, because Babel's CLDR data takes 100 ms to load.
 _MONTHS = {
-    "en": [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ],
-    "de": [
-        "Januar",
-        "Februar",
-        "März",
-        "April",
-        "Mai",
-        "Juni",
-        "Juli",
-        "August",
-        "September",
-        "Oktober",
-        "November",
-        "Dezember",
-    ],
-    "es": [
-        "enero",
-        "febrero",
-        "marzo",
-        "abril",
-        "mayo",
-        "junio",
-        "julio",
-        "agosto",
-        "septiembre",
-        "octubre",
-        "noviembre",
-        "diciembre",
-    ],
-    "fr": [
-        "janvier",
-        "février",
-        "mars",
-        "avril",
-        "mai",
-        "juin",
-        "juillet",
-        "août",
-        "septembre",
-        "octobre",
-        "novembre",
-        "décembre",
-    ],
+    "en": _split("January February March April May June July August September October November December"),
+    "de": _split("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
+    "es": _split("enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"),
+    "fr": _split("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
 }
 _WEEKDAYS = {
-    "en": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
-    "de": ["Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag"],
-    "es": ["lunes", "martes", "miércoles", "jueves", "viernes", "sábado", "domingo"],
-    "fr": ["lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche"],
+    "en": _split("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"),
+    "de": _split("Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag"),
+    "es": _split("lunes martes miércoles jueves viernes sábado domingo"),
+    "fr": _split("lundi mardi mercredi jeudi vendredi samedi dimanche"),
 }
 _MONTH_OF = {name.casefold(): at for names in _MONTHS.values() for at, name in enumerate(names, 1)}
-_SHORT_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_SHORT_MONTHS = _split("jan feb mar apr may jun jul aug sep oct nov dec")
 _SHORT_MONTH_OF = {name: at for at, name in enumerate(_SHORT_MONTHS, 1)} | {"sept": 9}
 _WEEKDAY_OF = {name.casefold(): at for names in _WEEKDAYS.values() for at, name in enumerate(names)}
 # These names of months are also other words, so they need a number or one of these words beside them.
 _UNSURE = {"may", "march", "mars", *_SHORT_MONTH_OF}
-_BEFORE_MONTHS = frozenset(
-    ("in", "of", "since", "during", "until", "early", "late", "mid", "en", "de", "im", "seit", "du", "depuis")
-)
+_BEFORE_MONTHS = frozenset(_split("in of since during until early late mid en de im seit du depuis"))
 
 # A relative day: its language, and its distance in days.
 _DAYS = {
@@ -142,47 +90,11 @@ _RELATIVE = re.compile(
 )
 # A text without any of these words has no relative day. Looking them up is ten times as fast as the pattern.
 _TELLING = frozenset(
-    [
-        "yesterday",
-        "night",
-        "today",
-        "tonight",
-        "morning",
-        "afternoon",
-        "evening",
-        "tomorrow",
-        "vorgestern",
-        "gestern",
-        "heute",
-        "morgen",
-        "übermorgen",
-        "anteayer",
-        "ayer",
-        "anoche",
-        "hoy",
-        "mañana",
-        "hier",
-        "aujourd",
-        "demain",
-        "week",
-        "weekend",
-        "month",
-        "year",
-        "woche",
-        "wochenende",
-        "monat",
-        "jahr",
-        "semana",
-        "mes",
-        "año",
-        "semaine",
-        "mois",
-        "année",
-        "ago",
-        "vor",
-        "hace",
-        "il",
-    ]
+    _split(
+        "yesterday night today tonight morning afternoon evening tomorrow vorgestern gestern heute morgen "
+        "übermorgen anteayer ayer anoche hoy mañana hier aujourd demain week weekend month year woche "
+        "wochenende monat jahr semana mes año semaine mois année ago vor hace il"
+    )
 ) | frozenset(_WEEKDAY_OF)
 # A question with neither a digit nor any of these words names no day.
 _NAMING = _TELLING | frozenset(_MONTH_OF) | frozenset(_SHORT_MONTH_OF)
@@ -191,11 +103,9 @@ _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er)?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
-_FRENCH = frozenset(["je", "j", "nous", "vous", "elle", "est", "était", "une", "les", "avec", "dans", "suis"])
+_FRENCH = frozenset(_split("je j nous vous elle est était une les avec dans suis"))
 # "Morning" in German and Spanish is the word for "tomorrow"; these words before it tell them apart.
-_BEFORE_MORNING = frozenset(
-    ["am", "guten", "jeden", "heute", "gestern", "frühen", "la", "esta", "por", "de", "una", "cada", "las"]
-)
+_BEFORE_MORNING = frozenset(_split("am guten jeden heute gestern frühen la esta por de una cada las"))
 
 Range = tuple[date, date]
 """The first and the last day."""
@@ -349,7 +259,7 @@ def _resolve(match: re.Match[str], now: date) -> tuple[Range, str] | None:
         if steps > 0:
             return None  # "next Friday" means this week's to some, next week's to others
         weekday = _WEEKDAYS[language].index(unit)
-        there = now + timedelta(days=(weekday - now.weekday()) % 7) if steps == 0 else _previous(now, weekday)
+        there = now + timedelta(days=weekday - now.weekday()) if steps == 0 else _previous(now, weekday)
         return (there, there), language
     return _shift(now, unit, steps), language
 

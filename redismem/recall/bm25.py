@@ -14,6 +14,7 @@ from redismem.formats.days import read_period
 from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import QUESTION_STEMS, stem_hash
 from redismem.recall.postings import Postings
+from redismem.text.normal_forms import normalize
 from redismem.text.stems import stems
 
 HITS_MOST = 64
@@ -56,7 +57,7 @@ class Ranking:
     def __init__(self, query: str, now_ms: int = 0) -> None:
         """Prepare a ranking. `now_ms` is the time to which "last week" in the query refers."""
         self.hashes = query_hashes(query)
-        self.period = read_period(query, now_ms)
+        self.period = read_period(normalize("NFC", query[:QUERY_CHARS]), now_ms)
 
     def entries(self, postings: Postings) -> list[Sequence[int]]:
         """Return the posting lists of the query's stems, rarest first: the seqs of the messages that contain the stem.

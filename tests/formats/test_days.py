@@ -67,6 +67,13 @@ def test_a_question_names_its_days(question: str, first: date, last: date) -> No
     assert [date_of(day) for day in meant] == [first + timedelta(days=at) for at in range((last - first).days + 1)]
 
 
+@pytest.mark.parametrize("asked", range(8, 15))
+def test_this_monday_is_in_the_week_of_the_question(asked: int) -> None:
+    period = read_period("What did I say this Monday?", SAID_MS + (asked - 8) * DAY_MS)
+    assert period is not None
+    assert [date_of(day).day for day in range(19_400, 19_700) if period.matches(day)] == [8]
+
+
 def test_months_and_weekdays_recur() -> None:
     for question, months in (("Where to in July?", {7}), ("im Oktober", {10}), ("en février", {2}), ("in Sept", {9})):
         period = read_period(question, SAID_MS)
