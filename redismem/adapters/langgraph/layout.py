@@ -7,25 +7,42 @@ blobs of its channels.
     b:<namespace> <channel> <version>              field: one value of a channel
     w:<namespace> <checkpoint id> <task id> <idx>  member: one pending write
     r:<run id> <namespace> <checkpoint id>         member: a checkpoint of a run
+    v                                              field: random bytes, new with each change of the checkpoints
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+    writes_sort_key,
+)
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from redismem.errors import InvalidRecord
-from redismem.record import Found, Head, Related, Trace
+from redismem.record import Change, Found, Head, Related, Trace
 
 CHECKPOINTS = b"c:"
 WRITES = b"w:"
 RUNS = b"r:"
+REVISION = b"v"
 Entry = tuple[bytes, bytes | None]
+
+
+def new_revision() -> bytes:
+    """Return a revision that no thread has had before."""
+    return os.urandom(8)
 
 
 def join(kind: bytes, *parts: str) -> bytes:
@@ -130,13 +147,44 @@ class Place:
         }
 
 
-def encode_head(
-    place: Place, config_id: str | None, versions: Mapping[str, object], metadata: bytes, checkpoint: bytes
-) -> bytes:
-    """Return the value of a checkpoint. `config_id` is the id of its parent."""
-    parent = place.member(config_id) if config_id else b""
-    names = tuple(place.blob(channel, version) for channel, version in versions.items())
-    return Head(parent, names, b"%d:%b%b" % (len(metadata), metadata, checkpoint)).encode()
+def encode_checkpoint(
+    serde: SerializerProtocol,
+    place: Place,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+) -> Change:
+    """Return the change that adds a checkpoint, without the values of its channels.
+
+    The config names its parent, which must exist if delta channels are rebuilt from it.
+    """
+    parent_id, saved_metadata = get_checkpoint_id(config), get_checkpoint_metadata(config, metadata)
+    parent = place.member(parent_id) if parent_id else b""
+    names = tuple(place.blob(*each) for each in checkpoint["channel_versions"].items())
+    packed = pack(serde.dumps_typed(saved_metadata))
+    bare = {key: value for key, value in checkpoint.items() if key != "channel_values"}
+    head = Head(parent, names, b"%d:%b%b" % (len(packed), packed, pack(serde.dumps_typed(bare)))).encode()
+    member, run_id = place.member(checkpoint["id"]), saved_metadata.get("run_id")
+    return Change(
+        present=[parent] if parent and saved_metadata.get("counters_since_delta_snapshot") else [],
+        sets={member: head, REVISION: new_revision()},
+        adds=[member, *([place.run(str(run_id), checkpoint["id"])] if run_id else [])],
+    )
+
+
+def value_names(place: Place, checkpoint: Checkpoint, versions: ChannelVersions) -> set[bytes]:
+    """Return the fields of a checkpoint's values that have these versions."""
+    return {place.blob(*each) for each in versions.items() if each[0] in checkpoint["channel_values"]}
+
+
+def encode_values(
+    serde: SerializerProtocol, place: Place, checkpoint: Checkpoint, versions: ChannelVersions
+) -> dict[bytes, bytes]:
+    """Return the fields of a checkpoint's values that have these versions, with the values."""
+    values = checkpoint["channel_values"]
+    return {
+        place.blob(*each): pack(serde.dumps_typed(values[each[0]])) for each in versions.items() if each[0] in values
+    }
 
 
 def decode_metadata(serde: SerializerProtocol, value: bytes) -> dict[str, Any]:

@@ -157,7 +157,11 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint with the new values of its channels, all or nothing, and return its config.
 
+        If a prune has removed other values of the checkpoint while the run went on, these are stored anew.
+
         Raises:
+            RecordConflict: The checkpoint would lack values. While the run went on, the thread was deleted or has
+                expired, or the ancestors were pruned that a DeltaChannel is rebuilt from.
             InvalidRecord: An id, a namespace, a channel or a version has a NUL.
             InvalidSessionId: The thread's id is empty, or not a string.
             TooLarge: The checkpoint has more than 64 MiB.
@@ -212,6 +216,7 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         Asks each thread once. A run that wrote the only snapshot of a DeltaChannel takes that value along.
 
         Raises:
+            RecordConflict: Others keep writing a thread, 50 times in a row. The same call again removes the rest.
             StoreUnavailable: Redis does not answer. The same call again removes the rest.
         """
         self._opening.run(lambda memory: upkeep.delete_runs(self._threads(memory), run_ids))
@@ -227,7 +232,8 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
 
         Raises:
             ValueError: Both are one thread.
-            RecordConflict: The target has checkpoints of its own, or another owner.
+            RecordConflict: The target has checkpoints of its own, or another owner. Or the source was deleted or pruned
+                while it was copied, or another writer changed the target: then nothing was copied.
             StoreUnavailable: Redis does not answer. The same call again goes on.
         """
         self._opening.run(lambda memory: upkeep.copy(self._threads(memory), source_thread_id, target_thread_id))
@@ -246,6 +252,7 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
 
         Raises:
             ValueError: The strategy is unknown.
+            RecordConflict: Others keep writing a thread, 50 times in a row. The same call again removes the rest.
             StoreUnavailable: Redis does not answer. The same call again removes the rest.
         """
         self._opening.run(lambda memory: upkeep.prune(self._threads(memory), thread_ids, strategy))

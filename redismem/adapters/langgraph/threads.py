@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -17,11 +17,10 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
     get_checkpoint_id,
-    get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from redismem import InvalidSessionId, Memory
+from redismem import InvalidSessionId, Memory, RecordConflict
 from redismem.adapters.langgraph import layout
 from redismem.adapters.langgraph.layout import Place
 from redismem.adapters.sessions import join_id, split_id
@@ -72,32 +71,29 @@ class Threads:
     async def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
     ) -> RunnableConfig:
-        """Store a checkpoint and the new values of its channels in one step."""
-        place, checkpoint_id, dumps = self._place(config), checkpoint["id"], self.options.serde.dumps_typed
-        values = checkpoint["channel_values"]
-        bare: dict[str, Any] = {**checkpoint}
-        del bare["channel_values"]
-        saved_metadata = get_checkpoint_metadata(config, metadata)
-        head = layout.encode_head(
-            place,
-            get_checkpoint_id(config),
-            checkpoint["channel_versions"],
-            layout.pack(dumps(saved_metadata)),
-            layout.pack(dumps(bare)),
-        )
-        member = place.member(checkpoint_id)
-        blobs = {
-            place.blob(channel, version): layout.pack(dumps(values[channel]))
-            for channel, version in versions.items()
-            if channel in values
-        }
+        """Store a checkpoint and the new values of its channels in one step.
+
+        Its other values are those of the checkpoint that the run began with. If a prune has removed them since, all
+        values are stored anew. If the whole thread was removed, or what a delta channel is rebuilt from, it is refused.
+        """
+        place, record, serde = self._place(config), self._written(config), self.options.serde
+        bare = layout.encode_checkpoint(serde, place, config, checkpoint, metadata)
+        new, everywhere = layout.encode_values(serde, place, checkpoint, versions), checkpoint["channel_versions"]
+        stored = layout.value_names(place, checkpoint, everywhere) - new.keys()
         # A channel without a value has no field: reads take both for empty.
-        empty = [place.blob(channel, version) for channel, version in versions.items() if channel not in values]
-        run_id = saved_metadata.get("run_id")
-        run = [place.run(str(run_id), checkpoint_id)] if run_id else []
-        change = Change(sets={member: head, **blobs}, drops=empty, adds=[member, *run])
-        await self._written(config).write(change)
-        return place.config(checkpoint_id)
+        empty = {place.blob(*each) for each in versions.items()} - new.keys()
+        change = replace(bare, present=[*bare.present, *stored], sets={**bare.sets, **new}, drops=empty)
+        try:
+            await record.write(change)
+        except RecordConflict:
+            whole = {**bare.sets, **layout.encode_values(serde, place, checkpoint, everywhere)}
+            change = replace(change, present=[*bare.present, layout.REVISION], sets=whole)
+            try:
+                await record.write(change)
+            except RecordConflict:
+                lost = "the thread was deleted or pruned while the run went on, so its checkpoint would lack values"
+                raise RecordConflict(lost, record_id=record.id) from None
+        return place.config(checkpoint["id"])
 
     async def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str

@@ -1,10 +1,17 @@
-"""The upkeep of threads: delete, copy and prune. Each step leaves every checkpoint whole, and can be repeated."""
+"""The upkeep of threads: delete, copy and prune. Each step leaves every checkpoint whole, and can be repeated.
+
+Others write the thread meanwhile. A checkpoint that they add may have values of older ones, so what only removed
+checkpoints name is known only as long as none is added. Each change of the checkpoints therefore sets a new revision,
+and each removal expects the revision before which the checkpoints were listed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -18,6 +25,7 @@ _CHANGE_COUNT = 5_000
 _HEADS_BYTES = 32 * 1024 * 1024
 _BLOBS_COUNT = 32
 _WRITES_LIMIT = 500
+_ATTEMPTS_COUNT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,37 @@ class _Checkpoint:
         return layout.split(layout.CHECKPOINTS, self.member)
 
 
+@dataclass(slots=True)
+class _Guarded:
+    """A thread whose changes are made only if nobody else has changed its checkpoints since the revision was read."""
+
+    record: Record
+    revision: bytes | None
+
+    @classmethod
+    async def read(cls, record: Record) -> _Guarded:
+        [revision] = await record.get(layout.REVISION)
+        return cls(record, revision)
+
+    async def write(self, change: Change) -> None:
+        """Make a change, or raise RecordConflict."""
+        equals = {} if self.revision is None else {layout.REVISION: self.revision}
+        absent = [layout.REVISION] if self.revision is None else []
+        revision = layout.new_revision()
+        sets = {**change.sets, layout.REVISION: revision}
+        await self.record.write(replace(change, equals=equals, absent=absent, sets=sets))
+        self.revision = revision
+
+
+async def _guard(record: Record, remove: Callable[[_Guarded], Awaitable[None]]) -> None:
+    """Remove checkpoints, and begin again whenever another writer has changed the thread."""
+    for _ in range(_ATTEMPTS_COUNT):
+        with contextlib.suppress(RecordConflict):
+            await remove(await _Guarded.read(record))
+            return
+    raise RecordConflict("others keep writing the thread: what is left of it is whole", record_id=record.id)
+
+
 async def delete(threads: Threads, thread_id: object) -> None:
     """Remove a thread: checkpoints, values, writes, runs."""
     await threads.record(thread_id).clear()
@@ -44,13 +83,17 @@ async def delete_runs(threads: Threads, run_ids: Sequence[str]) -> None:
         return
     prefixes = [layout.join(layout.RUNS, str(run_id), "") for run_id in run_ids]
     async for thread_id in threads.thread_ids():
-        record = threads.record(thread_id)
-        members = [found.member for prefix in prefixes async for found in pages(record, prefix)]
-        if members:
-            gone = {layout.join(layout.CHECKPOINTS, *layout.split(layout.RUNS, member)[1:]) for member in members}
-            await _remove(record, await _checkpoints(record, bodies=False), gone)
-            await _drop_writes(record, gone)
-            await _remove_members(record, members)
+        await _guard(threads.record(thread_id), partial(_delete_runs, prefixes))
+
+
+async def _delete_runs(prefixes: Sequence[bytes], thread: _Guarded) -> None:
+    record = thread.record
+    members = [found.member for prefix in prefixes async for found in pages(record, prefix)]
+    if members:
+        gone = {_checkpoint_of(member) for member in members}
+        await _remove(thread, await _checkpoints(record, bodies=False), gone)
+        await _drop_writes(record, gone)
+        await _remove_members(thread, members)
 
 
 async def prune(threads: Threads, thread_ids: Iterable[object], strategy: str) -> None:
@@ -65,10 +108,12 @@ async def prune(threads: Threads, thread_ids: Iterable[object], strategy: str) -
         if strategy == "delete":
             await delete(threads, thread_id)
         else:
-            await _keep_latest(threads, threads.record(thread_id))
+            await _guard(threads.record(thread_id), partial(_keep_latest, threads, set()))
 
 
-async def _keep_latest(threads: Threads, record: Record) -> None:
+async def _keep_latest(threads: Threads, removed: set[bytes], thread: _Guarded) -> None:
+    """Remove all but the latest checkpoints. `removed` has those that earlier attempts removed, and gets the others."""
+    record = thread.record
     checkpoints = await _checkpoints(record, bodies=False)
     by_namespace: dict[str, dict[bytes, Head]] = {}
     for checkpoint in checkpoints:
@@ -78,19 +123,17 @@ async def _keep_latest(threads: Threads, record: Record) -> None:
         for checkpoint_ns, heads in by_namespace.items()
     }
     gone = {member for checkpoint_ns, heads in by_namespace.items() for member in heads.keys() - kept[checkpoint_ns]}
-    await _remove(record, checkpoints, gone)
-    for checkpoint_ns, heads in by_namespace.items():
+    removed |= gone
+    await _remove(thread, checkpoints, gone)
+    for checkpoint_ns in by_namespace:
         place, oldest = Place("", checkpoint_ns), min(kept[checkpoint_ns])
         # One range also has the writes of checkpoints that an earlier prune removed before it was interrupted.
         writes = place.related.prefix
         await record.drop(writes, before=writes + oldest[len(place.prefix) :])
-        await _drop_writes(record, [member for member in heads if member > oldest and member in gone])
-    runs = [
-        found.member
-        async for found in pages(record, layout.RUNS)
-        if layout.join(layout.CHECKPOINTS, *layout.split(layout.RUNS, found.member)[1:]) in gone
-    ]
-    await _remove_members(record, runs)
+        await _drop_writes(record, [each for each in removed if each.startswith(place.prefix) and each > oldest])
+    left = {member for members in kept.values() for member in members}
+    runs = [found.member async for found in pages(record, layout.RUNS) if _checkpoint_of(found.member) not in left]
+    await _remove_members(thread, runs)
 
 
 async def _chain(record: Record, place: Place, heads: dict[bytes, Head], serde: SerializerProtocol) -> set[bytes]:
@@ -121,21 +164,40 @@ async def copy(threads: Threads, source_id: object, target_id: object) -> None:
 
     Raises:
         ValueError: both are one thread.
-        RecordConflict: the target has checkpoints of its own, or another owner, with whom it would be forgotten.
+        RecordConflict: the target has checkpoints of its own, or another owner, with whom it would be forgotten. Or one
+            of the threads was changed meanwhile, so that the copy would not be whole.
     """
-    source, target = threads.record(source_id), threads.record(target_id)
-    if source.id == target.id:
+    source, record = threads.record(source_id), threads.record(target_id)
+    if source.id == record.id:
         raise ValueError("a thread cannot be copied onto itself")
-    listed, existing_target = await _listed(threads, source), await _listed(threads, target)
+    listed, existing_target = await _listed(threads, source), await _listed(threads, record)
     owner = None if listed is None else listed.owner
     if listed is not None and existing_target is not None and existing_target.owner != owner:
-        raise RecordConflict("the target thread belongs to another owner than the source", record_id=target.id)
-    target = threads.record(target_id, owner)
+        raise RecordConflict("the target thread belongs to another owner than the source", record_id=record.id)
+    target = await _Guarded.read(threads.record(target_id, owner))
     checkpoints = await _checkpoints(source, bodies=True)
     values = {checkpoint.member: checkpoint.head.encode() for checkpoint in checkpoints}
-    existing = await target.page(layout.CHECKPOINTS, limit=1)
-    if any(values.get(found.member) != found.value for found in existing.found):
-        raise RecordConflict("the target thread has checkpoints of its own", record_id=target.id)
+    existing = (await record.page(layout.CHECKPOINTS, limit=1)).found
+    if any(values.get(found.member) != found.value for found in existing):
+        raise RecordConflict("the target thread has checkpoints of its own", record_id=record.id)
+    # Parts of a copy that was cut off have a revision; pending writes of others have none.
+    is_new = existing_target is None or (target.revision is not None and not existing)
+    try:
+        await _copy_parts(source, target, checkpoints)
+        # A value or a write is removed with or after the checkpoints that have it: all that are left were read whole.
+        left = {checkpoint.member for checkpoint in await _checkpoints(source, bodies=False)}
+        if not values.keys() <= left:
+            raise RecordConflict("the source thread was deleted or pruned while it was copied", record_id=source.id)
+        for group in _groups(values):
+            await target.write(Change(sets=group, adds=[*group]))
+    except RecordConflict:
+        if is_new:
+            await _drop_parts(record)
+        raise
+
+
+async def _copy_parts(source: Record, target: _Guarded, checkpoints: Sequence[_Checkpoint]) -> None:
+    """Copy all that belongs to checkpoints."""
     names = dict.fromkeys(name for checkpoint in checkpoints for name in checkpoint.head.names)
     for part in _parts([*names], _BLOBS_COUNT):
         blobs = await source.get(*part)
@@ -150,8 +212,14 @@ async def copy(threads: Threads, source_id: object, target_id: object) -> None:
             after = page.after
             if after is None:
                 break
-    for group in _groups(values):
-        await target.write(Change(sets=group, adds=[*group]))
+
+
+async def _drop_parts(record: Record) -> None:
+    """Remove the parts of a copy, unless the thread has checkpoints by now, or gets one meanwhile."""
+    thread = await _Guarded.read(record)
+    if thread.revision is not None and not (await record.page(layout.CHECKPOINTS, limit=1)).found:
+        with contextlib.suppress(RecordConflict):
+            await record.clear(equals={layout.REVISION: thread.revision})
 
 
 async def _listed(threads: Threads, record: Record) -> RecordEntry | None:
@@ -183,7 +251,7 @@ async def _checkpoints(record: Record, *, bodies: bool) -> list[_Checkpoint]:
     ]
 
 
-async def _remove(record: Record, checkpoints: Sequence[_Checkpoint], gone: AbstractSet[bytes]) -> None:
+async def _remove(thread: _Guarded, checkpoints: Sequence[_Checkpoint], gone: AbstractSet[bytes]) -> None:
     """Remove checkpoints with the values that only they name.
 
     A value goes with the last checkpoint that names it, so none that remains lacks one, wherever this is interrupted.
@@ -198,10 +266,10 @@ async def _remove(record: Record, checkpoints: Sequence[_Checkpoint], gone: Abst
         drops += {name for name in checkpoint.head.names if name not in kept and last[name] == checkpoint.member}
         removes.append(checkpoint.member)
         if len(drops) >= _CHANGE_COUNT:
-            await record.write(Change(drops=drops, removes=removes))
+            await thread.write(Change(drops=drops, removes=removes))
             drops, removes = [], []
     if removes:
-        await record.write(Change(drops=drops, removes=removes))
+        await thread.write(Change(drops=drops, removes=removes))
 
 
 async def _drop_writes(record: Record, members: Iterable[bytes]) -> None:
@@ -209,9 +277,14 @@ async def _drop_writes(record: Record, members: Iterable[bytes]) -> None:
         await record.drop(layout.join(layout.WRITES, *layout.split(layout.CHECKPOINTS, member), ""))
 
 
-async def _remove_members(record: Record, members: Sequence[bytes]) -> None:
+async def _remove_members(thread: _Guarded, members: Sequence[bytes]) -> None:
     for part in _parts(members, _CHANGE_COUNT):
-        await record.write(Change(removes=part))
+        await thread.write(Change(removes=part))
+
+
+def _checkpoint_of(run: bytes) -> bytes:
+    """Return the checkpoint that this member names as one of a run."""
+    return layout.join(layout.CHECKPOINTS, *layout.split(layout.RUNS, run)[1:])
 
 
 def _parts(names: Sequence[bytes], count: int) -> Iterator[Sequence[bytes]]:
