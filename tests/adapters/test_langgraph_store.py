@@ -117,6 +117,19 @@ async def test_a_search_reads_pages_of_items_not_each_item(memory: Memory, redis
     assert again.updated_at > first.updated_at
 
 
+async def test_a_search_finds_nothing_of_a_neighbour_whose_name_begins_alike(memory: Memory) -> None:
+    store, other = RedismemStore(memory), RedismemStore(memory, key_prefix="langgraph-store2")
+    for name in ("ann", "anna", "an"):
+        for each in (store, other):
+            await each.aput(("users", name), "tea", {"of": name})
+            await each.aput(("users", name, "likes"), "tea", {"of": name})
+    found = [*await store.asearch(("users", "ann")), *await store.asearch(("users", "ann"), filter={"of": {"$ne": ""}})]
+    assert [item.value["of"] for item in found] == ["ann"] * 4
+    assert await store.alist_namespaces(prefix=("users", "ann")) == [("users", "ann"), ("users", "ann", "likes")]
+    assert await store.asearch(("user",)) == []
+    assert len(await store.asearch((), limit=99)) == 6
+
+
 async def test_an_item_expires_after_its_last_use(memory: Memory, redis_server: RedisServer) -> None:
     store = RedismemStore(memory, ttl={"default_ttl": 10})
     await store.aput(("a",), "k", {})

@@ -205,6 +205,39 @@ async def test_a_thread_expires_after_its_last_use_and_its_owner_can_be_forgotte
     assert [item.namespace[1] for item in await store.asearch(("people",))] == ["anna"]
 
 
+async def test_a_thread_still_expires_after_each_kind_of_upkeep(memory: Memory, redis_server: RedisServer) -> None:
+    saver = RedismemSaver(memory, ttl={"default_ttl": 10})
+    for number in range(3):
+        await put(saver, "a", number, number - 1 if number else None, run_id=f"r{number}")
+    await saver.acopy_thread("a", "b")
+    await saver.adelete_for_runs(["r0"])
+    await saver.aprune(["a"])
+    await saver.acopy_thread("a", "c")
+    for thread_id, left in (("a", ["000002"]), ("b", ["000002", "000001"]), ("c", ["000002"])):
+        assert [each.checkpoint["id"] async for each in saver.alist(at(thread_id))] == left
+        keys = memory.record(f"langgraph:{thread_id}").keys
+        assert all(500_000 < int(redis_server.say("PTTL", key)) <= 600_000 for key in (keys.record, keys.order))
+
+
+async def test_a_task_that_is_repeated_replaces_only_its_errors_and_interrupts(memory: Memory) -> None:
+    saver, model = RedismemSaver(memory), InMemorySaver()
+    for each in (saver, model):
+        config = await put(each, "a", 1)
+        for text in ("first", "again"):
+            writes = [("m", text), ("__error__", text), ("__interrupt__", text), ("n", text)]
+            await each.aput_writes(config, writes, "task 2")
+    found, wanted = await saver.aget_tuple(at("a")), model.get_tuple(at("a"))
+    assert found is not None
+    assert wanted is not None
+    assert sorted(found.pending_writes or ()) == sorted(wanted.pending_writes or ())
+    assert {each[1:] for each in found.pending_writes or () if each[0] == "task 2"} == {
+        ("m", "first"),
+        ("n", "first"),
+        ("__error__", "again"),
+        ("__interrupt__", "again"),
+    }
+
+
 @pytest.mark.parametrize("count", [600, pytest.param(10_000, marks=pytest.mark.nightly)])
 async def test_reading_the_newest_checkpoint_costs_the_same_in_a_long_thread(
     memory: Memory, redis_server: RedisServer, count: int

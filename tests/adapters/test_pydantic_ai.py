@@ -27,6 +27,7 @@ from support.stores import PATIENCE, Store
 
 from redismem import InvalidMessage, InvalidRecord, InvalidSessionId, InvalidSettings, Memory, Settings
 from redismem.adapters.pydantic_ai import ConversationStore, EntryId
+from redismem.record import Record
 
 IDS = ["a", "b", "c"]
 SCOPES = [None, "anna", "bo"]
@@ -218,6 +219,34 @@ async def test_a_fork_has_the_bytes_of_the_messages_it_copies_and_outlives_its_o
     await store.save(fork)
     await memory.forget(owner="bo")
     assert (await memory.records()).records == []
+
+
+async def test_a_save_whose_reply_was_lost_succeeds_though_others_saved_since(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = ConversationStore(memory=memory), ConversationStore(memory=memory)
+    conversation = Conversation(conversation_id="a", messages=turn("one"))
+    await store.save(conversation)
+    write: Any = Record.write
+
+    async def write_twice(record: Record, change: Any) -> Any:
+        monkeypatch.setattr(Record, "write", write)
+        await write(record, change)
+        later = await other.load("a")
+        assert later is not None
+        later.messages += turn("three")
+        await other.save(later)
+        return await write(record, change)  # too late for its record to know that it was made
+
+    monkeypatch.setattr(Record, "write", write_twice)
+    conversation.messages += turn("two")
+    await store.save(conversation)
+    found = await store.load("a")
+    assert found is not None
+    assert texts(found.messages) == ["one", "re: one", "two", "re: two", "three", "re: three"]
+    conversation.messages += turn("stale")
+    with pytest.raises(ConversationConflict):
+        await store.save(conversation)
 
 
 async def test_ids_of_entries_know_their_conversation_and_plain_ones_are_searched(memory: Memory) -> None:
