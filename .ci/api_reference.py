@@ -21,6 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from redismem import extras
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "api.md"
 # The public modules, each with its public names; an empty tuple means `__all__`.
@@ -131,10 +133,12 @@ def load(name: str) -> types.ModuleType:
     except ImportError:
         finder = _StandIns()
         sys.meta_path.append(finder)
+        require, extras.require_extra = extras.require_extra, lambda *_: None
         try:
             return importlib.import_module(name)
         finally:
             sys.meta_path.remove(finder)
+            extras.require_extra = require
             for each in [each for each in sys.modules if f"{each}.".startswith(tuple(f"{apart}." for apart in APART))]:
                 del sys.modules[each]
 

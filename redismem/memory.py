@@ -395,6 +395,6 @@ def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | N
     """Return the embedder of this argument, else of the settings; `None` if neither has one. Raise InvalidSettings."""
     if not (source := embed or settings.embed):
         return None
-    from redismem.recall.embedder import open_embedder  # imports numpy, an optional dependency
+    from redismem.recall.embedder import open_embedder  # only for those who embed
 
     return open_embedder(source, settings)

@@ -14,17 +14,15 @@ from redismem.adapters.sessions import (
     decode_in_slices,
     in_order,
     make_policy,
-    missing_framework,
     refuse_unseen,
     summary_text,
 )
+from redismem.extras import from_extra
 
-try:
+with from_extra("agent-framework", __name__):
     import agent_framework as framework
     from agent_framework import AgentSession
     from agent_framework import Message as ChatMessage
-except ModuleNotFoundError:
-    raise missing_framework(__name__, "agent-framework") from None
 
 _PARAM = "agent_session"
 """The param with a snapshot of an AgentSession."""

@@ -11,10 +11,11 @@ from typing import Any, Self
 from urllib.parse import quote, unquote
 
 from redismem import InvalidSessionId, Memory, RecordConflict
-from redismem.adapters.sessions import Opened, decode_in_slices, missing_framework
+from redismem.adapters.sessions import Opened, decode_in_slices
+from redismem.extras import from_extra
 from redismem.record import Change, Found, Record, Related
 
-try:
+with from_extra("google-adk", __name__):
     from google.adk.errors.already_exists_error import AlreadyExistsError
     from google.adk.errors.session_not_found_error import SessionNotFoundError
     from google.adk.events.event import Event
@@ -22,8 +23,6 @@ try:
     from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
     from google.adk.sessions.session import Session
     from google.adk.sessions.state import State
-except ModuleNotFoundError:
-    raise missing_framework(__name__, "google-adk") from None
 
 _SESSION, _STATE, _EVENT, _ID = b"m", b"s:", b"e:", b"i:"
 """The fields of a session: time and count of events; a value of the state; an event; the numbers of an event's id.

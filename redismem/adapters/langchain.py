@@ -7,13 +7,14 @@ from operator import itemgetter
 from typing import Any
 
 from redismem import blocking
-from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy, missing_framework
+from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy
 from redismem.context import Context
 from redismem.errors import InvalidMessage
+from redismem.extras import from_extra
 from redismem.memory import Memory
 from redismem.messages.message import Message
 
-try:
+with from_extra("langchain", __name__):
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.messages import (
         BaseMessage,
@@ -23,8 +24,6 @@ try:
         messages_from_dict,
     )
     from langchain_core.runnables.config import run_in_executor
-except ImportError as missing:
-    raise missing_framework("redismem.adapters.langchain", "langchain") from missing
 
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
 

@@ -15,18 +15,16 @@ from redismem.adapters.sessions import (
     decode_in_slices,
     in_order,
     make_policy,
-    missing_framework,
     refuse_unseen,
     split_id,
     summary_text,
 )
+from redismem.extras import from_extra
 
-try:
+with from_extra("llama-index", __name__):
     from llama_index.core.base.llms.types import ChatMessage, MessageRole
     from llama_index.core.bridge.pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
     from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
-except ModuleNotFoundError:
-    raise missing_framework(__name__, "llama-index") from None
 
 _ALL_COUNT = 1 << 40
 _PAGE_COUNT = 10_000

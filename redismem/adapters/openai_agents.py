@@ -14,19 +14,17 @@ from redismem.adapters.sessions import (
     encode_item,
     in_order,
     make_policy,
-    missing_framework,
     refuse_unseen,
     replace_all,
     settle,
     summary_text,
 )
+from redismem.extras import from_extra
 
-try:
+with from_extra("openai-agents", __name__):
     from agents import SessionSettings
     from agents.memory import session as sdk
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
-except ImportError as missing:
-    raise missing_framework(__name__, "openai-agents") from missing
 
 if TYPE_CHECKING:
     from agents import RunContextWrapper, TResponseInputItem

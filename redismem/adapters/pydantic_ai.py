@@ -9,15 +9,14 @@ from functools import partial
 from typing import Any, Self
 
 from redismem import InvalidMessage, Memory, RecordConflict
-from redismem.adapters.sessions import Opened, decode_in_slices, join_id, missing_framework, split_id
+from redismem.adapters.sessions import Opened, decode_in_slices, join_id, split_id
+from redismem.extras import from_extra
 from redismem.record import Change, Head, Record, RecordEntry
 
-try:
+with from_extra("pydantic-ai", __name__):
     from pydantic import TypeAdapter
     from pydantic_ai import conversation_store as theirs
     from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, ConversationRecord
-except ModuleNotFoundError:
-    raise missing_framework(__name__, "pydantic-ai") from None
 
 _RECORD, _REVISION, _ENTRY = b"record", b"revision", b"entry:"
 """The fields of a conversation: its record, the revision to compare with, and an entry per message."""

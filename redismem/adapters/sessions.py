@@ -35,11 +35,6 @@ _SLICE_COUNT = 128
 """The messages that a framework's own code decodes before other tasks run: about 5 ms."""
 
 
-def missing_framework(module: str, extra: str) -> ImportError:
-    """Return the error for an adapter whose framework is not installed."""
-    return ImportError(f"{module} needs the extra {extra}: pip install 'redismem[{extra}]'")
-
-
 def make_policy(ttl_s: float | None, summarise: bool) -> Policy:
     """Return the policy of a framework's session: whole unless it is summarised, and removed by its own timeout alone.
 

@@ -10,15 +10,14 @@ from contextlib import contextmanager
 from typing import Self
 
 from redismem import InvalidSessionId, InvalidSettings, RedismemError
-from redismem.adapters.sessions import check_memory, check_owner, escape_id, missing_framework, resolve_owner, split_id
+from redismem.adapters.sessions import check_memory, check_owner, escape_id, resolve_owner, split_id
 from redismem.blocking import Memory, Record
+from redismem.extras import from_extra
 from redismem.record import Change
 
-try:
+with from_extra("strands", __name__):
     from strands.storage import Storage as _Storage
     from strands.types.exceptions import StorageError
-except ModuleNotFoundError:
-    raise missing_framework(__name__, "strands") from None
 
 _DATA = b"data"
 _PAGE_COUNT = 1_000

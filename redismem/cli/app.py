@@ -17,6 +17,7 @@ from redismem.cli.commands import COMMANDS, HELP, HELP_OF
 from redismem.cli.streams import complain, end_broken_pipe
 from redismem.cli.terminal import Stop
 from redismem.errors import InvalidItem, InvalidSessionId, InvalidSettings, RedismemError
+from redismem.extras import MissingExtra
 
 
 def _make_app() -> App:
@@ -58,6 +59,9 @@ def run(arguments: Sequence[str]) -> int:
     except Stop as stopped:
         complain(str(stopped))
         return stopped.code
+    except MissingExtra as missing:
+        complain(str(missing))
+        return 2
     except RedismemError as error:
         complain(str(error))
         return 2 if isinstance(error, InvalidSessionId | InvalidSettings | InvalidItem) else 1

@@ -17,6 +17,7 @@ from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
 from redismem.cli.terminal import Namespace, Stop, Url
 from redismem.errors import StoreUnavailable
+from redismem.extras import require_extra
 from redismem.memory import Memory
 from redismem.settings.settings import Settings
 from redismem.transport.connect import EMBEDDED
@@ -89,10 +90,9 @@ async def mcp(
 
     Logs go to stderr, never message text. Exit code: 0 ended by the client or a signal, else 1.
     """
-    try:
-        from redismem.mcp import server  # noqa: F401 (imports the SDK)
-    except ImportError:
-        raise Stop("an MCP server needs more packages: pip install 'redismem[mcp]'", 2) from None
+    require_extra("mcp", "redismem mcp")
+    if options.http:
+        require_extra("server", "redismem mcp --http")
     settings = Settings()
     address = address_of(url, settings)
     is_embedded = address.lower() == EMBEDDED
@@ -138,12 +138,10 @@ async def _serve_http(
     stopping: asyncio.Event,
     hangup: asyncio.Event,
 ) -> None:
-    try:
-        from redismem.mcp.http import PATH, create_app, serve_http
-        from redismem.web.server import listen
-        from redismem.web.service import Limits, Service, opened
-    except ImportError:
-        raise Stop("--http needs more packages: pip install 'redismem[mcp,server]'", 2) from None
+    from redismem.mcp.http import PATH, create_app, serve_http
+    from redismem.web.server import listen
+    from redismem.web.service import Limits, Service, opened
+
     if options.owner is not None:
         raise Stop("--owner is not for --http: several people may reach the server", 2)
     host = options.host or "127.0.0.1"

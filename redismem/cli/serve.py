@@ -23,6 +23,7 @@ from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
 from redismem.cli.terminal import Namespace, Stop, Url
 from redismem.errors import RedismemError, StoreUnavailable
+from redismem.extras import require_extra
 from redismem.inspection.doctor import has_workers
 from redismem.memory import Memory
 from redismem.settings.settings import Settings
@@ -149,11 +150,9 @@ async def serve(
 
     Logs go to stderr, one line per event, never message text. Exit code: 0 stopped by a signal, else 1.
     """
-    try:
-        from redismem.web import server  # noqa: F401 (imports fastapi, uvicorn and httptools)
-        from redismem.web.metrics import prometheus
-    except ImportError:
-        raise Stop("a server needs more packages: pip install 'redismem[server]'", 2) from None
+    require_extra("server", "redismem serve")
+    from redismem.web.metrics import prometheus
+
     _check_origins(options.cors_origin)
     if options.demo:
         namespace = _check_demo(options, namespace)

@@ -20,6 +20,7 @@ from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Stop, Url, print_json
 from redismem.events import facts
+from redismem.extras import require_extra
 from redismem.inspection.figures import plural
 from redismem.memory import Memory, make_embedder
 from redismem.settings.environment import look
@@ -187,11 +188,9 @@ async def _prepare(places: Sequence[tuple[Memory, Place]], *, override: bool) ->
 def _open_metrics(*, once: bool) -> Metrics:
     if once:
         raise Stop("--metrics-port with --once: nothing could scrape it before the worker exits", 2)
-    try:
-        from redismem.metrics import Metrics
-        from redismem.web import worker_port  # noqa: F401 (imports uvicorn and httptools)
-    except ImportError:
-        raise Stop("--metrics-port needs more packages: pip install 'redismem[server]'", 2) from None
+    require_extra("server", "redismem worker --metrics-port")
+    from redismem.metrics import Metrics
+
     return Metrics()
 
 

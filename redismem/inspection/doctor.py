@@ -104,13 +104,14 @@ def examine_settings(settings: Settings) -> list[Finding]:
 
 def _settings_error(settings: Settings) -> str:
     """Return the error in the model and embedder settings; "" if they are valid."""
-    from redismem.recall.embedder import open_embedder  # imports numpy, an optional dependency
     from redismem.workers import strategies
 
     try:
         strategies.from_settings(settings)
         strategies.model_from_settings(settings)
         if settings.embed:
+            from redismem.recall.embedder import open_embedder
+
             open_embedder(settings.embed, settings)
     except InvalidSettings as error:
         return error.text

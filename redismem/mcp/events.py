@@ -16,19 +16,16 @@ from typing import Any
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
 
+from mcp.server import streamable_http as sdk
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from sse_starlette import EventSourceResponse
+
 from redismem import InvalidSettings, Memory, RedismemError, StoreUnavailable
-from redismem.adapters.sessions import check_memory, missing_framework
+from redismem.adapters.sessions import check_memory
 from redismem.events import facts
 from redismem.record import Change, Page, Record
 from redismem.record.erasure import EVENTS_PREFIX
-
-try:
-    from mcp.server import streamable_http as sdk
-    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
-    from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
-    from sse_starlette import EventSourceResponse
-except ImportError as missing:
-    raise missing_framework(__name__, "mcp") from missing
 
 log = logging.getLogger("redismem")
 

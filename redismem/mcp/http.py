@@ -20,8 +20,9 @@ from redismem.mcp.access import Scope
 from redismem.mcp.events import EventStore
 from redismem.mcp.server import server_over
 from redismem.web.access import Caller
-from redismem.web.edge import App, Receive, Send, check_repeated
-from redismem.web.http.problems import Problem, to_problem
+from redismem.web.edge import check_repeated
+from redismem.web.http.failures import App, Receive, Send, contain, to_logged_problem
+from redismem.web.http.problems import Problem
 from redismem.web.open_streams import Kind, Place
 from redismem.web.server import serve
 from redismem.web.service import Service
@@ -57,7 +58,8 @@ def create_app(
         max_request_body_size=service.limits.body_bytes,
         transport_security=_security(service, host),
     )
-    return server, Gate(service, routes if events is None else events.wrap(routes), events)
+    gate = Gate(service, routes if events is None else events.wrap(routes), events)
+    return server, contain(gate, PATH)
 
 
 def _security(service: Service, host: str) -> TransportSecuritySettings:
@@ -95,10 +97,10 @@ class Gate:
             finally:
                 place.leave()
         except (Problem, RedismemError) as error:
-            if answer.is_begun:
-                await answer.end()
-            else:
-                await _refuse(to_problem(error), send)
+            if not answer.is_begun:
+                raise
+            to_logged_problem(error, scope["method"], PATH)
+            await answer.end()
 
     @contextlib.contextmanager
     def _beginning(self, caller: Caller, scope: MutableMapping[str, Any], answer: _Answer) -> Iterator[None]:
@@ -184,13 +186,6 @@ async def _until(revoked: asyncio.Future[None], answering: Awaitable[None]) -> N
     if is_late:
         raise Problem("no_key", "the key is no longer valid")
     task.result()
-
-
-async def _refuse(problem: Problem, send: Send) -> None:
-    body = problem.document()
-    headers = [*problem.headers(), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 async def serve_http(

@@ -9,24 +9,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import ToolAnnotations
+from pydantic import ValidationError
+
 from redismem import Conflict, IdReused, Memory, RedismemError, SessionNotFound, StoreUnavailable, Unconfirmed
-from redismem.adapters.sessions import Owner, check_owner, missing_framework
+from redismem.adapters.sessions import Owner, check_owner
 from redismem.events import facts
 from redismem.mcp.access import Access, Scope
 from redismem.mcp.events import EventStore
 from redismem.mcp.projects import ProjectTools
 from redismem.mcp.sessions import SessionTools
 from redismem.mcp.transcripts import Transcripts
-
-try:
-    from mcp.server.mcpserver import Context, MCPServer
-    from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-    from mcp.server.mcpserver.resources import ResourceSecurity
-    from mcp.server.mcpserver.tools import Tool
-    from mcp.types import ToolAnnotations
-    from pydantic import ValidationError
-except ImportError as missing:
-    raise missing_framework(__name__, "mcp") from missing
 
 log = logging.getLogger("redismem")
 

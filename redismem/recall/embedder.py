@@ -1,6 +1,6 @@
 """The embedder: calls a user's callable or a provider's model, checks the vectors, and pauses after failures.
 
-Without an embedder, neither this module nor numpy is imported.
+Without an embedder, neither this module nor numpy is imported. numpy is an extra, so it is imported on use.
 """
 
 from __future__ import annotations
@@ -14,16 +14,10 @@ from time import monotonic
 from redismem.concurrency.callbacks import run_callback_within
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
 from redismem.events import facts
+from redismem.extras import MissingExtra, require_extra
 from redismem.models import open_embeddings
 from redismem.originals.vectors import mark_of
 from redismem.settings.settings import Settings
-
-try:
-    from redismem.recall.nearest import quantize
-except ModuleNotFoundError as missing:
-    if missing.name != "numpy":
-        raise
-    raise InvalidSettings("embed needs numpy: pip install 'redismem[embeddings]'") from missing
 
 log = logging.getLogger("redismem")
 
@@ -128,6 +122,8 @@ class Embedder:
         except ProviderUnavailable as error:
             pause.record_failure(self.name, error)
             raise
+        from redismem.recall.nearest import quantize  # imports numpy
+
         pause.record_success(self.name)
         self.dimensions, rows = quantize(vectors, len(texts))
         return self.dimensions, rows
@@ -151,6 +147,11 @@ def open_embedder(embed: Embed | str, settings: Settings) -> Embedder:
 
     Raises InvalidSettings.
     """
+    extra = "wordllama" if embed == "wordllama" else "embeddings"
+    try:
+        require_extra(extra, "embed")
+    except MissingExtra as missing:
+        raise InvalidSettings(str(missing)) from missing
     timeout_s = settings.embed_timeout_s
     if embed == "wordllama":
         from redismem.recall.wordllama import WordLlama

@@ -57,11 +57,8 @@ class WordLlama:
 
 def _find_folder() -> Path:
     """Return the folder of the package, without importing it. Raises InvalidSettings."""
-    specs = [find_spec(package) for package in (NAME, "tokenizers", "safetensors")]
-    places = specs[0].submodule_search_locations if specs[0] is not None else None
-    if None in specs or not places:
-        raise InvalidSettings("embed='wordllama' needs its extra: pip install 'redismem[wordllama]'")
-    folder = Path(next(iter(places)))
+    spec = find_spec(NAME)
+    folder = Path(next(iter(spec.submodule_search_locations or ())) if spec else NAME)
     for name in (_TOKENIZER, _WEIGHTS):
         if not (folder / name).is_file():
             raise InvalidSettings(f"the installed wordllama lacks {name}: pip install 'redismem[wordllama]'")

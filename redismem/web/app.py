@@ -11,10 +11,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
-from redismem.errors import RedismemError
 from redismem.web.api import about, appends, chat, contexts, edits, operations, projects, schemas, sessions
 from redismem.web.edge import Edge
-from redismem.web.http.problems import CODES, MEDIA_TYPE, Problem, to_problem
+from redismem.web.http.problems import ANSWERED, CODES, MEDIA_TYPE, Problem, to_problem
 from redismem.web.service import Service
 
 _OPEN = ("/livez", "/readyz", "/openapi.json")
@@ -56,8 +55,8 @@ def create_app(service: Service) -> Edge:
         exception_handlers={
             RequestValidationError: _answer_invalid,
             HTTPException: _answer_http_error,
-            RedismemError: _answer_error,
-            Problem: _answer_error,
+            **dict.fromkeys(ANSWERED, _answer_error),
+            # Starlette raises any other error again, and the edge logs it.
             Exception: _answer_error,
         },
     )

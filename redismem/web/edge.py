@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import nullcontext
 from functools import lru_cache
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
-from redismem.events import facts
 from redismem.web.access import needed_scope
 from redismem.web.api.appends import KEY, append_messages, is_append
 from redismem.web.http.deadlines import Deadlines
+from redismem.web.http.failures import App, Receive, Scope, Send, send_problem, to_logged_problem
 from redismem.web.http.json import check_encoding, encode_json
-from redismem.web.http.problems import Problem, may_be_done, to_problem
+from redismem.web.http.problems import Problem, may_be_done
 from redismem.web.http.protocol import WHOLE
 from redismem.web.http.queries import Documented, is_search, is_stream
 from redismem.web.http.static import HEADERS as PAGE_HEADERS
@@ -23,13 +22,7 @@ from redismem.web.http.static import is_page, load_pages, respond_with_page
 from redismem.web.metrics.prometheus import route_of
 from redismem.web.service import CALLER, Service
 
-log = logging.getLogger("redismem")
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Whole = dict[str, Callable[..., Any]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEADERS = [
     (b"cache-control", b"no-store"),
@@ -84,10 +77,12 @@ class Edge:
         except Gone:
             return
         except Exception as error:
-            problem = to_problem(error)
+            problem = to_logged_problem(error, scope["method"], route_of(path))
             if scope["method"] == "POST" and is_append(path) and KEY not in headers and may_be_done(error):
                 problem.retry_after_s = None  # a retry without a key could store the message twice
-            await _refuse(error, problem, answer)
+            # Once the head is out, the server sees an answer without an end and closes the connection.
+            if not answer.begun_s:
+                await send_problem(problem, answer.send)
         finally:
             ended_s = answer.begun_s or monotonic()
             self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)
@@ -250,20 +245,6 @@ async def _send_file(method: str, status: int, headers: list[tuple[bytes, bytes]
         raise Problem("method_not_allowed", allow="GET, HEAD")
     await answer.send({"type": "http.response.start", "status": status, "headers": headers})
     await answer.send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
-
-
-async def _refuse(error: Exception, problem: Problem, answer: Answer) -> None:
-    if problem.code == "internal":
-        # Text and traceback stay out of the log: both may quote what a user wrote.
-        kind = type(error).__name__
-        log.error("a request failed with %s", kind, extra=facts(op="request", error=kind))
-    if answer.begun_s:
-        # The head is out already. The server sees an answer without an end and closes the connection.
-        return
-    body = problem.document()
-    headers = [*problem.headers(), (b"content-length", b"%d" % len(body))]
-    await answer.send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await answer.send({"type": "http.response.body", "body": body})
 
 
 async def _receive_body(scope: Scope, headers: dict[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:

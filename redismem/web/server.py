@@ -14,7 +14,7 @@ import uvicorn
 
 from redismem.errors import InvalidSettings
 from redismem.web.app import create_app
-from redismem.web.edge import App
+from redismem.web.http.failures import App
 from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.service import Service
 

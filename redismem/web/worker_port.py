@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
 
 import uvicorn
 
@@ -14,12 +14,12 @@ from redismem.inspection.checkup import Checkup
 from redismem.inspection.rules import Finding
 from redismem.memory import Memory
 from redismem.metrics.prometheus import Metrics
+from redismem.web.http.failures import Scope, Send, contain
 from redismem.web.http.json import encode_json
 from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.server import QuietServer, listen
 
 _JSON = b"application/json"
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Ticker(Protocol):
@@ -40,10 +40,8 @@ class WorkerPort:
         self._stores = [memory.store for memory in memories]
         self._checkups: Mapping[str, Checkup] = {store.keys.namespace: Checkup(store) for store in self._stores}
 
-    async def __call__(self, scope: Mapping[str, Any], receive: object, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: object, send: Send) -> None:
         del receive
-        if scope["type"] != "http":
-            return
         path, method = scope["path"], scope["method"]
         if path not in ("/livez", "/metrics"):
             await _answer(send, method, 404, _JSON, encode_json({"code": "not_found"}))
@@ -85,7 +83,7 @@ async def serve_port(port: WorkerPort, host: str, number: int) -> AsyncIterator[
     """
     with listen(host, number) as listening:
         config = uvicorn.Config(
-            port,
+            contain(port, "/livez", "/metrics"),
             http=LimitedProtocol,
             ws="none",
             lifespan="off",

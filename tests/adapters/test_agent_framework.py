@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import subprocess
 import sys
@@ -217,13 +216,6 @@ def test_an_import_warns_of_nothing() -> None:
     options = ("-W", "error::FutureWarning", "-W", "error::UserWarning")
     done = subprocess.run([sys.executable, *options, "-c", use], capture_output=True, text=True, check=False)
     assert done.stderr == ""
-
-
-def test_without_the_framework_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "redismem.adapters.agent_framework")
-    monkeypatch.setitem(sys.modules, "agent_framework", None)
-    with pytest.raises(ImportError, match=r"pip install 'redismem\[agent-framework\]'$"):
-        importlib.import_module("redismem.adapters.agent_framework")
 
 
 async def test_sessions_of_an_owner_are_forgotten_with_the_person(memory: Memory) -> None:

@@ -311,12 +311,6 @@ async def test_a_killed_process_leaves_events_and_states_that_agree(direct_memor
     assert read.state == {"last": last, "user:last": last}
 
 
-def test_without_the_framework_one_line_names_the_extra() -> None:
-    program = "import sys; sys.modules['google.adk'] = None; import redismem.adapters.google_adk"
-    failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert failed.stderr.splitlines()[-1].endswith("pip install 'redismem[google-adk]'")
-
-
 async def test_a_state_of_any_number_of_keys_is_read_whole_as_of_one_moment(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -220,13 +218,3 @@ def test_an_outage_is_an_error_and_a_fallback_never_shows_an_empty_history(redis
             await proxy.accept_again()
 
     asyncio.run(play())
-
-
-def test_without_langchain_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "redismem.adapters.langchain")
-    monkeypatch.setitem(sys.modules, "langchain_core.chat_history", None)
-    with pytest.raises(ImportError) as failed:
-        importlib.import_module("redismem.adapters.langchain")
-    assert str(failed.value) == (
-        "redismem.adapters.langchain needs the extra langchain: pip install 'redismem[langchain]'"
-    )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -187,14 +185,6 @@ async def test_a_closed_saver_opens_no_connection(redis_server: RedisServer) -> 
         await saver.aget_tuple(place("a", ""))
     with pytest.raises(RuntimeError, match="is closed"):
         saver.get_tuple(place("a", ""))
-
-
-def test_without_the_framework_the_import_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("redismem.adapters.langgraph")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.base", None)
-    with pytest.raises(ImportError, match=r"needs the extra langgraph: pip install 'redismem\[langgraph\]'$"):
-        importlib.import_module("redismem.adapters.langgraph")
 
 
 async def test_versions_grow_and_continue_those_of_other_savers() -> None:

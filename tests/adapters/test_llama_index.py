@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -342,12 +340,6 @@ def test_it_works_without_await_in_any_loop(redis_server: RedisServer) -> None:
     assert asyncio.run(store.get_keys()).count(key) == 0
     assert store.model_dump() == {"key_prefix": "llama_index", "summarise": False}
     asyncio.run(store.aclose())
-
-
-def test_without_the_framework_one_line_names_the_extra() -> None:
-    program = "import sys; sys.modules['llama_index'] = None; import redismem.adapters.llama_index"
-    failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert failed.stderr.splitlines()[-1].endswith("pip install 'redismem[llama-index]'")
 
 
 async def test_keys_of_an_owner_are_forgotten_with_the_person(memory: Memory) -> None:

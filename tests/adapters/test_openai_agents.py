@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import agents
@@ -324,12 +323,3 @@ async def test_unreadable_bytes_go_into_quarantine(memory: Memory, raw: Any, cap
     assert ["quarantine" in record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [True]
     await session.add_items([TWO])
     assert await session.get_items() == [TWO]
-
-
-def test_without_the_framework_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "agents", None)
-    monkeypatch.delitem(sys.modules, "redismem.adapters.openai_agents")
-    with pytest.raises(
-        ImportError, match=r"^redismem.adapters.openai_agents needs .* pip install 'redismem\[openai-agents\]'$"
-    ):
-        import redismem.adapters.openai_agents  # noqa: F401

@@ -18,7 +18,6 @@ from redismem.adapters.sessions import (
     join_id,
     make_policy,
     memory_over,
-    missing_framework,
     return_memory,
     settle,
 )
@@ -153,10 +152,3 @@ async def test_an_error_of_a_mutation_reaches_the_caller() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await settle(fail())
-
-
-def test_the_error_for_a_missing_framework_names_the_extra_in_one_line() -> None:
-    text = str(missing_framework("redismem.adapters.openai_agents", "openai-agents"))
-    assert (
-        text == "redismem.adapters.openai_agents needs the extra openai-agents: pip install 'redismem[openai-agents]'"
-    )

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,9 +201,3 @@ async def test_invalid_arguments_are_refused(memory: Memory) -> None:
             Storage(**options)
     with Storage("memory://") as own:
         assert await own.list() == []
-
-
-def test_without_the_framework_one_line_names_the_extra() -> None:
-    program = "import sys; sys.modules['strands'] = None; import redismem.adapters.strands"
-    failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert failed.stderr.splitlines()[-1].endswith("pip install 'redismem[strands]'")

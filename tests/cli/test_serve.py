@@ -6,8 +6,6 @@ import re
 import resource
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -235,25 +233,6 @@ def test_a_port_in_use_is_one_line(command: Any) -> None:
         ran = command("serve", "--port", str(taken.getsockname()[1]), "--url", "memory://")
     assert ran.code == 2
     assert "cannot listen at" in ran.err.splitlines()[-1]
-
-
-WITHOUT_EACH = """
-import sys
-from redismem.cli import main
-
-for package in ("prometheus_client", "fastapi", "uvicorn", "httptools"):
-    for name in [name for name in sys.modules if name.startswith(("redismem.web", package))]:
-        del sys.modules[name]
-    sys.modules[package] = None
-    assert main(["serve", "--url", "memory://", "--port", "0"]) == 2
-    del sys.modules[package]
-"""
-
-
-def test_without_one_of_its_packages_the_error_says_what_to_install() -> None:
-    """Runs in a child process, because removing modules in this one would break later tests."""
-    ran = subprocess.run([sys.executable, "-c", WITHOUT_EACH], capture_output=True, text=True, check=True)
-    assert ran.stderr.splitlines() == ["redismem: a server needs more packages: pip install 'redismem[server]'"] * 4
 
 
 def test_keys_follow_their_file_and_a_hangup(redis_options: Any, namespace: str, tmp_path: Path) -> None:

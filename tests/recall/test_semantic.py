@@ -328,20 +328,6 @@ print(sorted(loaded & set(sys.modules)))
     assert ran.stdout == "[]\n"  # the embedded store's fakeredis imports numpy if there is one
 
 
-def test_without_numpy_it_says_what_to_install() -> None:
-    program = """
-import sys
-sys.modules["numpy"] = None
-from redismem import InvalidSettings, Memory
-try:
-    Memory.connect("memory://", embed="openai:some-model")
-except InvalidSettings as refused:
-    print(refused)
-"""
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
-    assert "pip install 'redismem[embeddings]'" in ran.stdout
-
-
 def test_what_is_no_embedder_is_refused() -> None:
     for wanted in ("anthropic:model", "openai:", 7):
         with pytest.raises(InvalidSettings, match=r"embed|needs its name"):

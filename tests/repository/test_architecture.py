@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 # Floors, from the ground up. A room is a folder, or a module that lies directly in redismem/. It imports rooms of the
 # floors below, and of its own floor as long as that makes no circle.
 FLOORS = (
-    "errors events info",
+    "errors events info extras",
     "settings concurrency messages",
     "formats",
     "text context",

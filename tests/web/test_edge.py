@@ -18,7 +18,7 @@ from support.redis_server import RedisServer
 from support.stores import LONG_DEADLINES, short_deadlines
 
 from redismem import Memory, Settings
-from redismem.errors import InvalidTime, NotAllowed, NotInWindow, RedismemError, SessionExists
+from redismem.errors import InvalidSettings, InvalidTime, NotAllowed, NotInWindow, RedismemError, SessionExists
 from redismem.protocol import permissions
 from redismem.web.access import Access
 from redismem.web.edge import HEADERS
@@ -361,18 +361,24 @@ def test_a_foreign_error_is_500_without_its_text() -> None:
     assert CANARY.encode() not in problem.document()
 
 
-async def test_a_defect_is_500_and_its_text_is_not_logged(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, InvalidSettings])
+async def test_a_defect_is_500_and_logged_once_by_its_kind_and_route(
+    memory: Memory, caplog: pytest.LogCaptureFixture, kind: type[Exception]
+) -> None:
     class Broken(Service):
         def memory(self, caller: Any) -> Any:
-            raise RuntimeError(CANARY)
+            raise kind(CANARY)
 
     name = memory.store.keys.namespace
     async with run_service(Broken({name: memory}, Access.of("", name), PATIENT)) as http:
-        for path in ("/v1/sessions", "/v1/sessions/s"):
+        for path in ("/v1/sessions", f"/v1/sessions/{CANARY}"):
             answer = await http.ask("GET", path)
             assert (answer.status_code, answer.json()["code"]) == (500, "internal")
             assert CANARY not in answer.text
-    assert "RuntimeError" in caplog.text
+    routes = ("/v1/sessions", "/v1/sessions/{session_id}")
+    assert [record.getMessage() for record in caplog.records if record.name == "redismem"] == [
+        f"GET {route} failed with {kind.__name__}" for route in routes
+    ]
     assert CANARY not in caplog.text
 
 

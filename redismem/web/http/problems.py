@@ -15,7 +15,6 @@ from redismem.errors import (
     InvalidMessage,
     InvalidSessionId,
     InvalidState,
-    InvalidTime,
     InvalidTransition,
     ItemNotFound,
     NotAllowed,
@@ -75,7 +74,6 @@ _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
     (InvalidTransition, "invalid"),
     (InvalidMessage, "invalid"),
     (InvalidState, "invalid"),
-    (InvalidTime, "internal"),
     (StoreUnavailable, "store_unavailable"),
     (Unconfirmed, "unconfirmed"),
     (ForgetIncomplete, "forget_incomplete"),
@@ -125,6 +123,10 @@ class Problem(Exception):
         return headers
 
 
+ANSWERED: tuple[type[Exception], ...] = (Problem, *(kind for kind, _ in _ERRORS))
+"""The errors that tell their caller what happened. Any other is a defect of the service."""
+
+
 def to_problem(error: Exception) -> Problem:
     """Return the problem that reports an error. An error that is not redismem's own is `internal`, without details."""
     if isinstance(error, Problem):
@@ -132,9 +134,7 @@ def to_problem(error: Exception) -> Problem:
     for kind, code in _ERRORS:
         if isinstance(error, kind):
             # `error.text` has no session id. Details of the store or the server are not for callers.
-            detail = (
-                "" if isinstance(error, StoreUnavailable | NotAllowed | InvalidTime | ForgetIncomplete) else error.text
-            )
+            detail = "" if isinstance(error, StoreUnavailable | NotAllowed | ForgetIncomplete) else error.text
             return Problem(code, detail, **_members_of(error))
     if isinstance(error, TimeoutError):
         return Problem("too_late")
