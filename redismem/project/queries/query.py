@@ -244,7 +244,7 @@ def decode_cursor(cursor: str | None) -> tuple[str, str] | None:
         return None
     try:
         score, item_id = json.loads(base64.b64decode(cursor.encode("ascii"), b"-_", validate=True))
-        if str(int(score)) == score and checks.item_id(item_id[:1])(item_id, "cursor"):
+        if type(score) is str and str(int(score)) == score and checks.is_item_id(item_id[:1], item_id):
             return score, item_id
     except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError):
         pass

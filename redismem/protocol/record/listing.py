@@ -171,7 +171,9 @@ def _decode_cursor(cursor: str) -> tuple[bytes, int]:
         raise ValueError(_FOREIGN_CURSOR)
     try:
         member, number = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-        decoded = bytes.fromhex(member), int(number)
+        decoded = bytes.fromhex(member)
     except (binascii.Error, ValueError, TypeError, RecursionError) as cause:
         raise ValueError(_FOREIGN_CURSOR) from cause
-    return decoded
+    if type(number) is not int:
+        raise ValueError(_FOREIGN_CURSOR)
+    return decoded, number
