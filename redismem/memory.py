@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import lru_cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
 
 from redismem.concurrency.background import LoopBackground
+from redismem.concurrency.offload import run_to_end
 from redismem.events import OnEvent
 from redismem.info import ForgottenSessions, Health, Policy, Queues, SessionPage
 from redismem.messages.message import TokenCounter
@@ -160,9 +160,7 @@ class Memory:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -171,6 +169,9 @@ class Memory:
         With the fallback, first replay its backlog, within `deadline_s`. If Redis does not accept an entry in that
         time, or if this call is cancelled, the entry is lost and an error is logged.
         """
+        await run_to_end(self.store.transport, self._close())
+
+    async def _close(self) -> None:
         async with AsyncExitStack() as steps:  # each step happens, even if one before it fails
             steps.callback(self.recall_cache.clear)
             steps.push_async_callback(self.store.aclose)
@@ -307,8 +308,7 @@ class Memory:
             ValueError: The limit is out of range, or the cursor does not come from a page.
             StoreUnavailable: Redis does not answer before the deadline.
         """
-        since_ms = 0 if include_idle else await self._alive_since_ms()
-        return await read_sessions(self.store, limit, cursor, since_ms)
+        return await read_sessions(self.store, limit, cursor, 0 if include_idle else await self._alive_since_ms())
 
     async def forget(
         self, *, owner: str | None = None, prefix: str | None = None, on_progress: OnProgress | None = None

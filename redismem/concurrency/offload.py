@@ -37,3 +37,24 @@ async def run_both(transport: Blocks, one: Coroutine[Any, Any, T], other: Corout
         return await one, await task
     finally:
         task.cancel()
+
+
+async def run_to_end(transport: Blocks, work: Coroutine[Any, Any, T]) -> T:
+    """Run work to its end and return its result. If the caller is cancelled, the work is cancelled once.
+
+    A cancel scope of anyio cancels each `await` of its tasks: work that they await could never close anything.
+    """
+    if transport.blocks:
+        return await work
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            if cancelled is None:
+                task.cancel()
+            cancelled = error
+    if cancelled is not None and (task.cancelled() or task.exception() is None):
+        raise cancelled
+    return task.result()

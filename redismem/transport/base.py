@@ -143,7 +143,7 @@ class _Closed:
     """The transport of a closed memory: every call raises."""
 
     repeats = False
-    blocks = False
+    blocks = True
     place = ""
     nodes = None
     calls_count = 0

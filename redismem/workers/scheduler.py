@@ -221,7 +221,10 @@ class Scheduler:
                 self._leadership.back_off(work)
 
     async def stop(self) -> None:
-        """Stop claiming, wait up to `stop_s` for work in progress, then cancel it and release its sessions."""
+        """Stop claiming, wait up to `stop_s` for work in progress, then cancel it and release its sessions.
+
+        If this call is cancelled, it cancels the work at once.
+        """
         self._stopping = True
         self.eviction.stop()
         self.owner_checks.stop()
@@ -243,15 +246,20 @@ class Scheduler:
         if ticker is not None:
             self._run(self._end_ticks(ticker))  # as a task, for which a second `stop` at the same time waits too
         if self._running:
-            _, late = await asyncio.wait(self._running, timeout=self._stop_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            running = list(self._running)
+            try:
+                await asyncio.wait(running, timeout=self._stop_s)
+            finally:
+                for task in running:
+                    task.cancel()
+                await asyncio.gather(*running, return_exceptions=True)
 
     async def _end_ticks(self, ticker: AsyncIOScheduler) -> None:
         ticker.pause()
-        await asyncio.sleep(0)  # lets a tick that has started finish
-        ticker.shutdown(wait=False)
+        try:
+            await asyncio.sleep(0)  # lets a tick that has started finish
+        finally:
+            ticker.shutdown(wait=False)
         if not self._store.is_away:
             await self._release_leadership()
 

@@ -8,9 +8,11 @@ import gc
 from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from support.checks import Panic, until
 from support.clock import Clock
+from support.redis_server import RedisServer
 from support.stores import Store, workers_of
 from support.writers import Echo, chat_message
 
@@ -172,6 +174,30 @@ async def test_stop_gives_back_what_does_not_end_in_time(store: Store, namespace
         assert (await session.info()).queued == "overdue", "and not leased until the lease runs out"
         async with store.memory(namespace, NEVER, workers=True):
             await until_summarised(session)
+
+
+async def test_a_cancel_scope_ends_the_workers_at_once_and_nothing_fails(
+    redis_server: RedisServer, namespace: str, caplog: Any
+) -> None:
+    """A scope of anyio cancels each await within it, also those that close the memory."""
+    echo = Echo()
+    echo.hanging = "1"
+    options: Any = {"namespace": namespace, "settings": NEVER}
+    async with Memory.connect(redis_server.url, **options) as front:
+        await front.ping()
+        before = asyncio.all_tasks()
+        with anyio.CancelScope() as scope:
+            workers = partial(Scheduler, strategy=echo)
+            async with Memory.connect(redis_server.url, **options, workers=workers) as memory:
+                await memory.session("a").append(*map(chat_message, range(1, 12)))
+                await echo.started.wait()
+                scope.cancel()
+                await anyio.sleep_forever()
+        assert asyncio.all_tasks() == before
+        assert echo.cancelled_count == 1
+        assert (await front.session("a").info()).queued == "overdue"
+    assert caplog.records == []
+    gc.collect()  # a connection that is still open warns
 
 
 class Closable(Echo):
