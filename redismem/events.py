@@ -29,7 +29,6 @@ class Traits(NamedTuple):
     outage: Outage = Outage.REFUSED
     removes: bool = False
     appends: bool = False
-    remembers: bool = False
     is_turn: bool = False
     may_find_nothing: bool = False
     method: str = ""
@@ -57,8 +56,6 @@ class Op(StrEnum):
     """True if the call may remove or change messages, which makes the fallback's cached context stale."""
     appends: bool
     """True if the event counts the messages, bytes and tokens of an append."""
-    remembers: bool
-    """True if the session remembers the call among its last 16 appends, although it is no append."""
     is_turn: bool
     """True if the metrics of turns count the call."""
     may_find_nothing: bool
@@ -69,7 +66,7 @@ class Op(StrEnum):
     def __new__(cls, word: str, traits: Traits = _NO_TRAITS) -> Self:
         op = str.__new__(cls, word)
         op._value_ = word
-        op.outage, op.removes, op.appends, op.remembers, op.is_turn, op.may_find_nothing, op.method = traits
+        op.outage, op.removes, op.appends, op.is_turn, op.may_find_nothing, op.method = traits
         return op
 
     __repr__ = str.__repr__
@@ -92,11 +89,11 @@ class Op(StrEnum):
         Traits(Outage.WAITS, method="archive, pop, undo, rewrite, replace, unpin, prune or forget"),
     )
     PRUNE = "prune", Traits(removes=True, may_find_nothing=True, method="prune")
-    ARCHIVE = "archive", Traits(removes=True, remembers=True, method="archive")
-    POP = "pop", Traits(removes=True, remembers=True, method="pop")
-    REWRITE = "rewrite", Traits(removes=True, remembers=True, method="rewrite")
-    REPLACE = "replace", Traits(removes=True, remembers=True, method="replace")
-    FORGET = "forget", Traits(removes=True, remembers=True, method="forget")
+    ARCHIVE = "archive", Traits(removes=True, method="archive")
+    POP = "pop", Traits(removes=True, method="pop")
+    REWRITE = "rewrite", Traits(removes=True, method="rewrite")
+    REPLACE = "replace", Traits(removes=True, method="replace")
+    FORGET = "forget", Traits(removes=True, method="forget")
     PINNED = "pinned", Traits(Outage.WAITS, method="messages")
     RECALL = "recall", Traits(method="recall")
     BLOCK = "block"

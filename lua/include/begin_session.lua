@@ -1,7 +1,7 @@
 -- Begins a session: draws its epoch, notes its owner, and removes index entries of expired sessions.
 -- READS active overdue leased dead evictions owners fences state session limits token epoch now kept_ms change
 -- SETS nonce epoch owner handover_ms long_ago prefix
-local nonce = string.gsub(string.sub(token, 11), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+local nonce = string.gsub(string.sub(token, 23), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
 epoch = redis.call('INCR', fences) .. '-' .. nonce -- [epoch]
 change('epoch', epoch)
 local owner = owners and string.match(limits, '@(.*)$')

@@ -3,7 +3,7 @@
 -- the three bytes after the name are equal, too.
 -- The time to live is rewritten unchanged: in Redis 8, WAIT on a connection that has written nothing does not wait. This
 -- write is allowed when memory is short.
--- READS state token fresh ids total counters
+-- READS state token fresh ids total counters overtaking
 -- SETS b c d known_epoch oldest ring name at
 local b, c, d, known_epoch = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d', 'epoch'))
 b, c, d = b or '', c or '', d or ''
@@ -16,6 +16,7 @@ while at and at % 12 ~= 1 do at = string.find(ring, name, at + 1, true) end
 if at then -- [known]
   local state_expires_ms = redis.call('PEXPIRETIME', state)
   if state_expires_ms > 0 then redis.call('PEXPIREAT', state, state_expires_ms) end -- [waited for]
+  if overtaking then redis.call('HSET', state, 'resent', overtaking) end -- [known, and fenced]
   local function entry(at)
     local high, low = string.byte(ring, at + 10, at + 11)
     return (high % 128) * 256 + low, high >= 128 and 1 or 0

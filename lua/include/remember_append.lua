@@ -2,13 +2,13 @@
 -- bit set if the append created the session. ids_a holds the newest five, oldest first, behind the letter of the field
 -- that they overwrite when ids_a is full: that field holds the oldest five. So an append writes one field, and the last
 -- 16 are always there. A value over 64 bytes would make the hash several times as large.
--- READS ids token message_count fresh repeated created change
+-- READS ids token message_count created change overtaking
 -- SETS ids
 if #ids == 61 then
   local oldest = string.sub(ids, 1, 1)
   change('ids_' .. oldest, string.sub(ids, 2))
   ids = oldest == 'b' and 'c' or oldest == 'c' and 'd' or 'b'
 end
-if fresh == '2' and not repeated then change('repeated', 1) end
+if overtaking then change('resent', overtaking) end -- [fenced]
 ids = ids .. string.sub(token, 1, 10)
   .. string.char(math.floor(message_count / 256) + (created and 128 or 0), message_count % 256)

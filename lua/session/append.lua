@@ -2,9 +2,9 @@
 -- A call without messages only changes the state. Either call creates a missing session.
 -- A window of more messages than threshold (at most window_limit) is overdue for a summary; so is a window of more tokens
 -- than token_limit (- for no limit) and more messages than recent_limit. A half full window goes first: due since 0.
--- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent call.
--- The first sending of a fresh call does not look for its token, and may still arrive after the resent one. tokens: of
--- the unpinned messages. expect: the last seq the caller saw, @ and the epoch, or @ with either or none; - is none
+-- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent call, or
+-- one that a client may resend by itself. Only 1 does not look for its token. tokens: of the unpinned messages.
+-- expect: the last seq the caller saw, @ and the epoch, or @ with either or none; - is none
 -- without the epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins:
 -- number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
 -- limits may end with ~ and the policy of a session that the append creates, and @ and the owner, which an existing session
@@ -26,26 +26,26 @@
 --   session
 --   limits   kept_ms threshold token_limit recent_limit window_limit params_limit bytes_limit: one argument, because each costs time
 --   request  fresh message_count set_count tokens expect now_ms pins: one argument, too
---   token    7 bytes name the append, 3 the call, 8 a new epoch; then messages, set_count fields and values, fields to drop
--- FIELDS reads counters epoch owner ids_a ids_b ids_c ids_d repeated queued pins large_bytes param:
---   writes counters epoch owner ids_a ids_b ids_c ids_d repeated queued pins large_bytes param: waiting last_intent last_result plan
+--   token    7 bytes name the append, 3 the call, 12 the sending, 8 a new epoch; then messages, set_count fields and values, fields to drop
+-- FIELDS reads counters epoch owner ids_a ids_b ids_c ids_d resent queued pins large_bytes param:
+--   writes counters epoch owner ids_a ids_b ids_c ids_d resent queued pins large_bytes param: waiting last_intent last_result plan
 -- REPLY counters@epoch; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
--- ERROR OWNER other · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · BYTES large_bytes bytes_limit · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version · KEYS all
+-- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · BYTES large_bytes bytes_limit · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version · KEYS all
 local messages, state, active, overdue, originals, vectors, leased, dead, evictions, fences, owners = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local kept_ms, threshold, token_limit = string.match(limits, '(%d+) (%d+) (%S+)')
 local fresh, message_count, set_count, tokens, expect, now_ms, pins =
   string.match(request, '(%d) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+)')
 message_count = tonumber(message_count)
-local first_message, first_set = 5, 5 + message_count
-local first_drop = first_set + 2 * set_count
+local first_message, first_set, first_drop = 5, 5 + message_count, 5 + message_count + 2 * set_count
 --- @include now
 --- @include timely
 --- @include append_state
 --- @include counters
--- After a resent append, a fresh one may be its first sending, overtaken by the second.
-if fresh ~= '1' or repeated then -- [made before]
+local overtaking, sending = nil, (resent or fresh == '2' or fresh == '3') and string.sub(token, 11, 22)
+--- @include overtaken
+if fresh ~= '1' then -- [made before]
   --- @include known_append
 end
 --- @include expected

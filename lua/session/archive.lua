@@ -17,20 +17,20 @@
 --   tokens      of the others
 --   merged      number of the first of four blocks of originals that become one; - for none
 --   moved_count length of the next part: the field for pinned messages that leave, then their places; then fields and values of the originals
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited with_originals large_bytes
---   writes counters ids_a ids_b ids_c ids_d repeated with_originals large_bytes pinned:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent edited with_originals large_bytes
+--   writes counters ids_a ids_b ids_c ids_d resent with_originals large_bytes pinned:
 -- REPLY 1 archived, 0 the window has changed; if made before, the reply of known_append
--- ERROR CORRUPT · LAYOUT version
+-- ERROR OVERTAKEN sending · CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)
 local token, epoch, first_seq, edited, next_seq, count, newest, uncounted_count, tokens, merged, moved_count = unpack(ARGV, 1, 11)
 local first_kept = 12 + moved_count
 local moved = {unpack(ARGV, 12, first_kept - 1)}
-local counters, seen_epoch, seen_edited, ids, repeated, with_originals =
-  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated', 'with_originals'))
+local counters, seen_epoch, seen_edited, ids, resent, with_originals = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'resent', 'with_originals'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
-local created, fresh, message_count = false, '0', 0
+local created, fresh, message_count, overtaking, sending = false, '0', 0, nil, string.sub(token, 11, 22)
+--- @include overtaken
 --- @include known_append
 if window_first_seq ~= first_seq then return 0 end -- [the window]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]

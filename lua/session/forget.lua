@@ -18,22 +18,22 @@
 --   pins       as for an append; - for no change
 --   more       changes of the counters: tokens, uncounted elements and hidden seqs
 --   sizes      numbers of places, blocks and fields to set, in one argument; then these, and the fields to drop
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited pins large_bytes committed
---   writes counters ids_a ids_b ids_c ids_d repeated edited removed pins large_bytes summaries_count sketch committed pinned: summary:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent edited pins large_bytes committed
+--   writes counters ids_a ids_b ids_c ids_d resent edited removed pins large_bytes summaries_count sketch committed pinned: summary:
 -- REPLY 1 removed, 0 the session has changed; if made before, the reply of known_append
--- ERROR PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- ERROR OVERTAKEN sending · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)
 local token, epoch, first_seq, edited, committed, nonce, pins, more, sizes = unpack(ARGV, 1, 9)
 local more_tokens, more_uncounted, more_hidden = string.match(more, '(%S+) (%S+) (%S+)')
 local place_count, block_count, set_count = string.match(sizes, '(%d+) (%d+) (%d+)')
 local first_block, first_set = 10 + 3 * place_count, 10 + 3 * place_count + 5 * block_count
 local first_drop = first_set + 2 * set_count
-local counters, seen_epoch, seen_edited, ids, repeated, seen_committed =
-  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated', 'committed'))
+local counters, seen_epoch, seen_edited, ids, resent, seen_committed = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'resent', 'committed'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
-local created, fresh, message_count = false, '0', 0
+local created, fresh, message_count, overtaking, sending = false, '0', 0, nil, string.sub(token, 11, 22)
+--- @include overtaken
 --- @include known_append
 if window_first_seq ~= first_seq then return 0 end -- [the window]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]

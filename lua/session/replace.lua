@@ -30,21 +30,21 @@
 --   new_block     the block with the new message
 --   new_signature  of new_block
 --   gone          the fields of the originals that go with the old block, with blanks between them
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued pins large_bytes pinned:
---   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins large_bytes pinned:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent queued pins large_bytes pinned:
+--   writes counters ids_a ids_b ids_c ids_d resent queued edited pins large_bytes pinned:
 -- REPLY 1 replaced, 0 the message has changed, or is gone; if made before, the reply of known_append
--- ERROR FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- ERROR OVERTAKEN sending · FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, first_seq, place, nonce, old, new, more_tokens, more_uncounted, pins, last_seq,
   pinned_field, new_field, block, old_block, new_block, new_signature, gone = unpack(ARGV)
 local kept_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
-local counters, seen_epoch, ids, repeated =
-  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated'))
+local counters, seen_epoch, ids, resent = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'resent'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
-local created, fresh, message_count = false, '0', 0
+local created, fresh, message_count, overtaking, sending = false, '0', 0, nil, string.sub(token, 11, 22)
+--- @include overtaken
 --- @include known_append
 if last_seq ~= '-' and last_seq ~= total then return 0 end -- [appended since]
 -- Messages that left the window have moved all places. A failover can lose the commit that moved it, so that it is back.

@@ -28,10 +28,10 @@
 --   block      number of the first block of originals that is removed; - for none
 --   sizes      numbers of elements that stay, elements that follow, new messages, and messages that count afterwards
 --   more       numbers of fields to set and to drop; then elements, unstamped messages, fields, and the rest of the block
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited queued pins large_bytes committed
---   writes counters ids_a ids_b ids_c ids_d repeated edited removed queued pins large_bytes summaries_count with_originals sketch committed pinned: summary:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent edited queued pins large_bytes committed
+--   writes counters ids_a ids_b ids_c ids_d resent edited removed queued pins large_bytes summaries_count with_originals sketch committed pinned: summary:
 -- REPLY counters@epoch; if made before, the reply of known_append; 0 if the window has changed
--- ERROR FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- ERROR OVERTAKEN sending · FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, limits, now_ms, token, epoch, first_seq, last_seq, edited, newest, nonce, pins, committed,
   next_seq, left, block, sizes, more = unpack(ARGV, 1, 17)
@@ -42,12 +42,12 @@ local kept_count, element_count, message_count, counted_count = string.match(siz
 local set_count, drop_count = string.match(more, '(%d+) (%d+)')
 local first_message, first_set = 18 + element_count, 18 + element_count + message_count
 local first_drop, first_original = first_set + 2 * set_count, first_set + 2 * set_count + drop_count
-local counters, seen_epoch, seen_edited, ids, repeated, seen_committed =
-  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated', 'committed'))
+local counters, seen_epoch, seen_edited, ids, resent, seen_committed = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'resent', 'committed'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
-local created, fresh = false, '3'
+local created, fresh, overtaking, sending = false, '3', nil, string.sub(token, 11, 22)
+--- @include overtaken
 --- @include known_append
 if total ~= last_seq then return 0 end -- [appended since]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]

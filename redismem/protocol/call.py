@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from redismem.context import Receipt
 from redismem.errors import Unconfirmed
@@ -18,6 +18,13 @@ T = TypeVar("T")
 Command = tuple[bytes | str | int, ...]
 
 
+class Resend(Protocol):
+    """Rewrites the commands of a call for a retry."""
+
+    def __call__(self, commands: tuple[Command, ...], *, is_sent: bool) -> tuple[Command, ...]:
+        """Return the commands. `is_sent` is False before the first attempt, if the client may send that twice."""
+
+
 @dataclass(slots=True)
 class Call(Generic[T]):
     """Commands that are sent together, as one MULTI/EXEC if there are several, and the decoder of their replies.
@@ -29,8 +36,11 @@ class Call(Generic[T]):
     commands: tuple[Command, ...]
     decode: Callable[..., T]
     script: Script | None = None
-    resent: Callable[[tuple[Command, ...]], tuple[Command, ...]] | None = None
-    """Rewrites the commands for a retry; None means that a retry sends them unchanged."""
+    resent: Resend | None = None
+    """Rewrites the commands for a retry; None means that a retry sends them unchanged.
+
+    A session remembers each call with it among its last appends.
+    """
     op: Op = Op.LOOK
     """The operation, as in events. Reads by operators' commands share the default."""
     is_independent: bool = False
@@ -51,18 +61,28 @@ class Call(Generic[T]):
     """The reply to assume for an unreachable node if other nodes answer; None means that the call fails."""
     short_command: Command | None = None
     """The first command with fewer keys. It is sent instead of it, until Redis refuses it with the word KEYS."""
+    was_sent: bool = False
+    """True if an earlier attempt may still arrive, which this one overtakes."""
     sends: list[float] | None = None
     """The timeout of each attempt in seconds, recorded for the hook; None means that there is no hook."""
 
-    def again(self) -> Call[T]:
-        """Return the call for a retry, when the server may have run the call already."""
+    def again(self, *, is_sent: bool = True) -> Call[T]:
+        """Return the call for a retry, when the server may have run the call already.
+
+        `is_sent` is False before the first attempt, if the client may send that twice by itself.
+        """
         if self.resent is None:
             return self
-        return replace(self, commands=self.resent(self.commands), resent=None, short_command=None)
+        commands = self.resent(self.commands, is_sent=is_sent)
+        return replace(self, commands=commands, was_sent=self.was_sent or is_sent, short_command=None)
 
     def needs_all_keys(self, failure: ServerError | ConnectionLost) -> bool:
         """True if Redis has refused the short command, and so has written nothing."""
         return self.short_command is not None and isinstance(failure, ServerError) and failure.word == "KEYS"
+
+    def needs_new_sending(self, failure: ServerError | ConnectionLost) -> bool:
+        """True if Redis has refused this attempt, because it took a later one of this process for a resent call."""
+        return self.resent is not None and isinstance(failure, ServerError) and failure.word == "OVERTAKEN"
 
     def with_all_keys(self) -> Call[T]:
         """Return the call without its short command."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import time
 import uuid
@@ -12,12 +13,19 @@ from functools import lru_cache
 from redismem.errors import InvalidMessage
 
 _APPEND_ID_BYTES = 256
-_TOKEN_BYTES = 18
+_RANDOM_BYTES = 15
 _TOKENS_COUNT = 256
+_SENDER_BYTES, _NUMBER_BYTES = 6, 6
+SENDING = slice(10, 22)
+"""The place of the sending in a token."""
 
 _tokens: deque[bytes] = deque()
-# Otherwise a forked child and its parent would use the same random bytes.
+_sender: list[bytes] = []
+"""The bytes that name this process, drawn with the first token."""
+_numbers = itertools.count(1)
+# Otherwise a forked child and its parent would use the same bytes.
 os.register_at_fork(after_in_child=_tokens.clear)
+os.register_at_fork(after_in_child=_sender.clear)
 
 
 def now_ms() -> int:
@@ -40,10 +48,11 @@ def session_hash(session_id: str) -> str:
 
 
 def append_token(append_id: object) -> bytes:
-    """Return the 18-byte token of an append.
+    """Return the 30-byte token of an append.
 
-    Seven bytes name the append: they are a hash of the caller's id, or random without an id. Three random bytes
-    distinguish this call from other calls with the id. Eight are the nonce of a new epoch.
+    Seven bytes name the append: they are a hash of the caller's id, or random without an id. Three bytes distinguish
+    this call from other calls with the id: one of the process, and two that count. The next
+    twelve are those of `sending`, and the last eight the nonce of a new epoch.
 
     The random bytes come from the operating system, because processes that seed `random` alike would get equal ids.
 
@@ -52,17 +61,39 @@ def append_token(append_id: object) -> bytes:
     """
     if append_id is None:
         try:
-            return _tokens.pop()
+            return _tokens.popleft()  # the oldest, because its number is the least
         except IndexError:  # drawn in bulk: one call to the operating system costs as much as the rest of this function
-            drawn = os.urandom(_TOKEN_BYTES * _TOKENS_COUNT)
-            _tokens.extend(drawn[at : at + _TOKEN_BYTES] for at in range(_TOKEN_BYTES, len(drawn), _TOKEN_BYTES))
-            return drawn[:_TOKEN_BYTES]
+            drawn = os.urandom(_RANDOM_BYTES * _TOKENS_COUNT)
+            made = [_token(drawn[at : at + _RANDOM_BYTES]) for at in range(0, len(drawn), _RANDOM_BYTES)]
+            _tokens.extend(made[1:])
+            return made[0]
     if not isinstance(append_id, str) or not append_id:
         raise InvalidMessage("an append id must be a non-empty string")
     encoded = append_id.encode("utf-8", "surrogatepass")
     if len(encoded) > _APPEND_ID_BYTES:
         raise InvalidMessage(f"an append id has at most {_APPEND_ID_BYTES} bytes, this one has {len(encoded)}")
-    return hashlib.blake2b(encoded, digest_size=7).digest() + os.urandom(11)
+    return hashlib.blake2b(encoded, digest_size=7).digest() + append_token(None)[7:]
+
+
+def sending() -> bytes:
+    """Return twelve bytes that name one sending of a call: six the process, and six count its sendings."""
+    return append_token(None)[SENDING]
+
+
+def resending() -> bytes:
+    """Return the twelve bytes of a sending of a call that was sent before: the top bit of the count is set.
+
+    The script that runs it notes them, and refuses earlier sendings of the process: their bytes may come late.
+    """
+    name = sending()
+    return name[:_SENDER_BYTES] + bytes((name[_SENDER_BYTES] | 0x80,)) + name[_SENDER_BYTES + 1 :]
+
+
+def _token(drawn: bytes) -> bytes:
+    if not _sender:
+        _sender.append(os.urandom(_SENDER_BYTES))
+    number = next(_numbers).to_bytes(_NUMBER_BYTES)
+    return drawn[:7] + _sender[0][:1] + number[-2:] + _sender[0] + number + drawn[7:]
 
 
 def nonce() -> bytes:

@@ -22,7 +22,7 @@ OWNER = b"owner"
 COUNTERS = b"counters"
 NEWEST_IDS = b"ids_a"
 OLDER_IDS = (b"ids_b", b"ids_c", b"ids_d")
-REPEATED = b"repeated"
+RESENT = b"resent"
 QUEUED = b"queued"
 FENCE = b"fence"
 EVICTOR = b"evictor"
@@ -75,8 +75,10 @@ FIELDS = {
     ),
     NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _REMEMBERED),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _REMEMBERED)),
-    REPEATED: _field(
-        "1 once an append without an id was resent: from then on every append looks for its token", _REMEMBERED
+    RESENT: _field(
+        "the last resent append of each process, at most 16: six bytes of the process and the number of the sending; "
+        "earlier sendings of the process are refused",
+        "append archive forget replace rewrite",
     ),
     QUEUED: _field(
         "the queue of the session: overdue, leased or dead; missing if in no queue",
@@ -127,7 +129,7 @@ FIELDS = {
 """All fields. PARAM, SUMMARY and PINNED are prefixes of field names."""
 
 # Most states have only these fields, because no param or value is set and no message is summarised yet.
-BARE = frozenset((COUNTERS, EPOCH, OWNER, QUEUED, REPEATED, PINS, LARGE_BYTES, NEWEST_IDS, *OLDER_IDS))
+BARE = frozenset((COUNTERS, EPOCH, OWNER, QUEUED, RESENT, PINS, LARGE_BYTES, NEWEST_IDS, *OLDER_IDS))
 
 
 class QueueState(StrEnum):

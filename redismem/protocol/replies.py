@@ -109,6 +109,9 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "KEYS": lambda _, session_id: ScriptFailed(
         "an append with all keys was refused for too few of them, which is a defect", session_id
     ),
+    "OVERTAKEN": lambda _, session_id: ScriptFailed(
+        "a call that is sent once was refused as overtaken by a later one, which is a defect", session_id
+    ),
     "WIDE": lambda limit, _: TooLarge(f"a member of the record is over {limit} related members, a fixed limit"),
 }
 """For each word of a script's refusal, a function that makes the error from the detail and the session id."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redismem.errors import CorruptSession, RedismemError, StoreUnavailable
 from redismem.events import Op, facts
@@ -28,8 +29,10 @@ from redismem.store.agreement import Agreement
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.gate import Gate
 from redismem.store.hook import Hook
+from redismem.store.layer import Layer
 from redismem.store.retries import Retries, redis_at
 from redismem.store.separating import must_separate, send_separately
+from redismem.store.unsettled import Unsettled
 from redismem.store.windows import LargeWindows
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
@@ -42,35 +45,6 @@ log = logging.getLogger("redismem")
 T = TypeVar("T")
 # A transport may give up slightly before its timeout.
 _PATIENCE = 0.95
-
-
-class Layer(Protocol):
-    """The interface of the fallback, which serves calls while Redis is down."""
-
-    @property
-    def is_away(self) -> bool:
-        """True if Redis is known to be down."""
-
-    async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
-        """Run a call as `Store.send` does; while Redis is down, serve it from this process."""
-
-    def health(self, of_redis: Health) -> Health:
-        """Return this health with the numbers of the backlog filled in."""
-
-    def start_probing(self) -> None:
-        """Start to probe Redis, because a breaker has opened."""
-
-    def begin_without_redis(self) -> None:
-        """Log that this process begins while Redis is down."""
-
-    def forget(self, is_wanted: Callable[[str, bytes | None], bool]) -> list[str]:
-        """Drop the cached contexts of the wanted sessions, and return those with a backlog.
-
-        `is_wanted` gets the id of a session, and the field `owner` of its state as far as this process knows it.
-        """
-
-    async def aclose(self) -> None:
-        """Replay the backlog, within the deadline, and log what is lost."""
 
 
 class Store(Agreement):
@@ -108,6 +82,7 @@ class Store(Agreement):
         self._patience_s = settings.deadline_s
         self._gate = Gate(blocks=transport.blocks)
         self._large_windows = LargeWindows()
+        self._unsettled = Unsettled()
 
     def use_fallback(self, fallback: Layer, patience_s: float) -> None:
         """Let this fallback serve calls once Redis has not answered for `patience_s`."""
@@ -180,9 +155,8 @@ class Store(Agreement):
             RedismemError: A script refused the call, or the reply cannot be read.
         """
         breaker = self.breaker if self.breakers is None else self.breakers.of(call)
-        if not breaker.is_closed and not await self.probe(breaker):
-            await self.transport.sleep(0)  # a caller that retries at once must not starve other tasks
-            raise self.away_error(breaker, call.session_id)
+        if not breaker.is_closed:
+            await self._probe_for(call, breaker)
         timeout_s = self._reply_timeout_s
         if begun_s is not None:
             timeout_s = self._within_s(begun_s)
@@ -192,21 +166,18 @@ class Store(Agreement):
                 await self.begin(begun_s)
                 timeout_s = self._within_s(begun_s)
         number = 0
-        if (call.resent is not None or call.op.remembers) and not (number := self._gate.begin(call.session_id)):
+        if call.resent is not None and not (number := self._gate.begin(call.session_id)):
             number = await self._wait_to_begin(call, breaker, begun_s)
             timeout_s = self._within_s(begun_s)
         try:
-            if self.transport.repeats:
-                call = call.again()
+            if self._unsettled or self.transport.repeats:
+                call = self._unsettled.settle(call, may_repeat=self.transport.repeats)
             try:
                 value = call.finish(await self._transmit(call, timeout_s))
                 breaker.answered_s = begun_s
                 return value
-            except (ServerError, ConnectionLost) as failure:
-                left_s = self.settings.deadline_s - (monotonic() - begun_s)
-                place = place_of(self.transport, call.commands)
-                retries = Retries(call.session_id, left_s, self._reply_timeout_s, place=place)
-                return await self._retry(call, failure, retries, begun_s)
+            except (ServerError, ConnectionLost, asyncio.CancelledError) as failure:
+                return await self._retry(call, failure, begun_s)
         except CorruptSession as corrupt:
             if not quarantine:
                 raise
@@ -335,6 +306,16 @@ class Store(Agreement):
         """Return the replies of all nodes. A missing reply is replaced by the call's `absent`, if it has one."""
         return call.fill_absent(await self.transport.run_independent(call.commands, timeout_s))
 
+    async def _probe_for(self, call: Call[Any], breaker: Breaker) -> None:
+        """Probe a node that counts as down, if it is time to.
+
+        Raises:
+            StoreUnavailable: The node does not answer, or it is too early for a probe.
+        """
+        if not await self.probe(breaker):
+            await self.transport.sleep(0)  # a caller that retries at once must not starve other tasks
+            raise self.away_error(breaker, call.session_id)
+
     async def _wait_to_begin(self, call: Call[Any], breaker: Breaker, begun_s: float) -> int:
         """Wait for earlier appends and edits of the session, and return the number of this one for the gate.
 
@@ -351,10 +332,28 @@ class Store(Agreement):
         text = f"{redis} did not answer earlier changes of the session in time, so this one was not sent"
         raise StoreUnavailable(text, call.session_id, "TimeoutError")
 
-    async def _retry(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> T:
+    async def _retry(
+        self, call: Call[T], failure: ServerError | ConnectionLost | asyncio.CancelledError, begun_s: float
+    ) -> T:
+        if isinstance(failure, asyncio.CancelledError):
+            self._unsettled.note(call)
+            raise failure
         if must_separate(call, failure):
             return await send_separately(partial(self.send, begun_s=begun_s), call)
         self._gate.resend(call.session_id)
+        left_s = self.settings.deadline_s - (monotonic() - begun_s)
+        place = place_of(self.transport, call.commands)
+        retries = Retries(call.session_id, left_s, self._reply_timeout_s, place=place)
+        try:
+            return await self._resend(call, failure, retries, begun_s)
+        except BaseException:
+            if retries.may_be_done or call.was_sent:
+                self._unsettled.note(call)
+            raise
+
+    async def _resend(
+        self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float
+    ) -> T:
         while True:
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
             breaker = self.breaker_of(call)
@@ -376,7 +375,8 @@ class Store(Agreement):
         retries.note(failure)
         if isinstance(failure, ServerError):
             self.breaker_of(call).answered_s = begun_s
-            return 0.0 if call.needs_all_keys(failure) else retries.pause_s(failure)
+            refused_for_now = call.needs_all_keys(failure) or call.needs_new_sending(failure)
+            return 0.0 if refused_for_now else retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
             self.note_unanswered(begun_s, failure)
         self._raise_if_away(

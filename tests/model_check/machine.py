@@ -13,9 +13,11 @@ from model_check.comparison import NAMES
 from model_check.session import GAP, Entry
 from model_check.steps import Seen, Steps, entry_of
 from redismem import Conflict, InvalidMessage, Policy, Receipt, TooLarge
+from redismem.concurrency.run_sync import run_without_loop
 from redismem.context import Context
 from redismem.protocol.call import Call
 from redismem.protocol.policy import encode_policy
+from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import edits
 from redismem.protocol.session.edits import View
 from redismem.protocol.session.windows import Part
@@ -72,20 +74,20 @@ class Machine(Steps):
         else:
             self.append_as(name, 2, id)
 
-    @rule(name=names, others=st.integers(0, 7))
-    def append_overtaken(self, name: str, others: int) -> None:
-        """An append without an id is retried, and its first attempt arrives last, after other appends."""
+    @rule(name=names, named=st.booleans(), others=st.integers(0, 20))
+    def append_overtaken(self, name: str, named: bool, others: int) -> None:
+        """An append is retried, and its first attempt arrives last, after other appends, and changes nothing."""
         messages, entries = self.messages(1)
-        call, id = self.calls[name].append(messages), f"no id {next(self.numbers)}"
-        for sent in (call.again(), call):
-            expected = self.model.append(name, id, next(self.numbers), entries, self.now)
-            if expected is None:
-                with pytest.raises(TooLarge):
-                    self.run_call(sent)
-                return
-            self.same("append, overtaken", self.run_call(sent), expected)
-            for _ in range(others if sent is not call else 0):
-                self.append(name)
+        id = f"id {next(self.numbers)}"
+        call = self.calls[name].append(messages, {"id": id} if named else {})
+        expected = self.model.append(name, id if named else f"no {id}", next(self.numbers), entries, self.now)
+        if expected is None:
+            return
+        self.same("append, overtaken", self.run_call(call.again()), expected)
+        for _ in range(others):
+            self.append(name)
+        with pytest.raises(ServerError, match="OVERTAKEN"):
+            run_without_loop(self.store.once(call))
 
     @rule(name=names, named=st.booleans())
     def append_sent_again(self, name: str, named: bool) -> None:

@@ -61,8 +61,8 @@ def expectations(machine: WorkMachine, name: str) -> None:
 
 
 def overtaken(machine: WorkMachine, name: str) -> None:
-    machine.append_overtaken(name, 0)
-    machine.append_overtaken(name, 7)
+    machine.append_overtaken(name, False, 0)
+    machine.append_overtaken(name, True, 20)
 
 
 def pruned_until_nothing_waits(machine: WorkMachine, name: str) -> None:

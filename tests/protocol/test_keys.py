@@ -14,7 +14,7 @@ from support.json_values import session_ids
 
 from redismem.errors import InvalidMessage, InvalidSessionId
 from redismem.protocol import ids
-from redismem.protocol.ids import append_token, new_session_id, nonce
+from redismem.protocol.ids import SENDING, append_token, new_session_id, nonce
 from redismem.protocol.keys import SHARD_KEYS, Keys
 
 ALNUM = "ABCXYZabcxyz0189"
@@ -135,8 +135,8 @@ def test_new_session_ids_do_not_collide_within_a_millisecond(monkeypatch: pytest
 @given(first=st.text(min_size=1, max_size=64), second=st.text(min_size=1, max_size=64))
 def test_each_append_id_has_its_own_token(first: str, second: str) -> None:
     made, again, other = append_token(first), append_token(first), append_token(second)
-    assert (made[:7], len(made)) == (again[:7], 18)
-    assert made[10:] != again[10:], "these make an epoch unique"
+    assert (made[:7], len(made)) == (again[:7], 30)
+    assert made[22:] != again[22:], "these make an epoch unique"
     assert (made[:7] == other[:7]) == (first == second)
 
 
@@ -174,4 +174,6 @@ def test_a_child_draws_other_tokens_than_its_parent() -> None:
         theirs = pipe.read()
     os.waitpid(child, 0)
     ours = b"".join(append_token(None) for _ in range(100))
-    assert len({text[at : at + 18] for text in (ours, theirs) for at in range(0, 1800, 18)}) == 200
+    tokens = [text[at : at + 30] for text in (ours, theirs) for at in range(0, 3000, 30)]
+    assert len({token[:7] for token in tokens}) == len({token[SENDING] for token in tokens}) == 200
+    assert len({token[SENDING][:6] for token in tokens}) == 2, "each names its process"

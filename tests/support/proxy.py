@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from support.listening import Listening
 
-How = Literal["reset", "close", "half_close", "truncate", "freeze", "swallow", "hole", "delay", "split"]
+How = Literal["reset", "close", "half_close", "truncate", "freeze", "swallow", "hole", "late", "delay", "split"]
 _CHUNK_BYTES = 1 << 20
 
 
@@ -23,6 +23,9 @@ class _Link:
     def __init__(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self.from_client, self.to_client = from_client, to_client
         self.how: How | None = None
+        self.is_due = asyncio.Event()
+        """Set when the bytes that a `late` keeps back may go on."""
+        self.late_reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def reset(self) -> None:
         """Send RST to the client."""
@@ -40,6 +43,7 @@ class Proxy:
     freeze: the server runs it; from now on nothing comes back on this connection, which stays open
     swallow: the server never sees it; the connection stays open
     hole: the server sees neither this nor any later request of the connection
+    late: the connection is reset, and the server sees the request at the next `deliver`
     delay: the reply comes `delay_s` later
     split: the reply comes one byte at a time
     """
@@ -53,6 +57,8 @@ class Proxy:
         """Chunks from the server to clients, before any fault."""
         self.connections_count = 0
         self.broken_count = 0
+        self.late: list[_Link] = []
+        """The connections whose last bytes wait for `deliver`."""
         self.frozen_count = 0
         """Replies that a freeze has kept back: the server has run what they answer."""
         self.heal()
@@ -91,13 +97,27 @@ class Proxy:
         self.received.clear()
         self.connections_count = self.broken_count = self.frozen_count = 0
 
-    def break_next(self, how: How, count: float = 1, to: bytes = b"", delay_s: float = 0) -> None:
-        """Break the next `count` requests that contain the bytes `to`; replaces the last order."""
-        self._how, self._left, self._to, self._delay_s = how, count, to, delay_s
+    def break_next(
+        self, how: How, count: float = 1, to: bytes = b"", delay_s: float = 0, then: How | None = None
+    ) -> None:
+        """Break the next `count` requests that contain the bytes `to`; replaces the last order.
+
+        `then` is the fault of all but the first of them, if it is another.
+        """
+        self._how, self._left, self._to, self._delay_s, self._then = how, count, to, delay_s, then or how
 
     def heal(self) -> None:
         """Break no more requests; frozen connections stay frozen."""
         self.break_next("reset", 0)
+
+    async def deliver(self) -> list[bytes]:
+        """Let the server see what `late` has kept back, and return its replies."""
+        late, self.late = self.late, []
+        replies = []
+        for link in late:  # in order, one after the other
+            link.is_due.set()
+            replies.append(await link.late_reply)
+        return replies
 
     def count(self, part: bytes) -> int:
         """Return the number of chunks from clients that contain these bytes."""
@@ -130,18 +150,31 @@ class Proxy:
                 if link.how == "hole" or (broken and self._how == "swallow"):
                     continue
                 if broken:
-                    link.how = self._how
+                    link.how, self._how = self._how, self._then
                 if link.how == "hole":
                     continue
+                if link.how == "late":
+                    await self._send_late(link, chunk)
+                    break
                 link.to_server.write(chunk)
                 await link.to_server.drain()
         link.to_server.close()
+
+    async def _send_late(self, link: _Link, chunk: bytes) -> None:
+        link.reset()
+        self.late.append(link)
+        await link.is_due.wait()
+        link.to_server.write(chunk)
+        await link.late_reply
 
     async def _down(self, link: _Link) -> None:
         with contextlib.suppress(OSError):
             while chunk := await link.from_server.read(_CHUNK_BYTES):
                 self.received.append(chunk)
-                await self._answer(link, chunk)
+                if link.how == "late":
+                    link.late_reply.set_result(chunk)
+                else:
+                    await self._answer(link, chunk)
         if link.how != "freeze":
             link.to_client.close()
 

@@ -38,6 +38,15 @@ def stored_element(content: str) -> bytes:
     return element(content) + b"\xcf" + NOW_MS.to_bytes(8, "big")
 
 
+SENDING = b"sender\0\0\0\0\0\1"
+"""The first sending of a process."""
+
+
+def resending(number: int, process: bytes = b"sender") -> bytes:
+    """Return a sending of a call that was sent before."""
+    return process + (number | 1 << 47).to_bytes(6)
+
+
 PRUNE: dict[str, Any] = {
     "epoch": "1-ab",
     "first_seq": 1,
@@ -157,6 +166,7 @@ class Scripts:
         token: bytes = b"token..1",
         nonce: str = "ab",
         own: bytes = b"\0\0\0",
+        sending: bytes = SENDING,
         keys_count: int | None = None,
         **changed: Any,
     ) -> Any:
@@ -174,7 +184,7 @@ class Scripts:
             for defaults in (LIMITS, REQUEST)
         )
         tail = [*(element(content) for content in contents), *pairs, *drops]
-        names = {"limits": limits, "request": request, "token": token[-7:] + own + bytes.fromhex(nonce)}
+        names = {"limits": limits, "request": request, "token": token[-7:] + own + sending + bytes.fromhex(nonce)}
         reply = await self.run("append", *tail, session_id=session_id, keys_count=keys_count, **names)
         if isinstance(reply, bytes):
             return reply.partition(b"@")[0]

@@ -15,6 +15,7 @@ from redismem.messages.message import Message, TokenCounter, is_opaque
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.ids import append_token
+from redismem.protocol.sendings import renew
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.state import StateChanges
 from redismem.settings.names import over_limit
@@ -25,6 +26,8 @@ T = TypeVar("T")
 _REPLICAS_LIMIT = 64
 # In counters: a window from the first message on, and the mark of a policy.
 _WHOLE_WINDOW, _POLICY = b"v1 1 ", b"~"
+_FRESH = "12"
+"""The values of `fresh` of an append without an id."""
 ANY = "@"
 """The argument `expect` that expects nothing, and has the epoch in the reply; `layout.NONE` leaves it out."""
 
@@ -160,13 +163,17 @@ def shorten(command: Command) -> Command:
     return (*command[:2], 4, *command[3:7], *command[3 + int(command[2]) :])
 
 
-def mark_resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """Mark the append as resent, in `fresh`, because the server may have it already."""
+def mark_resent(commands: tuple[Command, ...], *, is_sent: bool) -> tuple[Command, ...]:
+    """Mark the append in `fresh`, because the server may have it already.
+
+    If it was sent before, it also gets a new sending, which overtakes the earlier ones.
+    """
     command, *reads = commands
     place = request_place(command)
     fresh, _, request = str(command[place]).partition(" ")
-    again = f"{'2' if fresh == '1' else '3'} {request}"
-    return ((*command[:place], again, *command[place + 1 :]), *reads)
+    token = renew(command[place + 1]) if is_sent else command[place + 1]
+    again = f"{'2' if fresh in _FRESH else '3'} {request}"
+    return ((*command[:place], again, token, *command[place + 2 :]), *reads)
 
 
 def append_sizes(call: Call[Any]) -> tuple[int, int, int]:
@@ -241,7 +248,7 @@ def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
     """
     command = call.commands[0]
     if may_be_there:
-        (command,) = mark_resent((command,))
+        (command,) = mark_resent((command,), is_sent=True)
     place = request_place(command)
     fresh, count, sets_count, tokens, _, now, pins = str(command[place]).split()
     request = f"{fresh} {count} {sets_count} {tokens} {ANY} {now} {pins}"

@@ -23,6 +23,7 @@ from redismem.originals.fields import encode_fields, merged_number
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.ids import append_token
+from redismem.protocol.sendings import resend
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.edits import View, plan_leaving
 from redismem.protocol.session.pages import Block
@@ -126,4 +127,4 @@ def archive(
             *(part for field in originals.items() for part in field),
         ),
     )
-    return Call(keys.session_id, (command,), bool, script, op=Op.ARCHIVE)
+    return Call(keys.session_id, (command,), bool, script, resend(4, 0), op=Op.ARCHIVE)

@@ -27,6 +27,7 @@ from redismem.protocol.call import Call, context_reads, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
+from redismem.protocol.sendings import resend
 from redismem.protocol.session.append import append_limits, check_size, compress_large, encode_with_pin, pins_argument
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block
@@ -236,7 +237,7 @@ def replace(
             *kept,
         ),
     )
-    return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op=Op.REPLACE)
+    return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, resend(7, 3), op=Op.REPLACE)
 
 
 def _replace_in_group(

@@ -24,6 +24,7 @@ from redismem.originals.fields import encode_field, replaced_fields
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.ids import append_token, nonce
+from redismem.protocol.sendings import resend
 from redismem.protocol.session.append import pins_argument
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.edits import View
@@ -216,7 +217,7 @@ def forget(
             *removal.drops,
         ),
     )
-    return Call(keys.session_id, (command,), bool, script, op=Op.FORGET)
+    return Call(keys.session_id, (command,), bool, script, resend(4, 0), op=Op.FORGET)
 
 
 def _change_window(removal: _Removal, view: View, selected: Set[int]) -> None:

@@ -38,7 +38,7 @@ _QUEUE_FIELDS = (
 _WHOLE_FIELDS = (
     layout.NEWEST_IDS,
     *layout.OLDER_IDS,
-    layout.REPEATED,
+    layout.RESENT,
     layout.COMMITTED,
     layout.WITH_ORIGINALS,
     layout.PRUNED,

@@ -20,6 +20,7 @@ from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
+from redismem.protocol.sendings import resend
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.append import append_limits, create_token, pins_argument
 from redismem.protocol.session.calls import SessionCalls
@@ -206,4 +207,4 @@ def _call(
             *cut.fields(),
         ),
     )
-    return Call(keys.session_id, (command,), decode, script, op=op)
+    return Call(keys.session_id, (command,), decode, script, resend(7, 3), op=op)

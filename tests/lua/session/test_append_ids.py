@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.raw_scripts import NOW_MS, Scripts, counters
+from support.raw_scripts import NOW_MS, Scripts, counters, resending
 
 
 def is_new(reply: Any) -> bool:
@@ -91,21 +91,15 @@ async def test_a_fresh_append_does_not_search_the_ring(lua: Scripts) -> None:
     assert (await lua.append("c", fresh=0))[1:] == [1, 1, 1, 1]
 
 
-async def test_the_first_attempt_may_arrive_after_the_retry(lua: Scripts) -> None:
-    await lua.append("a", fresh=1)
-    assert await lua.append("b", token=b"token..2", fresh=2) == counters(2, 20)
-    for number in range(15):
-        assert is_new(await lua.append("c", token=b"%08d" % number, fresh=1))
-    before = await lua.read_namespace()
-    assert (await lua.append("b", token=b"token..2", fresh=1))[1:] == [2, 2, 0, 1]
-    assert await lua.read_namespace() == before
-
-
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (0, 3)])
-async def test_a_resent_append_that_is_known_writes_nothing(lua: Scripts, first: int, second: int) -> None:
+async def test_a_resent_append_that_is_known_notes_its_sending_alone(lua: Scripts, first: int, second: int) -> None:
     await lua.append("a", fresh=first)
     before = await lua.read_namespace()
     assert (await lua.append("a", fresh=second))[1:] == [1, 1, 1, 0]
+    assert await lua.read_namespace() == before, "a client that resends by itself notes nothing"
+    assert (await lua.append("a", fresh=second, sending=resending(2)))[1:] == [1, 1, 1, 0]
+    assert (await lua.fields())[b"resent"] == resending(2)
+    await lua.raw.hdel(lua.key("state"), "resent")
     assert await lua.read_namespace() == before
 
 
@@ -118,11 +112,3 @@ async def test_only_a_resend_of_the_same_call_is_no_duplicate(lua: Scripts) -> N
         (b"\x01\x02\x04", 0, 1),
     ):
         assert (await lua.append("a", fresh=fresh, own=own))[1:] == [1, 1, 1, duplicate]
-
-
-async def test_a_resent_append_with_an_id_does_not_set_repeated(lua: Scripts) -> None:
-    """Its first sending searches the ring itself, however late it arrives."""
-    assert (await lua.append("a", fresh=3))[1:] == [1, 1, 1, 0]
-    assert b"repeated" not in await lua.fields()
-    assert await lua.append("b", token=b"token..2", fresh=2) == counters(2, 20)
-    assert (await lua.fields())[b"repeated"] == b"1"

@@ -56,6 +56,7 @@ def test_a_replay_says_whether_it_may_be_there(
     words = str(command[place]).split()
     assert (words[0], words[1], words[4]) == (fresh, "1", "@")
     assert command[:place] == call.commands[0][:place]
-    assert command[place + 1 :] == call.commands[0][place + 1 :]
+    assert command[place + 2 :] == call.commands[0][place + 2 :]
+    assert (command[place + 1] == call.commands[0][place + 1]) is not may_be_there
     assert replayed.decode(b"v1 1 3 30 0 0@1-ab").last_seq == 3
     assert (replayed.op, replayed.script, replayed.session_id) == ("replay", call.script, "user-42")

@@ -121,11 +121,13 @@ def test_fresh_tells_appends_with_an_id_and_resent_ones_apart() -> None:
         changed = [
             at for at, (one, other) in enumerate(zip(call.commands[0], again.commands[0], strict=True)) if one != other
         ]
-        assert changed == [15]
+        assert changed == [15, 16]
         assert str(call.commands[0][15])[1:] == str(again.commands[0][15])[1:]
         assert again.commands[1:] == call.commands[1:]
         assert (again.session_id, again.decode, again.script) == (call.session_id, call.decode, call.script)
-        assert again.again() is again
+        assert again.again().commands[0][15] == again.commands[0][15]
+        assert again.again().commands[0][16] != again.commands[0][16], "each attempt is a sending of its own"
+        assert again.again(is_sent=False).commands == again.commands
     others: tuple[Call[Any], ...] = (made.read(), made.touch())
     for other in others:
         assert other.again() is other
