@@ -89,7 +89,7 @@ async def test_planted_bytes_run_nothing_wherever_they_stand(
         config = await put(saver)
         redis_server.say("HSET", key, field, value)
         for read in (saver.aget_tuple(AT), saver.aget_tuple(config), anext(saver.alist(AT))):
-            with pytest.raises(InvalidRecord, match=r"os\.mkdir|in the format"):
+            with pytest.raises(InvalidRecord, match=r"thread 'a': .*(os\.mkdir|in the format)"):
                 await read
         assert not made.exists()
         await saver.adelete_thread("a")

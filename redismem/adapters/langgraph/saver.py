@@ -248,7 +248,8 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         Args:
             thread_ids: The threads.
             strategy: `keep_latest` keeps the newest checkpoint of each namespace, and the ancestors from which its
-                DeltaChannels are rebuilt. `delete` removes the threads.
+                DeltaChannels are rebuilt; these ancestors themselves may lack older writes of such channels. `delete`
+                removes the threads.
 
         Raises:
             ValueError: The strategy is unknown.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -20,7 +21,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from redismem import InvalidSessionId, Memory, RecordConflict
+from redismem import InvalidRecord, InvalidSessionId, Memory, RecordConflict
 from redismem.adapters.langgraph import layout
 from redismem.adapters.langgraph.layout import Place
 from redismem.adapters.sessions import join_id, split_id
@@ -127,7 +128,12 @@ class Threads:
             checkpoint_id = layout.split(layout.CHECKPOINTS, found.member)[-1]
             prefix, after = layout.join(layout.WRITES, place.checkpoint_ns, checkpoint_id, ""), writes[-1][0]
             writes += [(each.member, each.value) async for each in pages(record, prefix, after=after)]
-        return layout.decode_tuple(self.options.serde, place, found, writes)
+        with _naming(place):
+            return layout.decode_tuple(self.options.serde, place, found, writes)
+
+    def _decode_metadata(self, place: Place, found: Found) -> Mapping[str, Any]:
+        with _naming(place):
+            return layout.decode_metadata(self.options.serde, found.value or b"")
 
     async def history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Collect the writes of channels along the parents of a checkpoint, back to a stored value: one round trip."""
@@ -140,7 +146,8 @@ class Threads:
         traced = [Traced() for _ in channels]
         if member is not None and channels:
             traced = await walk(record, place, member, channels)
-        return {channel: self._decode_traced(found) for channel, found in zip(channels, traced, strict=True)}
+        with _naming(place):
+            return {channel: self._decode_traced(found) for channel, found in zip(channels, traced, strict=True)}
 
     def _decode_traced(self, traced: Traced) -> DeltaChannelHistory:
         serde = self.options.serde
@@ -241,13 +248,22 @@ class Threads:
             for each in page.found:
                 if not filter_:
                     yield await self._decode(record, place, each)
-                elif _matches(layout.decode_metadata(self.options.serde, each.value or b""), filter_):
+                elif _matches(self._decode_metadata(place, each), filter_):
                     whole = await self.get_tuple(place.config(layout.split(layout.CHECKPOINTS, each.member)[-1]))
                     if whole is not None:
                         yield whole
             after, limit = page.after, min(2 * limit, _PAGE_LIMIT)
             if after is None:
                 return
+
+
+@contextmanager
+def _naming(place: Place) -> Iterator[None]:
+    """Name the thread in the error about a value that cannot be read."""
+    try:
+        yield
+    except InvalidRecord as refused:
+        raise InvalidRecord(f"thread {place.thread_id!r}: {refused.text}") from None
 
 
 def _configurable(config: RunnableConfig) -> Mapping[str, Any]:
