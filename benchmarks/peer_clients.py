@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ServerError
 from redismem.transport.replicas import Wanted
@@ -24,8 +24,10 @@ class _ClientTransport(ABC):
     nodes = None
     calls_count = 0
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
-        del timeout_s
+    async def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> list[Any]:
+        del timeout_s, subject
         answers = await self._sent(commands, is_atomic=True)
         if script is not None and isinstance(answers[0], ServerError) and answers[0].word == "NOSCRIPT":
             await self._sent([("SCRIPT", "LOAD", script.source)], is_atomic=True)

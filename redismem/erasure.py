@@ -19,6 +19,7 @@ from redismem.protocol.namespace import traces
 from redismem.protocol.namespace.traces import Trace, Wanted
 from redismem.protocol.owners import decode_owner, is_owner_field
 from redismem.protocol.session import quarantine
+from redismem.protocol.session.clear import clear_life
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.owner.upkeep import OwnerIndex, change_owned
 from redismem.record.erasure import EVENTS_PREFIX, RecordErasure, indexed_records
@@ -176,7 +177,7 @@ class _Erasure:
         if wanted.owner is not None and (owner or epoch) and not wanted.is_owner(owner):
             return False
         self._recall_cache.forget(session_id)
-        work = store.run(store.session_calls(session_id).clear(epoch), quarantine=True)
+        work = store.run(clear_life(store.keys.session(session_id), epoch), quarantine=True)
         name = decode_owner(owner)
         await (work if wanted.owner is not None or name is None else change_owned(store, name, session_id, work))
         if epoch:

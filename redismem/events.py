@@ -43,7 +43,7 @@ class Op(StrEnum):
     A session's method makes one call, whose operation has the method's name. Exceptions: `params()` and the other reads
     of the state make a `state`, `merge()` and the other setters an `update`, `undo()` a `pop`, `unpin()` a `replace`.
     Some methods make several calls: `messages()` makes one `messages` per page and one `pinned`; `tail()` makes a
-    `read`, and one `messages` per page of originals; `clear()` first makes a `read_epoch`; `prune()`,
+    `read`, and one `messages` per page of originals; `clear()` makes two if the session has an owner; `prune()`,
     `archive()`, `pop()`, `rewrite()`, `replace()` and `forget()` first make a `read_window`.
 
     A call that is refused before it is sent, such as an append of an invalid message, has no event. An `embed` asks the
@@ -83,7 +83,7 @@ class Op(StrEnum):
     SET_POLICY = "set_policy", Traits(Outage.WAITS, method="set_policy")
     UPDATE = "update", Traits(Outage.ACCEPTED)
     READ_EPOCH = "read_epoch", Traits(Outage.WAITS, method="clear")
-    CLEAR = "clear", Traits(removes=True, method="clear")
+    CLEAR = "clear", Traits(Outage.WAITS, removes=True, method="clear")
     READ_WINDOW = (
         "read_window",
         Traits(Outage.WAITS, method="archive, pop, undo, rewrite, replace, unpin, prune or forget"),

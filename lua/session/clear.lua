@@ -1,4 +1,5 @@
--- Removes a whole session, if its epoch is the one the caller saw: a repeated call spares a newer session.
+-- Removes a whole session: the one of an epoch, or whichever there is. It leaves a session with an owner to a second call
+-- with its epoch, because the owner's index, in another slot, must be noted before. A resent call spares a newer session.
 -- KEYS
 --   messages
 --   state
@@ -10,16 +11,28 @@
 --   dead
 --   evictions
 --   owners
+--   cleared   only with *: the epoch that this call removed
 -- ARGV
 --   session
---   epoch    - if the caller saw none
--- FIELDS reads epoch
--- REPLY 1 removed, 0 already gone
--- ERROR
-local messages, state, originals, vectors, active, overdue, leased, dead, evictions, owners = unpack(KEYS)
-local session, epoch = unpack(ARGV)
-local seen_epoch = redis.call('HGET', state, 'epoch')
+--   epoch     - if the caller saw none, * for whichever there is
+--   noted_ms  time to live of cleared
+--   owner     only with *: the owner that the session must have, - for any
+-- FIELDS reads counters epoch owner
+-- REPLY 1 removed, now or before; 0 not there; or owner and epoch of a session with an owner, which is left
+-- ERROR OWNER other
+local messages, state, originals, vectors, active, overdue, leased, dead, evictions, owners, cleared = unpack(KEYS)
+local session, epoch, noted_ms, owner = unpack(ARGV)
+local seen_epoch, seen_owner = unpack(redis.call('HMGET', state, 'epoch', 'owner'))
 if not seen_epoch or seen_epoch == '' then seen_epoch = '-' end
-if seen_epoch ~= epoch then return 0 end -- [epoch]
+local noted = epoch == '*' and redis.call('GET', cleared)
+local was_there = noted and noted ~= '-'
+if epoch == '*' and not noted then
+  --- @include same_owner
+  if seen_owner then return {seen_owner, seen_epoch} end -- [owned]
+end
+if epoch == '*' then epoch = noted or seen_epoch end -- [sent again]
+if seen_epoch ~= epoch then return was_there and 1 or 0 end -- [epoch]
 --- @include unindex
-return redis.call('DEL', messages, state, vectors, originals) > 0 and 1 or 0
+-- The note comes first: if a crash cuts the log after it, a resent call removes the rest of the session, and no other.
+if cleared then redis.call('SET', cleared, epoch, 'PX', noted_ms) end -- [noted]
+return (redis.call('DEL', messages, state, vectors, originals) > 0 or was_there) and 1 or 0

@@ -276,7 +276,7 @@ def _sample(store: Store, session_id: str) -> Call[Sampled]:
         return Sampled(session_id, state_ms, messages_ms, element_count)
 
     counters = ("HGET", keys.state, layout.COUNTERS)
-    return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)
+    return Call(session_id, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)
 
 
 _SLOW_LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {

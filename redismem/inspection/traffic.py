@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redismem.protocol import scripts
-from redismem.protocol.call import Call, Command
+from redismem.protocol.call import Call, Command, Subject
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.scripts import Script
 from redismem.store.store import Store
@@ -31,9 +31,11 @@ class CountingTransport:
         self.calls_count = 0
         self.trips = 0
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+    async def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> list[Any]:
         self.trips += commands != self._record_check
-        return await self._inner.run(commands, timeout_s, script)
+        return await self._inner.run(commands, timeout_s, script, subject)
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         self.trips += 1

@@ -16,6 +16,17 @@ from redismem.protocol.server_errors import NOT_READY_WORDS, ConnectionLost, Ser
 T = TypeVar("T")
 
 Command = tuple[bytes | str | int, ...]
+Subject = str | bytes | None
+"""The subject of commands: a session, by its id, or else all keys of one hash tag, such as a project.
+
+`None` means that they have no key. The calls of one subject take effect in the order in which a process makes them.
+"""
+
+_KEYS_COUNT_AT = 2  # EVALSHA, hash, number of keys, keys
+# In all other commands the first key follows the name.
+_WITHOUT_A_KEY = frozenset(
+    ["PING", "TIME", "ECHO", "SCAN", "SCRIPT", "INFO", "CONFIG", "CLUSTER", "CLIENT", "ACL", "ROLE", "DBSIZE", "WAIT"]
+)
 
 
 class Resend(Protocol):
@@ -65,6 +76,11 @@ class Call(Generic[T]):
     """True if an earlier attempt may still arrive, which this one overtakes."""
     sends: list[float] | None = None
     """The timeout of each attempt in seconds, recorded for the hook; None means that there is no hook."""
+
+    @property
+    def subject(self) -> Subject:
+        """The subject of the call."""
+        return self.session_id or tag_of(self.commands)
 
     def again(self, *, is_sent: bool = True) -> Call[T]:
         """Return the call for a retry, when the server may have run the call already.
@@ -136,6 +152,26 @@ class Call(Generic[T]):
 def is_away(answer: Any) -> bool:
     """True if the node is unreachable: no reply came, or the node accepts no calls for now."""
     return isinstance(answer, ConnectionLost) or (isinstance(answer, ServerError) and answer.word in NOT_READY_WORDS)
+
+
+def key_of(command: Command) -> bytes | str | int | None:
+    """Return the first key of a command; `None` if the command has no key."""
+    name = command[0]
+    if name in ("EVALSHA", "EVAL"):
+        return command[_KEYS_COUNT_AT + 1] if command[_KEYS_COUNT_AT] else None
+    if name in _WITHOUT_A_KEY or len(command) == 1:
+        return None
+    return command[2] if name == "MEMORY" else command[1]
+
+
+def tag_of(commands: Sequence[Command]) -> bytes | None:
+    """Return the hash tag of the commands' keys; a key without braces is its own tag. `None` means no key."""
+    key = key_of(commands[0]) if commands else None
+    if key is None:
+        return None
+    name = key if type(key) is bytes else str(key).encode()
+    tag, end, _ = name.partition(b"{")[2].partition(b"}")
+    return tag if tag and end else name
 
 
 def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int]) -> Command:

@@ -14,11 +14,11 @@ from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
-from redismem.protocol.namespace.traces import owner_and_epoch
 from redismem.protocol.owners import decode_owner
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.clear import OwnedLife, clear, clear_life
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
 from redismem.session.editing import EditableSession
@@ -256,9 +256,11 @@ class Session(EditableSession):
         Raises:
             SessionNotFound: The session does not exist and `missing_ok` is False.
         """
-        owner, epoch = await self._run(owner_and_epoch(self._calls.keys))
-        # A session that vanished after its epoch was read counts as cleared: the reply to the first try may be lost.
-        cleared = await self._run_owned(owner, self._run(self._calls.clear(epoch))) or epoch != ""
+        cleared = await self._run_owned(None, self._run(clear(self._calls.keys, self._store.settings)))
+        if isinstance(cleared, OwnedLife):
+            # If it vanishes meanwhile, it counts as cleared: the reply to a first try may be lost.
+            await self._run_owned(cleared.owner, self._run(clear_life(self._calls.keys, cleared.epoch)))
+            return True
         if not cleared and not missing_ok:
             raise SessionNotFound("cannot clear: there is no such session", self.id)
         return cleared

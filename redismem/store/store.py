@@ -296,7 +296,7 @@ class Store(Agreement):
             return self._gather(call, timeout_s)
         if call.confirm:
             return self._transmit_confirmed(call, timeout_s)
-        return self.transport.run(call.sent_commands(), timeout_s, call.script)
+        return self.transport.run(call.sent_commands(), timeout_s, call.script, call.subject)
 
     def _transmit_confirmed(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.transport.replicas import Wanted
 
@@ -63,13 +63,18 @@ class Transport(Protocol):
     def calls_count(self) -> int:
         """The number of calls without a reply so far; 0 if the transport does not count them."""
 
-    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
+    def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> Awaitable[list[Any]]:
         """Send commands about one slot in one write, as one MULTI/EXEC if there are several. Return one reply per
         command.
 
         `script` is the script that the first command runs: if the node does not know it, the transport loads it and
         repeats the commands. If the node is a replica, the transport reconnects, because the address may soon lead to
         the new primary.
+
+        `subject` is what the commands are about. Where calls share connections, those of one subject and one event loop
+        run in the order in which they were made, however large they are.
         """
 
     def run_confirmed(

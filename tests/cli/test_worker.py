@@ -201,10 +201,10 @@ def test_a_file_that_cannot_hold_transcripts_is_refused(
 
 
 class EvictsNothing(TransportLayer):
-    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None, subject: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("evict").sha:
             raise ConnectionResetError
-        return await self._inner.run(commands, timeout_s, script)
+        return await self._inner.run(commands, timeout_s, script, subject)
 
 
 def test_a_limit_that_cannot_be_enforced_fails_the_command(
@@ -238,10 +238,10 @@ def test_settings_without_a_model_are_one_line(
 class RunsFull(TransportLayer):
     """A store that refuses every commit."""
 
-    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None, subject: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
             raise ConnectionResetError("a reason that quotes the text of a message")
-        return await self._inner.run(commands, timeout_s, script)
+        return await self._inner.run(commands, timeout_s, script, subject)
 
 
 @pytest.mark.parametrize("options", [("--once",), ()])

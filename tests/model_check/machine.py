@@ -11,14 +11,16 @@ from hypothesis.stateful import precondition, rule
 
 from model_check.comparison import NAMES
 from model_check.session import GAP, Entry
-from model_check.steps import Seen, Steps, entry_of
+from model_check.steps import SETTINGS, Seen, Steps, entry_of
 from redismem import Conflict, InvalidMessage, Policy, Receipt, TooLarge
 from redismem.concurrency.run_sync import run_without_loop
 from redismem.context import Context
 from redismem.protocol.call import Call
+from redismem.protocol.owners import encode_owner
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import edits
+from redismem.protocol.session.clear import clear, clear_life
 from redismem.protocol.session.edits import View
 from redismem.protocol.session.windows import Part
 
@@ -217,13 +219,25 @@ class Machine(Steps):
 
     @rule(name=names)
     def clear(self, name: str) -> None:
-        session = self.model.sessions.get(name)
-        cleared = self.run_owned(name, self.calls[name].clear("" if session is None else session.epoch))
+        session, keys = self.model.sessions.get(name), self.calls[name].keys
+        call = clear(keys, SETTINGS)
+        cleared = self.run_call(call)
+        if session is not None and session.owner is not None:
+            self.same("clear, asked", cleared, (encode_owner(session.owner), session.epoch))
+            cleared = self.run_owned(name, clear_life(keys, session.epoch))
+        else:
+            self.clears.append((call, cleared))
         self.same("clear", cleared, self.model.remove(name, None if session is None else session.life))
+
+    @precondition(lambda self: self.clears)
+    @rule(place=places)
+    def clear_again(self, place: int) -> None:
+        call, cleared = newest(self.clears, place)
+        self.same("clear, repeated", self.run_call(call), cleared)
 
     @precondition(lambda self: self.views)
     @rule(place=places)
     def clear_late(self, place: int) -> None:
         name, life, _, view = newest(self.views, place)
-        call = self.calls[name].clear(view.context.epoch)
+        call = clear_life(self.calls[name].keys, view.context.epoch)
         self.same("late clear", self.run_owned(name, call), self.model.remove(name, life))

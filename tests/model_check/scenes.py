@@ -12,6 +12,7 @@ from model_check.steps import SETTINGS
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import BOTH, Scene, bring_into, variants
 from redismem.concurrency.run_sync import run_without_loop
+from redismem.protocol.session.clear import clear_life
 from redismem.protocol.session.quarantine import put
 
 # Scenes that need a new machine.
@@ -119,6 +120,18 @@ def cleared_late(machine: WorkMachine, name: str) -> None:
     machine.clear_late(0)
 
 
+def cleared_again(machine: WorkMachine, name: str, begun: bool) -> None:
+    """A clear whose reply was lost is sent again, after another session of the id has begun, or before."""
+    machine.append_batch(name, 2)
+    for _ in range(2):
+        machine.clear(name)
+        if begun:
+            machine.append(name)
+        if machine.clears:
+            machine.clear_again(0)
+        machine.agrees()
+
+
 def pruned_in_another_life(machine: WorkMachine, name: str, count: int) -> None:
     machine.clear(name)
     machine.append_batch(name, count)
@@ -181,7 +194,7 @@ def corrupted(machine: WorkMachine, name: str, how: str, by_reading: bool) -> No
     machine.model.remove(name, session.life)
     machine.model.removed.discard(session.epoch)  # no caller updates the index of the owner: the next check does
     if not by_reading:
-        machine.run_call(calls.clear(context.epoch))
+        machine.run_call(clear_life(calls.keys, context.epoch))
     assert [machine.run_call(calls.exists()), context.total_messages] == [False, 0 if by_reading else 1]
     machine.agrees()
     # Another caller has found the session unreadable as well, and comes late.
@@ -220,7 +233,7 @@ BEGINNINGS: tuple[Scene, ...] = (
     *(nothing_there, duplicates, sent_again, ids_remembered_after_any_number_of_rotations, overtaken, expectations),
     *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched),
 )
-USERS = (cleared_late, *variants(pruned_in_another_life, count=(2, 3, 4)))
+USERS = (cleared_late, *variants(cleared_again, begun=BOTH), *variants(pruned_in_another_life, count=(2, 3, 4)))
 LOSSES = (
     *variants(torn_and_swept, index=INDEXES),
     *variants(expired_and_found, index=("dead",), by=("claim", "queue_eviction", "requeue")),

@@ -27,6 +27,7 @@ from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol.call import Call, Command, script_arguments
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job
+from redismem.protocol.session.clear import clear_life
 from redismem.protocol.session.edits import View, plan_leaving
 from redismem.recall.owner.upkeep import OwnerIndex, change_owned
 from redismem.store.store import Store
@@ -86,6 +87,8 @@ class Steps(RuleBasedStateMachine):
         self.claims: list[Claim] = []
         self.views: list[Seen] = []
         """The sessions as users read them."""
+        self.clears: list[tuple[Call[Any], Any]] = []
+        """Clears of sessions without an owner, and their replies."""
         self.observed: list[tuple[str, int]] = []
         self.in_hand: list[Seen] = []
         """The sessions as workers claimed them for eviction."""
@@ -335,7 +338,7 @@ class Steps(RuleBasedStateMachine):
         """Bring a session of any state into the overdue queue, due now and with too long a window."""
         session = self.model.sessions.get(name)
         if session is not None and (session.queued != "overdue" or len(session.window) > SETTINGS.max_window_count - 3):
-            self.run_owned(name, self.calls[name].clear(session.epoch))
+            self.run_owned(name, clear_life(self.calls[name].keys, session.epoch))
             self.model.remove(name, session.life)
         while name not in self.model.sessions or len(self.model.sessions[name].window) <= SETTINGS.threshold:
             self.append_as(name, 3, f"id {next(self.numbers)}")

@@ -229,6 +229,7 @@ class WorkMachine(EditMachine):
             assert self.send(("RESTORE", key, max(0, expires_ms), dump, "ABSTTL")) == [b"OK"]
         self.model = copy.deepcopy(model)
         self.model.owners = owners
+        self.clears.clear()  # the notes of these clears may be lost
         self.pass_time(0)
 
     @rule()

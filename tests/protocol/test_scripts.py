@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from redismem.protocol.owners import encode_owner
 from redismem.protocol.session import archive, edits, forget, rewrite
 from redismem.protocol.session.append import AppendOptions, append_limits
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.clear import clear
 from redismem.protocol.session.pages import Block, quarantine_block
 from redismem.protocol.session.quarantine import put, restore
 from redismem.protocol.session.restore import Restoration
@@ -96,6 +98,8 @@ PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_coun
 RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a": b"1", b"b": b"2"}, [], "x")
 
 
+NOTED_MS = 60_000 + int(2_000 * SETTINGS.deadline_s)
+
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "append": (
         lambda: OWNED.append(MESSAGES, OPTIONS),
@@ -114,7 +118,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "token": lambda token: len(token) == 30 and token[:7] == append_token("my-id")[:7],
         },
     ),
-    "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),
+    "clear": (
+        lambda: clear(replace(KEYS, owner=b"5 ann"), SETTINGS),
+        {"session": b"user-42", "epoch": "*", "noted_ms": NOTED_MS, "owner": b"5 ann"},
+    ),
     "page": (
         lambda: CALLS.page(50, 31, True),
         {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16, "merged_blocks": 4, "owner": "-"},
@@ -258,7 +265,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
 
 def name_of(key: bytes) -> str:
     """Return the kind of a key, from the part after its tag."""
-    match = re.fullmatch(rb"rm:\{shop:\d\d[a-z]{4}\}:(\w+)(?::user-42)?(?::\d+:(\w+))?", key)
+    match = re.fullmatch(rb"rm:\{shop:\d\d[a-z]{4}\}:(\w+)(?::user-42)?(?::\d+:(\w+))?(?::[0-9a-f]{16})?", key)
     assert match, key
     return "_".join(part.decode() for part in match.groups() if part)
 

@@ -152,9 +152,9 @@ async def test_one_call_that_fails_while_others_are_answered_opens_nothing(
     async with open_memory(faulty, namespace, settings, fallback=fallback) as memory:
         slow, run, is_answered = memory.store.keys.session("slow").state, faulty.run, asyncio.Event()
 
-        async def lose_one(commands: Any, timeout_s: float, script: Any = None) -> list[Any]:
+        async def lose_one(commands: Any, timeout_s: float, script: Any = None, subject: Any = None) -> list[Any]:
             if slow not in commands[0]:
-                return await run(commands, timeout_s, script)
+                return await run(commands, timeout_s, script, subject)
             await is_answered.wait()
             raise ConnectionLost("TimeoutError")
 

@@ -24,7 +24,7 @@ from redismem import (
     Settings,
     UnsupportedFormat,
 )
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.scripts import Script
@@ -207,9 +207,11 @@ async def test_quarantine_and_its_call_share_one_deadline(namespace: str) -> Non
     timeouts_s: dict[str, list[float]] = {}
 
     class Timed(Faulty):
-        async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        async def run(
+            self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+        ) -> list[Any]:
             timeouts_s.setdefault("" if script is None else script.name, []).append(timeout_s)
-            return await super().run(commands, timeout_s, script)
+            return await super().run(commands, timeout_s, script, subject)
 
     faulty = Timed(fakeredis.FakeServer())
     settings = Settings(deadline_s=90, reply_timeout_s=90)

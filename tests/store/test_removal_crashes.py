@@ -30,6 +30,7 @@ from redismem.protocol.ids import now_ms
 from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.session import quarantine as quarantine_calls
+from redismem.protocol.session.clear import clear, clear_life
 from redismem.protocol.session.quarantine import put
 from redismem.workers.eviction import Eviction
 
@@ -54,7 +55,7 @@ async def prepare_eviction(memory: Memory) -> Call[Any]:
 
 async def prepare_clear(memory: Memory) -> Call[Any]:
     calls = memory.store.session_calls("a")
-    return calls.clear(await memory.store.run(calls.epoch()))
+    return clear_life(calls.keys, await memory.store.run(calls.epoch()))
 
 
 async def prepare_restore(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
@@ -72,12 +73,15 @@ async def prepare_restore(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
 async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:
     """Return the call that evicts, clears or restores a session with a summary and its originals."""
     messages = [{"role": "system", "content": "Be brief."}, *(user(str(at)) for at in range(9))]
-    await memory.session("a", owner="ann").append(*messages)
+    owner = None if name == "clear at once" else "ann"  # a session with an owner takes two steps
+    await memory.session("a", owner=owner).append(*messages)
     await memory.store.run(await commit(memory, await read_window(memory)))
     if name == "evict":
         return await prepare_eviction(memory)
     if name == "clear":
         return await prepare_clear(memory)
+    if name == "clear at once":
+        return clear(memory.store.keys.session("a"), memory.store.settings)
     return await prepare_restore(memory, raw, name != "restore")
 
 
@@ -85,7 +89,7 @@ async def goes_on(session: Session) -> None:
     await session.append(user("next"))
 
 
-@pytest.mark.parametrize("name", ["evict", "clear", "restore", "restore what can be read"])
+@pytest.mark.parametrize("name", ["evict", "clear", "clear at once", "restore", "restore what can be read"])
 async def test_a_log_cut_within_a_removal_or_restore_is_replayed_twice(server: RedisServer, name: str) -> None:
     async with Memory.connect(server.url, settings=SETTINGS) as memory, redis.asyncio.Redis(port=server.port) as raw:
         call = await call_of(memory, raw, name)
@@ -94,7 +98,7 @@ async def test_a_log_cut_within_a_removal_or_restore_is_replayed_twice(server: R
         assert bool(aside) is (name == "restore what can be read"), "a copy leaves there what it was made of"
 
 
-@pytest.mark.parametrize("name", ["evict", "clear"])
+@pytest.mark.parametrize("name", ["evict", "clear", "clear at once"])
 async def test_a_cut_removal_that_is_never_repeated_loses_nothing(server: RedisServer, name: str, clock: Clock) -> None:
     """The caller has died too: the session has only later messages. The index of active sessions is repaired."""
     async with (

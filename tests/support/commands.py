@@ -90,8 +90,8 @@ class TransportLayer:
         """A memory on the same store and namespace, without this layer."""
         self._inner = inner
 
-    async def run(self, commands: Any, timeout_s: float, script: Any = None) -> Any:
-        return await self.change_replies(commands, await self._inner.run(commands, timeout_s, script))
+    async def run(self, commands: Any, timeout_s: float, script: Any = None, subject: Any = None) -> Any:
+        return await self.change_replies(commands, await self._inner.run(commands, timeout_s, script, subject))
 
     async def change_replies(self, commands: Any, answers: Any) -> Any:
         return answers

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import fakeredis
 
 from redismem import Memory, Settings
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.append_ids import IDS_COUNT
@@ -45,7 +45,9 @@ class Faulty(RedisPy):
         self.is_away, self.says, self.lost_part = False, "", b""
         self.faults.clear()
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+    async def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> list[Any]:
         del timeout_s
         word = str(commands[0][0])
         self.called.append(word)
@@ -58,7 +60,7 @@ class Faulty(RedisPy):
         fault = self.faults.popleft() if self.faults and word != "PING" else ""
         if fault == "lost before":
             raise ConnectionLost("TimeoutError")
-        answers = await super().run(commands, _PATIENT_S, script)
+        answers = await super().run(commands, _PATIENT_S, script, subject)
         if fault == "lost after":
             raise ConnectionLost("TimeoutError")
         return answers

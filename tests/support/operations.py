@@ -132,7 +132,7 @@ OPERATIONS: dict[str, Operation] = {
         refuses_layout=True,
         outage="refused",
     ),
-    "clear": Operation(lambda session: session.clear(), 2, unknown=False, corrupt=False, outage="refused"),
+    "clear": Operation(lambda session: session.clear(), unknown=False, corrupt=False, outage="refused"),
     "clear that insists": Operation(lambda session: session.clear(missing_ok=False), unknown=SessionNotFound),
 }  # fmt: skip
 """By name. Rows of one operation begin with its name."""

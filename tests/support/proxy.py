@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from support.listening import Listening
 
-How = Literal["reset", "close", "half_close", "truncate", "freeze", "swallow", "hole", "late", "delay", "split"]
+How = Literal["reset", "close", "half_close", "truncate", "freeze", "swallow", "hole", "hold", "late", "delay", "split"]
 _CHUNK_BYTES = 1 << 20
 
 
@@ -43,6 +43,7 @@ class Proxy:
     freeze: the server runs it; from now on nothing comes back on this connection, which stays open
     swallow: the server never sees it; the connection stays open
     hole: the server sees neither this nor any later request of the connection
+    hold: the server sees it and the later requests of the connection after `heal` or the next order
     late: the connection is reset, and the server sees the request at the next `deliver`
     delay: the reply comes `delay_s` later
     split: the reply comes one byte at a time
@@ -61,6 +62,7 @@ class Proxy:
         """The connections whose last bytes wait for `deliver`."""
         self.frozen_count = 0
         """Replies that a freeze has kept back: the server has run what they answer."""
+        self._released = asyncio.Event()
         self.heal()
 
     async def __aenter__(self) -> Self:
@@ -105,6 +107,8 @@ class Proxy:
         `then` is the fault of all but the first of them, if it is another.
         """
         self._how, self._left, self._to, self._delay_s, self._then = how, count, to, delay_s, then or how
+        self._released.set()
+        self._released = asyncio.Event()
 
     def heal(self) -> None:
         """Break no more requests; frozen connections stay frozen."""
@@ -149,7 +153,9 @@ class Proxy:
                     self.broken_count += 1
                 if link.how == "hole" or (broken and self._how == "swallow"):
                     continue
-                if broken:
+                if broken and self._how == "hold":
+                    await self._released.wait()
+                elif broken:
                     link.how, self._how = self._how, self._then
                 if link.how == "hole":
                     continue

@@ -13,8 +13,9 @@ _READERS: dict[bytes, tuple[str, tuple[Any, ...]]] = {
 
 
 async def keys_of(raw: Any, namespace: str) -> set[bytes]:
-    """Return every key of a namespace."""
-    return {key async for key in raw.scan_iter(match=f"rm:{{{namespace}[:}}]*", count=10_000)}
+    """Return every key of a namespace, without those that remember a clear for a while."""
+    found = {key async for key in raw.scan_iter(match=f"rm:{{{namespace}[:}}]*", count=10_000)}
+    return {key for key in found if b"}:cleared:" not in key}
 
 
 async def keys_with(raw: Any, namespace: str, session_id: str) -> set[bytes]:

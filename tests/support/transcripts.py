@@ -30,8 +30,10 @@ def chat(session_id: str, messages: list[dict[str, Any]] = CHAT) -> dict[str, An
 
 
 def namespace_keys(url: str, namespace: str) -> set[bytes]:
+    """Return every key of a namespace, without those that remember a clear for a while."""
     with redis.Redis.from_url(url) as raw:
-        return set(raw.scan_iter(match=f"rm:{{{namespace}[:}}]*", count=1000))
+        found = raw.scan_iter(match=f"rm:{{{namespace}[:}}]*", count=1000)
+        return {key for key in found if b"}:cleared:" not in key}
 
 
 LONG: list[dict[str, Any]] = [*CHAT * 3, *({"role": "user", "content": f"Order {n}, please."} for n in range(9))]

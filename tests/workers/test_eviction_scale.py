@@ -17,7 +17,7 @@ from support.selection import EVERYTHING
 from support.writers import chat_message
 
 from redismem import Memory, Settings
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.queue.depths import members
 from redismem.protocol.scripts import Script, load
 from redismem.store.store import Store
@@ -36,11 +36,13 @@ class Recorder(Lane):
 
     most_keys_count = 0
 
-    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
+    def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> Awaitable[list[Any]]:
         for command in commands:
             if command[0] == "EVALSHA":
                 self.most_keys_count = max(self.most_keys_count, int(command[2]))
-        return super().run(commands, timeout_s, script)
+        return super().run(commands, timeout_s, script, subject)
 
 
 @pytest.fixture

@@ -356,14 +356,6 @@ class SessionCalls:
 
         return Call(keys.session_id, (("HMGET", keys.state, layout.COUNTERS, layout.OWNER),), decode, op=Op.EXISTS)
 
-    def clear(self, epoch: str) -> Call[bool]:
-        """Build a call that removes the session if it is still in this epoch."""
-        keys, shard = self.keys, self.keys.shard
-        script = scripts.load("clear")
-        names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.all_indexes)
-        command = evalsha(script, names, (keys.session, epoch or layout.NONE))
-        return Call(keys.session_id, (command,), bool, script, op=Op.CLEAR)
-
     def touch(self) -> Call[bool]:
         """Build a touch, which makes the session active now. False means that there is no session.
 

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
+from redismem.protocol.session.clear import OwnedLife
 from redismem.store.fallback.backlog import Backlog
 
+T = TypeVar("T")
 _LOOK_S = 0.002
 
 
-@asynccontextmanager
-async def clearing(
+async def clear_beside(
     backlog: Backlog,
     lock: AbstractContextManager[Any],
     session_id: str,
     sleep: Callable[[float], Awaitable[None]],
     patience_s: float,
-) -> AsyncIterator[None]:
-    """Hold back the replay of a session while the body of the `with` block clears it.
+    send: Callable[[], Awaitable[T]],
+) -> T:
+    """Send a clear of a session, and hold back the replay of the session meanwhile. Return the value of the clear.
 
     An entry that is being sent might reach Redis after the clear, so it is awaited first, for at most `patience_s`. If
-    the body raises, all entries stay in the backlog, because the session may still exist. `lock` guards the backlog.
+    the session may still exist, because `send` raises or the session has an owner, all entries stay in the backlog.
+    `lock` guards the backlog.
     """
     with lock:
         waiting = backlog.begin_clear(session_id)
@@ -32,8 +35,9 @@ async def clearing(
         until_s = monotonic() + patience_s
         while backlog.is_replaying(session_id) and monotonic() < until_s:
             await sleep(_LOOK_S)
-        yield
-        is_cleared = True
+        value = await send()
+        is_cleared = not isinstance(value, OwnedLife)
+        return value
     finally:
         with lock:
             backlog.end_clear(session_id, waiting, is_cleared=is_cleared)

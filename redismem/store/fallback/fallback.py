@@ -9,7 +9,6 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -29,7 +28,7 @@ from redismem.protocol.session.append import parse_append
 from redismem.protocol.session.page_reads import Reread, is_native_page
 from redismem.store.breaker import Breaker
 from redismem.store.fallback.backlog import Backlog, Entry, Held
-from redismem.store.fallback.clearing import clearing
+from redismem.store.fallback.clearing import clear_beside
 from redismem.store.fallback.contexts import SeenContexts
 from redismem.store.fallback.replay import Replay
 from redismem.store.store import Store
@@ -180,11 +179,12 @@ class Fallback:
                 await self._may_overtake(session_id, breaker)
             elif call.op in _ON_ALL_MESSAGES and session_id in self._backlog.held:
                 raise self._refusal(call, "the newest message must be replayed first")
-        around: AbstractAsyncContextManager[None] = nullcontext()
+        send = partial(self._store.send, call, quarantine=quarantine, begun_s=begun_s)
         if session_id is not None and call.op is Op.CLEAR:
-            around = clearing(self._backlog, self._lock, session_id, self._store.transport.sleep, self._patience_s)
-        async with around:
-            value = await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
+            sleep = self._store.transport.sleep
+            value = await clear_beside(self._backlog, self._lock, session_id, sleep, self._patience_s, send)
+        else:
+            value = await send()
         if session_id is not None and call.op.removes:
             self._seen.forget(session_id)
         return value

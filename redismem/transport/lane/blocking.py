@@ -14,7 +14,7 @@ from typing import Any
 import hiredis
 
 from redismem.concurrency import forks
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
@@ -196,7 +196,10 @@ class BlockingLane:
         """
         return cls(Address.from_url(url, asker), max_connections=max_connections)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+    async def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> list[Any]:
+        del subject  # a thread makes one call at a time
         until = time.monotonic() + timeout_s
         return self._run(commands, partial(self._send, until=until), script, until)
 

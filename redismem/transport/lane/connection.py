@@ -11,7 +11,7 @@ from typing import Any, cast
 import hiredis
 
 from redismem.concurrency import forks
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
@@ -40,7 +40,7 @@ class PendingCall:
 
     __slots__ = (
         *("__weakref__", "begun_at", "commands", "content", "deadline", "future", "is_transaction", "reply_count"),
-        "script",
+        *("script", "subject"),
     )
 
     def __init__(
@@ -53,7 +53,9 @@ class PendingCall:
         deadline: float,
         script: Script | None = None,
         commands: Sequence[Command] = (),
+        subject: Subject = None,
     ) -> None:
+        self.subject = subject
         self.content = content
         self.commands = commands
         self.begun_at = begun_at

@@ -20,20 +20,13 @@ from typing import Any
 
 from redismem.concurrency import forks
 from redismem.concurrency.loops import at_loop_end
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.base import reason_of
 from redismem.transport.lane.attempts import Attempts
-from redismem.transport.lane.connection import (
-    LARGE_BYTES,
-    RECONNECTING,
-    Connection,
-    PendingCall,
-    connect,
-    end_late,
-)
+from redismem.transport.lane.connection import LARGE_BYTES, RECONNECTING, Connection, PendingCall, connect, end_late
 from redismem.transport.lane.large import LargeCalls
 from redismem.transport.replicas import Confirming, Line, Wanted
 from redismem.transport.url import Address
@@ -102,10 +95,13 @@ class Lane:
         self._alarm_at = math.inf
         self._is_late = False
 
-    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
+    def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> Awaitable[list[Any]]:
         if len(commands) == 1:
-            return self._start(resp.encode_independent(commands), 1, False, script, timeout_s, commands)
-        return self._start(resp.encode_transaction(commands), len(commands) + 2, True, script, timeout_s, commands)
+            return self._start(resp.encode_independent(commands), 1, False, script, timeout_s, commands, subject)
+        content = resp.encode_transaction(commands)
+        return self._start(content, len(commands) + 2, True, script, timeout_s, commands, subject)
 
     def run_confirmed(
         self,
@@ -243,16 +239,17 @@ class Lane:
         script: Script | None,
         timeout_s: float,
         commands: Sequence[Command] = (),
+        subject: Subject = None,
     ) -> asyncio.Future[list[Any]]:
         """Send the call, or put it in line. The future is done after `timeout_s` at the latest."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop and (lane := self._enter(loop)) is not self:
-            return lane._start(content, reply_count, is_transaction, script, timeout_s, commands)
+            return lane._start(content, reply_count, is_transaction, script, timeout_s, commands, subject)
         now = loop.time()
-        deadline = now + timeout_s
-        call = PendingCall(content, reply_count, is_transaction, loop.create_future(), now, deadline, script, commands)
+        until, reply = now + timeout_s, loop.create_future()
+        call = PendingCall(content, reply_count, is_transaction, reply, now, until, script, commands, subject)
         large = self._large
-        lane = self._lane_of(call) if len(content) > LARGE_BYTES or large.keys or large.pending else self
+        lane = self._lane_of(call) if len(content) > LARGE_BYTES or large.windows or large.pending else self
         connection = lane._connection
         if connection is not None and not lane._line and lane._has_room(connection, call):
             connection.send(call, now)

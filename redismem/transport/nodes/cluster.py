@@ -11,7 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject, key_of
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
@@ -19,7 +19,7 @@ from redismem.transport.base import MultiNode, Transport
 from redismem.transport.nodes.nodes import Nodes
 from redismem.transport.nodes.seeds import Places
 from redismem.transport.nodes.sides import Side
-from redismem.transport.nodes.slots import Topology, key_of, next_cursor, parse_redirection, slot_of, split_cursor
+from redismem.transport.nodes.slots import Topology, next_cursor, parse_redirection, slot_of, split_cursor
 from redismem.transport.replicas import Wanted
 
 # After this number of redirections the call fails, and the store retries it a little later.
@@ -45,7 +45,12 @@ class Cluster:
         return self
 
     async def run(
-        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, wanted: Wanted | None = None
+        self,
+        commands: Sequence[Command],
+        timeout_s: float,
+        script: Script | None = None,
+        subject: Subject = None,
+        wanted: Wanted | None = None,
     ) -> list[Any]:
         until = monotonic() + timeout_s
         nodes = self._nodes
@@ -57,22 +62,22 @@ class Cluster:
         if not place:
             raise self._no_owner()
         lane: Any = nodes.lane(place)
-        run = lane.run if wanted is None else partial(lane.run_confirmed, wanted=wanted)
+        run = partial(lane.run, subject=subject) if wanted is None else partial(lane.run_confirmed, wanted=wanted)
         try:
             replies: list[Any] = await run(commands, timeout_s, script)
         except ServerError as refused:
-            return await self._follow(refused, place, commands, until, script, wanted=wanted)
+            return await self._follow(refused, place, commands, until, script, subject=subject, wanted=wanted)
         except ConnectionLost as lost:
             raise nodes.note_lost(lost, place) from None
         if type(replies[0]) is ServerError:
-            return await self._follow(replies[0], place, commands, until, script, replies, wanted)
+            return await self._follow(replies[0], place, commands, until, script, replies, subject, wanted)
         return replies
 
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
         """Return the replies of `run`, followed by the number of the node's replicas that have the write."""
-        return await self.run(commands, timeout_s, script, wanted)
+        return await self.run(commands, timeout_s, script, wanted=wanted)
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         if not commands:
@@ -122,6 +127,7 @@ class Cluster:
         until: float,
         script: Script | None,
         replies: list[Any] | None = None,
+        subject: Subject = None,
         wanted: Wanted | None = None,
     ) -> list[Any]:
         """Follow a redirection, and return the replies of the node that it leads to.
@@ -141,7 +147,7 @@ class Cluster:
             if wanted is not None:
                 run = partial(lane.run_confirmed, wanted=wanted, asking=target.is_ask)
             else:
-                run = partial(_run_asking, lane) if target.is_ask else lane.run
+                run = partial(_run_asking, lane) if target.is_ask else partial(lane.run, subject=subject)
             try:
                 replies = await run(commands, until - monotonic(), script)
             except ServerError as again:

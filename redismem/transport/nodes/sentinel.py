@@ -16,7 +16,7 @@ from typing import Any
 from redis._parsers.helpers import parse_sentinel_master
 
 from redismem.concurrency.run_sync import run_without_loop
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import BEHIND_SENTINELS
@@ -116,11 +116,12 @@ class SentinelLane(Lane):
         script: Script | None,
         timeout_s: float,
         commands: Sequence[Command] = (),
+        subject: Subject = None,
     ) -> asyncio.Future[list[Any]]:
         if self._sentinels.is_check_due() and asyncio.get_running_loop() is self._loop:  # otherwise a twin checks
             self._sentinels.begin_check()
             self._side.run_in_background(self._check_primary)
-        return super()._start(content, reply_count, is_transaction, script, timeout_s, commands)
+        return super()._start(content, reply_count, is_transaction, script, timeout_s, commands, subject)
 
     def _new_lane(self, stall_s: float) -> Lane:
         return SentinelLane(self._places, stall_s=stall_s, connect_s=self._connect_s)

@@ -12,29 +12,13 @@ from typing import Any, NamedTuple
 from redis.cluster import parse_cluster_slots
 from redis.crc import key_slot
 
-from redismem.protocol.call import Command
 from redismem.protocol.server_errors import ServerError
 from redismem.transport.url import place_at
 
 SLOTS_COUNT = 16_384
 _REMEMBERED_COUNT = 8_192
-_KEYS_COUNT_AT = 2  # EVALSHA, hash, number of keys, keys
-# In all other commands the first key follows the name.
-_WITHOUT_A_KEY = frozenset(
-    ["PING", "TIME", "ECHO", "SCAN", "SCRIPT", "INFO", "CONFIG", "CLUSTER", "CLIENT", "ACL", "ROLE", "DBSIZE", "WAIT"]
-)
 # The largest number of nodes that a cursor over all nodes can encode.
 _NODES_LIMIT = 1_024
-
-
-def key_of(command: Command) -> bytes | str | int | None:
-    """Return the first key of a command; `None` if the command has no key."""
-    name = command[0]
-    if name in ("EVALSHA", "EVAL"):
-        return command[_KEYS_COUNT_AT + 1] if command[_KEYS_COUNT_AT] else None
-    if name in _WITHOUT_A_KEY or len(command) == 1:
-        return None
-    return command[2] if name == "MEMORY" else command[1]
 
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)

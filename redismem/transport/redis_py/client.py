@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from redismem.errors import InvalidSettings
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
@@ -90,7 +90,10 @@ class RedisPy:
             raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not valid") from None
         return cls(redis.asyncio.Redis(connection_pool=pool), owned=True)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+    async def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> list[Any]:
+        del subject  # a pool has no order
         await self._enter_loop()
         try:
             with Deadline(timeout_s):
@@ -240,8 +243,10 @@ class BlockingRedisPy:
             raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not valid") from None
         return cls(redis.Redis(connection_pool=pool), owned=True)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
-        del timeout_s  # the socket's own timeout, reply_timeout_s, bounds each read
+    async def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> list[Any]:
+        del timeout_s, subject  # the socket's own timeout, reply_timeout_s, bounds each read
         try:
             answers = self._execute(commands)
             if script is not None and word_of(answers) == "NOSCRIPT":

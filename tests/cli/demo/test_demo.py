@@ -5,8 +5,8 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-import redis
 from support.commands import TransportLayer, run_command
+from support.transcripts import namespace_keys
 
 from redismem.protocol import replies
 from redismem.protocol.scripts import load
@@ -120,8 +120,7 @@ def test_a_pause_before_the_first_turn_is_no_fault(command: Any, monkeypatch: py
 
 def test_the_demo_leaves_no_session_behind(command: Any, redis_server: Any, namespace: str) -> None:
     assert command("demo", "--url", redis_server.url, "--namespace", namespace).code == 0
-    with redis.Redis.from_url(redis_server.url) as raw:
-        left = set(raw.scan_iter(match=f"rm:{{{namespace}*"))
+    left = namespace_keys(redis_server.url, namespace)
     assert {name.rpartition(b":")[2] for name in left} == {b"namespace", b"fences"}
 
 
@@ -148,8 +147,8 @@ class ForgetsToClear(TransportLayer):
 class AddsOne(TransportLayer):
     """A store that adds one message to each append."""
 
-    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
-        answers = await self._inner.run(commands, timeout_s, script)
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None, subject: Any = None) -> Any:
+        answers = await self._inner.run(commands, timeout_s, script, subject)
         for command in commands:
             sessions = [word.decode() for word in command if isinstance(word, bytes) and word.startswith(b"demo-")]
             if command[0] == "EVALSHA" and sessions and isinstance(answers[0], list):
@@ -189,12 +188,12 @@ class NeedsTwoTrips(TransportLayer):
 
     lost = 0
 
-    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None, subject: Any = None) -> Any:
         if commands[0][0] == "EVALSHA":
             self.lost += 1
             if self.lost % 2:
                 raise ServerError("NOSCRIPT", "NOSCRIPT")
-        return await self._inner.run(commands, timeout_s, script)
+        return await self._inner.run(commands, timeout_s, script, subject)
 
 
 class LosesOneOriginal(TransportLayer):
@@ -211,10 +210,10 @@ class LosesOneOriginal(TransportLayer):
 class CommitsNothing(TransportLayer):
     """A store that refuses every commit as fenced: the worker is always too late."""
 
-    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None, subject: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
             return [b"fenced"]
-        return await self._inner.run(commands, timeout_s, script)
+        return await self._inner.run(commands, timeout_s, script, subject)
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_a_changed_message_is_reported_and_its_session_kept(
 class WritesToo(TransportLayer):
     """A store in which another client writes to a session between the turns of a replay."""
 
-    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
-        answers = await self._inner.run(commands, timeout_s, script)
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None, subject: Any = None) -> Any:
+        answers = await self._inner.run(commands, timeout_s, script, subject)
         if len(commands) > 1 and b"chat-3" in commands[0] and isinstance(answers[0], list) and answers[0][3] == 1:
             await self.memory.session("chat-3").append({"role": "user", "content": "me too"})
         return answers
@@ -63,12 +63,12 @@ class RunsFull(TransportLayer):
 
     appends = 0
 
-    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None, subject: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and len(commands) > 1:
             self.appends += 1
             if self.appends > 30:
                 raise ServerError("OOM", "OOM")
-        return await self._inner.run(commands, timeout_s, script)
+        return await self._inner.run(commands, timeout_s, script, subject)
 
 
 def test_a_server_out_of_memory_ends_the_replay_and_leaves_nothing(

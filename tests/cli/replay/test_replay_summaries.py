@@ -85,10 +85,10 @@ def test_a_session_that_breaks_an_invariant_is_reported_and_kept(
 class CommitsLate(TransportLayer):
     """A worker whose lease was taken over."""
 
-    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None, subject: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
             return [b"fenced"]
-        return await self._inner.run(commands, timeout_s, script)
+        return await self._inner.run(commands, timeout_s, script, subject)
 
 
 def test_a_missing_summary_is_reported(

@@ -59,7 +59,7 @@ async def test_a_session_changed_since_its_transcript_stays(lua: Scripts, since:
     elif since.startswith("state"):
         await lua.append(sets={"plan": "p"}, token=b"token..2", now_ms=LATER_MS)
     elif since.startswith("another life"):
-        await lua.run("clear", epoch="1-ab")
+        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10)
         await lua.append("1", "2", token=b"token..2", now_ms=LATER_MS)
     if "chosen again" in since:
         assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, 0, "s", LATER_MS) == [1, 0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
@@ -16,7 +18,7 @@ async def test_a_session_is_removed_whole_and_its_neighbours_stay(lua: Scripts) 
         for index in INDEXES:
             await lua.raw.zadd(lua.key(index), {session_id: 5})
     before = await lua.read_namespace()
-    assert await lua.run("clear", epoch="1-ab") == 1
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 1
     after = await lua.read_namespace()
     gone = {lua.key(name) for name in ("messages", "state", "originals")}
     assert set(before) - set(after) == gone
@@ -29,23 +31,23 @@ async def test_a_session_is_removed_whole_and_its_neighbours_stay(lua: Scripts) 
 async def test_another_epoch_removes_nothing(lua: Scripts, epoch: str) -> None:
     await lua.append("a")
     before = await lua.read_namespace()
-    assert await lua.run("clear", epoch=epoch) == 0
+    assert await lua.run("clear", epoch=epoch, noted_ms=0, owner="-", keys_count=10) == 0
     assert await lua.read_namespace() == before
 
 
 async def test_a_resent_clear_spares_a_newer_session(lua: Scripts) -> None:
     await lua.append("a")
-    assert await lua.run("clear", epoch="1-ab") == 1
-    assert await lua.run("clear", epoch="1-ab") == 0
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 1
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 0
     await lua.append("b")
     before = await lua.read_namespace()
-    assert await lua.run("clear", epoch="1-ab") == 0
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 0
     assert await lua.read_namespace() == before
 
 
 async def test_without_a_session_nothing_is_cleared(lua: Scripts) -> None:
-    assert await lua.run("clear", epoch="-") == 0
-    assert await lua.run("clear", epoch="1-ab") == 0
+    assert await lua.run("clear", epoch="-", noted_ms=0, owner="-", keys_count=10) == 0
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 0
     assert await lua.read_namespace() == {}
 
 
@@ -55,8 +57,50 @@ async def test_what_is_left_of_a_session_without_an_epoch_is_cleared_too(lua: Sc
     await lua.raw.zadd(lua.key("active"), {"s": 1})
     if empty:
         await lua.raw.hset(lua.key("state"), "epoch", "")
-    assert await lua.run("clear", epoch="-") == 1
+    assert await lua.run("clear", epoch="-", noted_ms=0, owner="-", keys_count=10) == 1
     assert await lua.read_namespace() == {}
+
+
+WHICHEVER: dict[str, Any] = {"epoch": "*", "noted_ms": 60_000, "owner": "-"}
+
+
+async def test_whichever_session_there_is_goes_and_a_resent_clear_spares_the_next(lua: Scripts) -> None:
+    await lua.append("a")
+    assert await lua.run("clear", **WHICHEVER) == 1
+    assert set(await lua.read_namespace()) == {lua.key("fences")}
+    assert 0 < await lua.raw.pttl(lua.key("cleared")) <= 60_000
+    assert await lua.run("clear", **WHICHEVER) == 1, "it is answered as before"
+    await lua.append("b")
+    before = await lua.read_namespace()
+    assert await lua.run("clear", **WHICHEVER) == 1
+    assert await lua.read_namespace() == before
+
+
+async def test_a_resent_clear_that_found_no_session_spares_the_next(lua: Scripts) -> None:
+    for _ in range(2):
+        assert await lua.run("clear", **WHICHEVER) == 0
+    await lua.append("a")
+    before = await lua.read_namespace()
+    assert await lua.run("clear", **WHICHEVER) == 0
+    assert await lua.read_namespace() == before
+
+
+async def test_a_session_with_an_owner_is_left_to_a_call_with_its_epoch(lua: Scripts) -> None:
+    await lua.append("a")
+    await lua.raw.hset(lua.key("state"), "owner", "5 ann")
+    before = await lua.read_namespace()
+    assert await lua.run("clear", **WHICHEVER) == [b"5 ann", b"1-ab"]
+    assert await lua.read_namespace() == before
+
+
+async def test_a_resent_clear_spares_a_newer_session_with_an_owner(lua: Scripts) -> None:
+    await lua.append("a")
+    assert await lua.run("clear", **WHICHEVER) == 1
+    await lua.append("b")
+    await lua.raw.hset(lua.key("state"), "owner", "5 ann")
+    before = await lua.read_namespace()
+    assert await lua.run("clear", **WHICHEVER) == 1
+    assert await lua.read_namespace() == before
 
 
 async def test_a_state_of_a_foreign_type_is_refused_and_left(lua: Scripts) -> None:
@@ -64,5 +108,5 @@ async def test_a_state_of_a_foreign_type_is_refused_and_left(lua: Scripts) -> No
     await lua.raw.set(lua.key("state"), "x")
     before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
-        await lua.run("clear", epoch="1-ab")
+        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10)
     assert await lua.read_namespace() == before

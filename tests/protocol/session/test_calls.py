@@ -23,6 +23,7 @@ from redismem.protocol.session import edits, forget, rewrite
 from redismem.protocol.session import state as state_changes
 from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.clear import clear_life
 from redismem.protocol.session.quarantine import put
 from redismem.settings.settings import Settings
 
@@ -71,7 +72,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         made.info(),
         made.epoch(),
         made.exists(),
-        made.clear("1-a"),
+        clear_life(made.keys, "1-a"),
         made.pinned(),
         edits.window(made),
         edits.prune(made, view_of(USER, USER), 1),

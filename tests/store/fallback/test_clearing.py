@@ -17,7 +17,7 @@ from support.stores import short_deadlines
 
 from redismem import UNSET, Memory, NotAllowed, Settings
 from redismem.protocol import scripts
-from redismem.protocol.call import Command
+from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.transport.base import Transport
 
@@ -41,10 +41,12 @@ class Gate:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
+    def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
+    ) -> Awaitable[list[Any]]:
         sha = next((sha for sha in (APPEND, CLEAR) if sha in commands[0]), None)
         return (
-            self._transport.run(commands, timeout_s, script)
+            self._transport.run(commands, timeout_s, script, subject)
             if sha is None
             else self._run(sha, commands, timeout_s, script)
         )

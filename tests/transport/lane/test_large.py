@@ -14,6 +14,7 @@ from support.proxy import Proxy
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
+from redismem.record import Change
 from redismem.transport.lane.lane import Lane
 from redismem.transport.url import Address
 
@@ -25,12 +26,13 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def append(key: str, size: int = 0) -> list[tuple[Any, ...]]:
-    return [("EVALSHA", "sha", 1, key, "x" * size)]
+def append(lane: Lane, name: str, size: int = 0) -> asyncio.Future[list[Any]]:
+    return asyncio.ensure_future(lane.run([("EVALSHA", "sha", 1, name, "x" * size)], 60, None, name))
 
 
-def read(key: str) -> list[tuple[Any, ...]]:
-    return [("HGETALL", f"{key}-state"), ("LRANGE", key, 0, -1)]
+def read(lane: Lane, name: str) -> asyncio.Future[list[Any]]:
+    reads = [("HGETALL", f"{name}-state"), ("LRANGE", name, 0, -1)]
+    return asyncio.ensure_future(lane.run(reads, 60, None, name))
 
 
 async def connections_of_lane(server: RedisServer) -> list[str]:
@@ -46,9 +48,9 @@ async def test_small_calls_use_one_connection_and_a_large_one_opens_the_second(
     try:
         first = await connection_number(lane)
         await lane.run([("RPUSH", namespace, b"x" * 30_000)], 60)
-        assert len(await lane.run(read(namespace), 60)) == 2
+        assert len(await read(lane, namespace)) == 2
         assert len(await connections_of_lane(redis_server)) == 1
-        await lane.run(append(namespace, 40_000), 60)  # the server knows no such script: only its way counts
+        await append(lane, namespace, 40_000)  # the server knows no such script: only its way counts
         assert len(await connections_of_lane(redis_server)) == 2
         assert await connection_number(lane) == first
     finally:
@@ -62,10 +64,10 @@ async def test_small_calls_use_one_connection_and_a_large_one_opens_the_second(
 
 async def test_a_small_call_does_not_wait_behind_a_large_one_of_another_session() -> None:
     async with SilentServer() as server, lane_to(server.port) as lane:
-        large = asyncio.ensure_future(lane.run(append("a", 40_000), 60))
+        large = append(lane, "a", 40_000)
         await until(lambda: len(server.connections) == 1 and server.received.endswith(b"x\r\n"))
-        small = asyncio.ensure_future(lane.run(append("b"), 60))
-        follower = asyncio.ensure_future(lane.run(append("a"), 60))
+        small = append(lane, "b")
+        follower = asyncio.ensure_future(lane.run([("HMGET", "a-state", "owner", "epoch")], 60, None, "a"))
         await until(lambda: len(server.connections) == 2 and server.has_received(b"\r\nb\r\n", 1))
         server.say(b":1\r\n")  # over the connection that came last, which has the small call alone
         assert await small == [1]
@@ -78,8 +80,8 @@ async def test_a_small_call_does_not_wait_behind_a_large_one_of_another_session(
 
 async def test_a_large_call_stays_behind_a_small_one_of_its_session() -> None:
     async with SilentServer() as server, lane_to(server.port) as lane:
-        small = asyncio.ensure_future(lane.run(append("a"), 60))
-        large = asyncio.ensure_future(lane.run(append("a", 40_000), 60))
+        small = append(lane, "a")
+        large = append(lane, "a", 40_000)
         await until(lambda: server.received.endswith(b"x\r\n"))
         assert len(server.connections) == 1
         server.say(b":1\r\n:2\r\n")
@@ -92,7 +94,7 @@ async def test_a_read_goes_apart_after_a_large_reply_and_comes_back_after_a_smal
         async def reply_to(elements_bytes: int, connection: int) -> None:
             """Read, answer over this connection, and check that the read went over it."""
             asked = server.received.count(b"EXEC")
-            reading = asyncio.ensure_future(lane.run(read("a"), 60))
+            reading = read(lane, "a")
             await until(lambda: server.has_received(b"EXEC", asked + 1))
             element = b"$%d\r\n%b\r\n" % (elements_bytes, b"x" * elements_bytes)
             words = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n*0\r\n*1\r\n" + element
@@ -104,7 +106,8 @@ async def test_a_read_goes_apart_after_a_large_reply_and_comes_back_after_a_smal
         assert len(server.connections) == 2
 
 
-STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["small", "large", "read"])), min_size=2, max_size=12)
+KINDS = ("small", "large", "read", "clear", "exists")
+STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(KINDS)), min_size=2, max_size=12)
 
 
 @settings(max_examples=100)
@@ -112,13 +115,34 @@ STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["small", "lar
 async def test_calls_of_a_session_take_effect_in_the_order_of_the_caller(proxy: Proxy, steps: Any) -> None:
     options = Settings(threshold=1_000, recent_limit=1_000, deadline_s=60, reply_timeout_s=60)
     async with Memory.connect(proxy.url, namespace=f"order-{next(_NUMBERS)}", settings=options) as memory:
-        calls, expected = [], {"a": [], "b": []}  # type: ignore[var-annotated]
+        calls: list[tuple[asyncio.Future[Any], bool]] = []
+        expected: dict[str, list[str]] = {"a": [], "b": []}
         for number, (name, kind) in enumerate(steps):
-            session, text = memory.session(name), f"{number}" + LARGE * (kind == "large")
-            call = session.append_and_read if kind == "read" else session.append
-            calls.append(asyncio.create_task(call(user(text))))
-            expected[name].append(str(number))
-        await asyncio.gather(*calls)
+            session, numbers, message = (
+                memory.session(name),
+                expected[name],
+                user(f"{number}" + (LARGE if kind == "large" else "")),
+            )
+            was_there = kind in ("small", "large", "read") or numbers != []
+            if kind in ("clear", "exists"):
+                call: Any = session.clear() if kind == "clear" else session.exists()
+            else:
+                call = session.append_and_read(message) if kind == "read" else session.append(message)
+                numbers.append(str(number))
+            if kind == "clear":
+                numbers.clear()
+            calls.append((asyncio.ensure_future(call), was_there))
+        for call, was_there in calls:
+            assert bool(await call) is was_there
         for name, numbers in expected.items():
             messages = (await memory.session(name).read()).messages
             assert [message.content.rstrip("x") for message in messages] == numbers
+
+
+async def test_a_record_is_read_and_cleared_behind_a_large_write(proxy: Proxy, namespace: str) -> None:
+    options = Settings(deadline_s=60, reply_timeout_s=60)
+    async with Memory.connect(proxy.url, namespace=namespace, settings=options) as memory:
+        record = memory.record("r")
+        write = asyncio.ensure_future(record.write(Change(sets={b"large": LARGE.encode()})))
+        exists, clear = asyncio.ensure_future(record.exists()), asyncio.ensure_future(record.clear())
+        assert [await write, await exists, await clear, await record.exists()] == [True, True, True, False]

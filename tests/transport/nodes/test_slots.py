@@ -15,7 +15,6 @@ from redismem.transport.nodes.slots import (
     Redirection,
     Topology,
     is_down,
-    key_of,
     next_cursor,
     parse_redirection,
     slot_of,
@@ -107,22 +106,6 @@ def test_a_slot_is_that_of_redis_py(key: bytes | str | int) -> None:
     except UnicodeEncodeError:
         return
     assert slot_of(key) == key_slot(content)
-
-
-@pytest.mark.parametrize(
-    ("command", "key"),
-    [
-        (("GET", b"a"), b"a"),
-        (("EVALSHA", b"e", 2, b"a", b"b", "c"), b"a"),
-        (("EVALSHA", b"e", 0), None),
-        (("MEMORY", "USAGE", b"a", "SAMPLES", 0), b"a"),
-        (("PING",), None),
-        (("SCAN", 0, "MATCH", "a*"), None),
-        (("GET",), None),
-    ],
-)
-def test_the_key_of_a_command(command: Any, key: Any) -> None:
-    assert key_of(command) == key
 
 
 @given(st.lists(st.lists(st.integers(1, 1 << 60), max_size=4), min_size=1, max_size=5))
