@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from support.commands import start_command, wait_for_exit, wait_for_line
 from support.redis_server import free_port
 
 from redismem.cli.app import app
@@ -54,6 +55,14 @@ def test_the_help_of_replay_explains_turns_and_the_end_of_its_sessions(command: 
     text = " ".join(command("replay", "--help").out.split())
     for words in ("A turn is one append_and_read", "A verified session is cleared", "--keep", "Exit code"):
         assert words in text
+
+
+def test_lines_that_came_with_the_one_that_was_read_are_not_lost() -> None:
+    with start_command("--help") as running:
+        assert wait_for_line(running.stdout, "Session memory")
+        ended = wait_for_exit(running)
+    assert (ended.code, ended.err) == (0, "")
+    assert "REDISMEM_URL" in ended.out
 
 
 def test_without_a_command_no_library_is_loaded() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.commands import start_command, wait_for_line
+from support.commands import start_command, wait_for_exit, wait_for_line
 from support.redis_server import RedisServer, wait_until
 
 import redismem.blocking
@@ -63,8 +63,8 @@ def test_a_worker_goes_on(redis_options: Any, memory: Any, rotating: Rotating) -
             session.append(*texts)
             wait_until(partial(is_summarised, session), "a summary is written")
         running.terminate()
-        printed, logged = running.communicate(timeout=300)
-    assert "5d1f" not in printed + logged
+        ended = wait_for_exit(running)
+    assert "5d1f" not in ended.out + ended.err
 
 
 def test_a_server_goes_on(redis_options: Any, memory: Any, rotating: Rotating) -> None:
@@ -77,7 +77,7 @@ def test_a_server_goes_on(redis_options: Any, memory: Any, rotating: Rotating) -
                 message, headers = {"role": "user", "content": password}, {"Idempotency-Key": f'"{number}"'}
                 assert client.post("/v1/sessions/s/messages", json=message, headers=headers).status_code == 201
         running.terminate()
-        _, logged = running.communicate(timeout=300)
+        logged = wait_for_exit(running).err
     assert "5d1f" not in logged
     assert "no worker runs" not in logged, "it has workers itself"
     assert [message.content for message in memory.session("s").messages()] == [OLD, NEW, OLD]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.commands import wait_for_line
+from support.commands import wait_for_exit, wait_for_line
 from support.example_processes import ROOT, Places, start_example
 from support.redis_server import RedisServer
 
@@ -43,7 +43,7 @@ def test_a_turn_is_stored_once_whatever_happens_to_its_worker(places: Places, tm
                 contents = [message.content for message in memory.session("anna").messages()]
             assert contents == ["Is my bike ready?", "It is ready."]
             worker.terminate()
-            output = worker.communicate(timeout=300)[0]
+            output = wait_for_exit(worker).out
             assert "It is ready." not in output
             assert "Is my bike" not in output
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import redis
+from support.commands import wait_for_exit
 from support.example_processes import Places, start_example
 from support.redis_server import wait_until
 
@@ -32,8 +33,8 @@ def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
             assert say(chat, f"It rains again, for {number} hours.") == "Indeed.\n"
         wait_until(lambda: raw.hexists(originals, "v0"), "the summarised messages are embedded")
         assert say(chat, "Which dog?").startswith("(recalled: #1")  # perhaps with its neighbours
-        assert chat.communicate("\n", timeout=300)[0] == "Indeed.\n"
-        assert chat.returncode == 0
+        ended = wait_for_exit(chat, "\n")
+        assert (ended.code, ended.out) == (0, "Indeed.\n")
     chats = [body for body in provider.bodies if "messages" in body]
     (quoted,) = [message for message in chats[-1]["messages"] if "<recalled" in str(message["content"])]
     assert "My puppy Rex" in quoted["content"]

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,10 +77,28 @@ def read_until(stream: IO[str] | None, word: str) -> list[str]:
     raise AssertionError("".join(said))
 
 
-def wait_for_exit(running: subprocess.Popen[str], deadline_s: float = 300) -> Outcome:
-    """Wait for the end of the command, and return its outcome."""
-    out, err = running.communicate(timeout=deadline_s)
-    return Outcome(running.returncode, out, err)
+def wait_for_exit(running: subprocess.Popen[str], said: str = "", deadline_s: float = 300) -> Outcome:
+    """Say the last words to a process, wait for its end, and return its outcome with all that was not read before.
+
+    After a `readline`, `communicate` loses the lines that came together with the one that was read.
+    """
+    rest = {"stdout": "", "stderr": ""}
+
+    def read(name: str, stream: IO[str]) -> None:
+        rest[name] = stream.read()
+
+    given = ((name, getattr(running, name)) for name in rest)
+    readers = [threading.Thread(target=read, args=(name, stream), daemon=True) for name, stream in given if stream]
+    for reader in readers:
+        reader.start()
+    if running.stdin is not None and not running.stdin.closed:
+        with contextlib.suppress(BrokenPipeError), running.stdin:
+            running.stdin.write(said)
+    code = running.wait(deadline_s)
+    for reader in readers:
+        reader.join(deadline_s)
+        assert not reader.is_alive(), "a child of the process goes on"
+    return Outcome(code, rest["stdout"], rest["stderr"])
 
 
 class TransportLayer:
