@@ -256,6 +256,17 @@ async def test_prefix_app_user_and_session_are_told_apart() -> None:
     assert len({*ids}) == len(ids) == 8 * 7**3
 
 
+async def test_a_list_has_nothing_of_a_user_or_app_whose_name_begins_alike(memory: Memory) -> None:
+    service = SessionService(memory=memory)
+    for app_name in ("shop", "shops"):
+        for user_id in ("an", "ann", "anna"):
+            await service.create_session(app_name=app_name, user_id=user_id, session_id=f"of {user_id}")
+    of_ann = await service.list_sessions(app_name="shop", user_id="ann")
+    assert [session.id for session in of_ann.sessions] == ["of ann"]
+    of_all = await service.list_sessions(app_name="shop")
+    assert [session.id for session in of_all.sessions] == ["of an", "of ann", "of anna"]
+
+
 async def test_a_session_expires_after_its_ttl_and_needs_no_place_among_the_sessions(
     store: Store, clock: Clock, namespace: str, raw: Any
 ) -> None:

@@ -42,8 +42,8 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
             environment. The embedded store, `memory://`, ends with the saver.
         allowed_types: Classes of your own in the state, or pairs of module and name. Messages, documents and the types
             of LangGraph and the standard library that LangGraph considers safe are always allowed.
-        serde: The serializer of values. `None` means `StrictSerializer(allowed_types)`. With another one, who can write
-            to Redis may run code in this process, if that one can: LangGraph's `JsonPlusSerializer` can.
+        serde: The serializer of values. `None` means `StrictSerializer(allowed_types)`. With LangGraph's own
+            `JsonPlusSerializer`, a client that can write to Redis can run code in this process.
         key_prefix: The record's id is `<key_prefix>:<thread_id>`.
         ttl: `default_ttl` is the minutes after which Redis removes an unused thread; `refresh_on_read` False counts
             them from the last write alone. `None` keeps threads until they are deleted.
