@@ -90,6 +90,8 @@ class Op(StrEnum):
     )
     PRUNE = "prune", Traits(removes=True, may_find_nothing=True, method="prune")
     ARCHIVE = "archive", Traits(removes=True, method="archive")
+    MOVE_BODIES = "move_bodies", Traits(removes=True)
+    READ_BODIES = "read_bodies"
     POP = "pop", Traits(removes=True, method="pop")
     REWRITE = "rewrite", Traits(removes=True, method="rewrite")
     REPLACE = "replace", Traits(removes=True, method="replace")

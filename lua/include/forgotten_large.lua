@@ -2,7 +2,7 @@
 -- READS state first_block change
 -- SETS large_gone
 local large_gone = 0
-for at = 10, first_block - 1, 3 do
+for at = 11, first_block - 1, 3 do
   if #ARGV[at + 1] > 4096 then large_gone = large_gone + #ARGV[at + 1] end
 end
 if large_gone > 0 then

@@ -9,6 +9,6 @@ local window_first_seq, total, window_tokens, active_ms, expires_ms, marks =
   string.match(counters, '^v1 (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
 local uncounted, hidden, policy, evicting = '', '', '', ''
 if marks ~= '' then
-  uncounted, hidden, policy, evicting = string.match(marks or '?', '^(%+?%d*)(%-?%d*)(~?w?x?%d*)( ?%a*)$') -- '?' is no mark
+  uncounted, hidden, policy, evicting = string.match(marks or '?', '^(%+?%d*)(%-?%d*)(~?b?w?x?%d*)( ?%a*)$') -- '?' is no mark
   window_first_seq = uncounted and window_first_seq
 end

@@ -35,7 +35,7 @@ local messages, state, originals, vectors, overdue, leased = unpack(KEYS)
 local session, now_ms, fence, epoch, first_seq, edited, next_seq, count, uncounted_count, tokens, threshold, token_limit,
   recent_limit, summaries_limit, summary_field, summary, sketch, merged, moved_count, kept_count = unpack(ARGV, 1, 20)
 count, kept_count = tonumber(count), tonumber(kept_count)
-local first_kept = 21 + moved_count
+local first_kept, next_kept = 21 + moved_count, kept_count == 0 and next_seq or first_seq
 local moved, folded = {unpack(ARGV, 21, first_kept - 1)}, {unpack(ARGV, first_kept + kept_count)}
 local seen_epoch, committed, seen_fence, counters, summaries_count, with_originals, seen_edited = unpack(redis.call(
   'HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals', 'edited'))
@@ -57,7 +57,7 @@ redis.call('ZREM', leased, session) -- [end of the lease]
 --- @include move_pinned
 -- Drops originals of an earlier epoch, and originals that would be followed by a gap.
 if count > 0 and (not with_originals or kept_count == 0) then -- [old originals]
-  redis.call('DEL', originals, vectors)
+  --- @include drop_originals
   redis.call('HDEL', state, 'with_originals')
 end
 for at = first_kept, first_kept + kept_count - 1, 500 do

@@ -29,9 +29,9 @@
 --   token    7 bytes name the append, 3 the call, 12 the sending, 8 a new epoch; then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch owner ids_a ids_b ids_c ids_d resent queued pins large_bytes param:
 --   writes counters epoch owner ids_a ids_b ids_c ids_d resent queued pins large_bytes param: waiting last_intent last_result plan
--- REPLY counters@epoch; if the append created the session, or was made before: counters first_seq last_seq created
+-- REPLY counters@epoch, and ! if bodies should leave the window; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
--- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · BYTES large_bytes bytes_limit · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version · KEYS all
+-- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version · KEYS all
 local messages, state, active, overdue, originals, vectors, leased, dead, evictions, fences, owners = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local kept_ms, threshold, token_limit = string.match(limits, '(%d+) (%d+) (%S+)')
@@ -67,7 +67,7 @@ total, window_tokens = total + message_count, window_tokens + tokens
 if is_overdue and message_count > 0 and window_count > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. window_count - message_count)
 end
-local elements = {}
+local elements, heavy = {}, ''
 if message_count > 0 then
   --- @include stamp
   --- @include stamped
@@ -84,10 +84,10 @@ if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the ev
 counters = string.format('v1 %s %d %d %d %d%s%s%s', window_first_seq, total, window_tokens, active_ms, expires_ms, uncounted, hidden, policy) -- [new]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) end
--- Without a summary or prune before it, a window has no originals or vectors: the nil ends the list.
-if aged then for _, key in ipairs({state, messages, window_first_seq ~= '1' and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+-- Without a summary, a prune or a body that left it, a window has no originals or vectors: the nil ends the list.
+if aged then for _, key in ipairs({state, messages, has_originals and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
 if count_before == 0 then redis.call('PEXPIREAT', messages, expires_ms) end
 if created then return {counters, 1, total, 1, 0, epoch} end
 -- One string costs the server less than a table, in which it looks for seven types of reply.
-return counters .. '@' .. (epoch or '')
+return counters .. '@' .. (epoch or '') .. heavy

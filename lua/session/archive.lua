@@ -43,7 +43,10 @@ local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 local noted = {}
 local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
 -- Those of an earlier epoch, or those that would be followed by a gap.
-if not with_originals then redis.call('DEL', originals, vectors) end -- [old originals]
+if not with_originals then -- [old originals]
+  local next_kept = first_seq
+  --- @include drop_originals
+end
 --- @include remember_append
 for at = first_kept, #ARGV, 500 do
   -- A growing block is set as a whole. If a crash cuts the script here, readers skip the messages that are in it twice.

@@ -1,4 +1,4 @@
--- Drops the oldest messages of the window except pinned ones, and all originals, if the window is still as the caller saw
+-- Drops the oldest messages of the window except pinned ones, and all originals but the bodies of the others, if the window is still as the caller saw
 -- it.
 -- KEYS
 --   messages
@@ -36,7 +36,8 @@ if redis.call('LINDEX', messages, count - 1) ~= newest then return 0 end -- [as 
 local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 -- Removal first: a script that has written may continue when memory is short. The messages last: if a crash cuts the log
 -- within these writes, all others may safely run twice.
-redis.call('DEL', originals, vectors) -- [originals]
+local next_kept = next_seq
+--- @include drop_originals
 --- @include move_pinned
 --- @include left_uncounted
 counters = string.format('v1 %s %s %d %s %s%s%s%s%s',

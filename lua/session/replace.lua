@@ -29,11 +29,11 @@
 --   old_block     the block as read
 --   new_block     the block with the new message
 --   new_signature  of new_block
---   gone          the fields of the originals that go with the old block, with blanks between them
+--   gone          the fields of the originals that go: with the old block, or the message's body; with blanks between them
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent queued pins large_bytes pinned:
 --   writes counters ids_a ids_b ids_c ids_d resent queued edited pins large_bytes pinned:
 -- REPLY 1 replaced, 0 the message has changed, or is gone; if made before, the reply of known_append
--- ERROR OVERTAKEN sending · FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- ERROR OVERTAKEN sending · FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, first_seq, place, nonce, old, new, more_tokens, more_uncounted, pins, last_seq,
   pinned_field, new_field, block, old_block, new_block, new_signature, gone = unpack(ARGV)
@@ -82,12 +82,12 @@ counters = counters .. policy -- [policy]
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
 if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+--- @include drop_fields
 if is_inside then
   redis.call('LSET', messages, place, new) -- [in the window]
 else
   if block ~= '-' then
     --- @include drop_vectors
-    for name in string.gmatch(gone, '%S+') do redis.call('HDEL', originals, name) end
     redis.call('HSET', originals, block, new_block, 's' .. block, new_signature) -- [its original]
   end
   if new_field ~= pinned_field then redis.call('HDEL', state, pinned_field) end

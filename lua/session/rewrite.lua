@@ -27,20 +27,21 @@
 --   left       of the window afterwards, as in the counters: tokens, uncounted and hidden
 --   block      number of the first block of originals that is removed; - for none
 --   sizes      numbers of elements that stay, elements that follow, new messages, and messages that count afterwards
+--   from_seq   the first seq whose message goes, with its body
 --   more       numbers of fields to set and to drop; then elements, unstamped messages, fields, and the rest of the block
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent edited queued pins large_bytes committed
 --   writes counters ids_a ids_b ids_c ids_d resent edited removed queued pins large_bytes summaries_count with_originals sketch committed pinned: summary:
 -- REPLY counters@epoch; if made before, the reply of known_append; 0 if the window has changed
--- ERROR OVERTAKEN sending · FULL window_count · BYTES large_bytes bytes_limit · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
+-- ERROR OVERTAKEN sending · FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, limits, now_ms, token, epoch, first_seq, last_seq, edited, newest, nonce, pins, committed,
-  next_seq, left, block, sizes, more = unpack(ARGV, 1, 17)
+  next_seq, left, block, sizes, from_seq, more = unpack(ARGV, 1, 18)
 local kept_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
 local left_tokens, left_elements = string.match(left, '^(%d+)(.*)$')
 local kept_count, element_count, message_count, counted_count = string.match(sizes, '(%d+) (%d+) (%d+) (%d+)')
 local set_count, drop_count = string.match(more, '(%d+) (%d+)')
-local first_message, first_set = 18 + element_count, 18 + element_count + message_count
+local first_message, first_set = 19 + element_count, 19 + element_count + message_count
 local first_drop, first_original = first_set + 2 * set_count, first_set + 2 * set_count + drop_count
 local counters, seen_epoch, seen_edited, ids, resent, seen_committed = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'resent', 'committed'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
@@ -74,7 +75,7 @@ end
 -- Removal first: a script that has written may continue when memory is short. The messages last, as in append.lua.
 redis.call('ZREM', evictions, evicting ~= '' and session or '') -- [off the eviction queue]
 local elements, message_count = {}, math.max(1, message_count)
-for at = 18, first_set - 1 do elements[at - 17] = at < first_message and ARGV[at] or ARGV[at] .. stamp end
+for at = 19, first_set - 1 do elements[at - 18] = at < first_message and ARGV[at] or ARGV[at] .. stamp end
 --- @include remember_append
 --- @include policy
 --- @include make_overdue
@@ -82,9 +83,8 @@ for at = 18, first_set - 1 do elements[at - 17] = at < first_message and ARGV[at
 counters = string.format('v1 %s %d %s %d %d%s%s',
   next_seq, total + message_count, left_tokens, active_ms, expires_ms, left_elements, policy) -- [new]
 change('edited', nonce) -- [edited]
-if block ~= '-' then
-  --- @include cut_originals
-end
+--- @include cut_originals
+--- @include cut_bodies
 if first_drop < first_original then redis.call('HDEL', state, unpack(ARGV, first_drop, first_original - 1)) end -- [cut]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(fields))
 if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]

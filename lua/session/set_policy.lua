@@ -26,7 +26,8 @@ local session, now_ms, kept_ms, new_policy, owner = unpack(ARGV)
 local counters, queued = unpack(redis.call('HMGET', state, 'counters', 'queued'))
 if not counters then return 0 end
 --- @include counters
-local policy = new_policy
+local bodies = string.find(policy, 'b', 1, true)
+local policy = bodies and '~b' .. string.sub(new_policy, 2) or new_policy -- [bodies]
 --- @include policy
 --- @include now
 --- @include timely

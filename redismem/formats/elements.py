@@ -94,7 +94,7 @@ def _strings_of(value: Any, left_out: frozenset[str]) -> Iterator[str]:
     while waiting:
         inner, depth = waiting.pop()
         if isinstance(inner, str):
-            if inner.strip() and not _is_data(inner):
+            if inner.strip() and not is_data(inner):
                 yield inner
         elif depth < _DEPTH_LIMIT and isinstance(inner, dict):
             is_text = inner.get("type") == "text"  # the field `data` of a source of this type contains text
@@ -104,7 +104,7 @@ def _strings_of(value: Any, left_out: frozenset[str]) -> Iterator[str]:
             waiting += [(item, depth + 1) for item in reversed(inner)]
 
 
-def _is_data(text: str) -> bool:
+def is_data(text: str) -> bool:
     """True for a long text without spaces, such as base64."""
     return len(text) > _DATA_CHARS and (start := text[:_DATA_CHARS]).isascii() and not any(map(str.isspace, start))
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from redismem.context import Context, Summary
 from redismem.errors import RedismemError
 from redismem.messages.decoding import decode_messages
-from redismem.messages.gaps import gap_count, place_of
+from redismem.messages.gaps import gap_count, last_seqs, place_of
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import decode_block, is_merged, numbers_in
@@ -234,6 +234,7 @@ def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Br
 
 
 def _original_rules(seen: Stored, first_seq: int) -> Broken:
+    yield from _body_rules(seen, first_seq)
     if not seen.text(layout.WITH_ORIGINALS):
         if seen.vectors_expire_ms != _NONE_MS:
             yield "I15", "a vector set without originals"
@@ -260,12 +261,34 @@ def _original_rules(seen: Stored, first_seq: int) -> Broken:
             yield "I6", f"originals end at {first + len(elements) - 1}, but the window begins at {first_seq}"
 
 
+def _body_rules(seen: Stored, first_seq: int) -> Broken:
+    """Check the bodies that have left the window: each belongs to a shortened message, and can be read."""
+    bodies = {int(field[1:]): seen.originals[field] for field in seen.originals if _is_body(field)}
+    if not layout.counters(seen.fields[layout.COUNTERS]).has_bodies:
+        return  # what there is belongs to an earlier session
+    seqs = last_seqs(seen.elements, layout.counters(seen.fields[layout.COUNTERS]).message_count)
+    window = dict(zip(seqs, seen.elements, strict=True))
+    for seq, body in sorted(bodies.items()):
+        shorter = window.get(seq)
+        try:
+            decode_messages([body], seq, "")
+            is_right = shorter is None or decode_messages([shorter], seq, "")[0].shortened
+        except (Undecodable, RedismemError):
+            is_right = False
+        if not is_right or (shorter is None and seq >= first_seq):
+            yield "I15", f"the body of message {seq} cannot be read, or the message is not shortened"
+
+
+def _is_body(field: bytes) -> bool:
+    return field[:1] == b"b" and field[1:].isdigit()
+
+
 def _field_rules(seen: Stored, blocks: dict[int, bytes], embedded: Set[int]) -> Broken:
     """Check that each block has a signature, and that it is in no merged block as well."""
     signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
     merged = {at for number, block in blocks.items() if is_merged(block) for at in numbers_in(number, block)}
     others = len(seen.originals) - len(blocks) - len(signed) - len(embedded & (merged | blocks.keys()))
-    others -= b"vectors" in seen.originals
+    others -= (b"vectors" in seen.originals) + sum(map(_is_body, seen.originals))
     if signed != blocks.keys() or others:
         yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
     twice = [number for number, block in sorted(blocks.items()) if number in merged and not is_merged(block)]
@@ -292,7 +315,7 @@ def _are_vectors(encoded: bytes) -> bool:
 def _place_rules(seen: Stored, counters: Counters, late_ms: int) -> Broken:
     times = {seen.state_expires_ms} | ({seen.messages_expire_ms} if seen.elements else set())
     # Originals of an earlier session keep the expiry that session had.
-    if seen.text(layout.WITH_ORIGINALS) and seen.originals:
+    if (seen.text(layout.WITH_ORIGINALS) or counters.has_bodies) and seen.originals:
         times.add(seen.originals_expire_ms)
     if not all(counters.expires_ms <= time_ms <= counters.expires_ms + late_ms for time_ms in times):
         yield "I8", f"the keys expire at {sorted(times)}, but {counters.expires_ms} is recorded"
@@ -305,7 +328,7 @@ def _place_rules(seen: Stored, counters: Counters, late_ms: int) -> Broken:
     if seen.places["owners"] != (None if owner is None else owner_score(owner)):
         yield "I12", "the index of owners and the session's state disagree about its owner"
     place = seen.places["evictions"]
-    is_watched = counters.evicting is None and counters.policy.strip("w") != ""
+    is_watched = counters.evicting is None and counters.policy.strip("bw") != ""
     is_right = place == -counters.expires_ms if is_watched else (place is not None) == (counters.evicting is not None)
     if not is_right:
         yield "I12", "the eviction queue and the session's state disagree about its eviction"

@@ -8,7 +8,8 @@ An element of a session's list is one msgpack array (https://github.com/msgpack/
   over 64 bits), it is a `bin` of JSON text instead (UTF-8 with surrogates).
 - `beside`: the arguments of `Message(...)` that are never sent to a model, in the same two encodings, or nil. Its key
   `pinned` overrides the role; its key `gap` marks a gap and holds the number of its seqs (`gaps`); its key `opaque`
-  marks an opaque message, whose payload is always the JSON text; its key `replaced` marks the message of a `replace`.
+  marks an opaque message, whose payload is always the JSON text; its key `replaced` marks the message of a `replace`;
+  its key `shortened` marks a message whose body has left the window, and holds the size of the whole element.
 - `stored_ms`: the stamp, written by the append script from the server's clock: `0xcf` and eight bytes of milliseconds.
 
 An element without `stored_ms` is called unstamped. State values are encoded like payloads. Scripts never decode
@@ -189,6 +190,14 @@ class Message:
     def pinned(self) -> bool:
         """True if the message is never summarised and comes first in the context, by its role or by `pin`."""
         return is_pinned(self._payload, self._beside)
+
+    @property
+    def shortened(self) -> bool:
+        """True if notes take the place of long texts and pictures, because the window had become too large.
+
+        `messages(include_originals=True)` returns the whole message.
+        """
+        return self._beside is not None and "shortened" in self._beside
 
     def with_pin(self, pinned: bool) -> Message:
         """Return a copy of the message that is pinned or not."""

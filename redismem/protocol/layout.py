@@ -69,9 +69,10 @@ FIELDS = {
     OWNER: _field("the person whom the session belongs to: the score in `owners`, and the name", "append"),
     COUNTERS: _field(
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
-        "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; ~ and its policy, if any: w "
-        "kept whole, x exempt from the limit, its own time to live; idle or limit, if chosen for eviction",
-        "append archive commit forget prune queue_eviction replace restore rewrite set_policy sweep touch",
+        "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; ~ and its policy, if any: b "
+        "if bodies have left the window, w kept whole, x exempt from the limit, its own time to live; idle or limit, "
+        "if chosen for eviction",
+        "append archive commit forget move_bodies prune queue_eviction replace restore rewrite set_policy sweep touch",
     ),
     NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _REMEMBERED),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _REMEMBERED)),
@@ -104,7 +105,7 @@ FIELDS = {
     WITH_ORIGINALS: _field("1 while the originals reach up to the window", "archive commit rewrite"),
     DROPPED_SEQ: _field("last seq when the session left the dead list without a retry", "commit requeue"),
     PRUNED: _field("nonce of the last prune, which identifies a resent one", "prune"),
-    EDITED: _field("nonce of the last edit: earlier reads are stale", "forget replace rewrite"),
+    EDITED: _field("nonce of the last edit: earlier reads are stale", "forget move_bodies replace rewrite"),
     REMOVED: _field(
         "seqs without a message, because it was popped, rewritten or forgotten; missing if there is none",
         "forget rewrite",
@@ -112,7 +113,7 @@ FIELDS = {
     PINS: _field("number of pinned messages, and their bytes", "append forget replace rewrite"),
     LARGE_BYTES: _field(
         "bytes of the window's messages over 4,096 bytes; missing if there was none",
-        "append archive commit forget prune replace rewrite",
+        "append archive commit forget move_bodies prune replace rewrite",
     ),
     SKETCH: _field("number of summarised messages that hold each word, for the next summary", "commit forget rewrite"),
     WAITING: _field("the param the conversation waits for", "append"),
@@ -215,12 +216,18 @@ class Counters(NamedTuple):
     """The seqs of the window that have no element of their own: a gap stands for one or more seqs."""
 
     policy: str = ""
-    """The policy without its mark: w for kept whole, x for exempt, then its own time to live in ms."""
+    """The policy without its mark: b if bodies have left the window, w for kept whole, x for exempt, then its own time
+    to live in ms."""
 
     @property
     def element_count(self) -> int:
         """The number of elements in the window."""
         return self.message_count - self.first_seq + 1 - self.hidden
+
+    @property
+    def has_bodies(self) -> bool:
+        """True if bodies of messages have left the window, so the originals may contain them."""
+        return self.policy.startswith("b")
 
     @property
     def window_count(self) -> int:
@@ -231,7 +238,7 @@ class Counters(NamedTuple):
 _MARK = b"v%d" % LAYOUT_VERSION
 NUMBER = rb"[0-9]{1,19}"
 """Pattern of a count in Redis, at most 2**63 - 1. It is bounded because int() refuses thousands of digits."""
-_MORE = rb"(?:\+(%b))?(?:-(%b))?(?:~(?=[wx0-9])(w?x?(?:%b)?))?(?: ([a-zA-Z]+))?" % (NUMBER, NUMBER, NUMBER)
+_MORE = rb"(?:\+(%b))?(?:-(%b))?(?:~(?=[bwx0-9])(b?w?x?(?:%b)?))?(?: ([a-zA-Z]+))?" % (NUMBER, NUMBER, NUMBER)
 _NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + _MORE)
 _PINS = re.compile(rb"(%b) (%b)" % (NUMBER, NUMBER))
 _VERSION = re.compile(rb"v(%b)" % NUMBER)
@@ -318,6 +325,11 @@ def uncounted_count(field: bytes) -> int:
 def large_bytes(elements: Iterable[bytes]) -> int:
     """Return the bytes of the large messages among these elements of a window."""
     return sum(len(element) for element in elements if len(element) > LARGE_ABOVE_BYTES)
+
+
+def body_field(seq: int) -> bytes:
+    """Return the field of the originals with the whole message of a seq, whose body has left the window."""
+    return b"b%d" % seq
 
 
 def pinned_field(seqs: Sequence[int]) -> bytes:

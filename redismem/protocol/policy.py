@@ -9,7 +9,7 @@ from redismem.errors import InvalidSettings
 from redismem.info import Policy
 from redismem.settings.environment import LONGEST_S
 
-_PARTS = re.compile("(w?)(x?)([0-9]*)")
+_PARTS = re.compile("b?(w?)(x?)([0-9]*)")
 
 
 def encode_policy(policy: Policy) -> str:

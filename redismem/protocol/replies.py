@@ -51,11 +51,6 @@ def _too_many_pins(count: str, size: str = "", count_limit: str = "", bytes_limi
     )
 
 
-def _too_many_bytes(size: str, limit: str = "") -> str:
-    grown = f"the window's large messages have {size} bytes and may not grow beyond {limit}"
-    return f"{grown}: summarise, prune or clear, or raise {name_setting('max_window_bytes')}"
-
-
 def cleared_conflict(session_id: str | None, last_seq: int) -> Conflict:
     """Return the error of a caller that has seen an earlier life of the session."""
     text = "the session that was read is gone: it was cleared, or has expired"
@@ -89,7 +84,6 @@ _OWN_WORDS: dict[str, _Meaning] = {
         f"{name_setting('max_window_count')}",
         session_id,
     ),
-    "BYTES": lambda detail, session_id: TooLarge(_too_many_bytes(*detail.split(" ")), session_id),
     "PINS": lambda detail, session_id: TooLarge(_too_many_pins(*detail.split(" ")), session_id),
     "PARAMS": lambda detail, session_id: TooLarge(
         f"the session would hold {detail} params, over the limit {name_setting('max_params_count')}", session_id
@@ -117,6 +111,10 @@ _OWN_WORDS: dict[str, _Meaning] = {
 """For each word of a script's refusal, a function that makes the error from the detail and the session id."""
 
 
+HEAVY = b"!"
+"""The end of the reply to an append after which bodies should leave the window."""
+
+
 def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = False) -> Receipt:
     """Decode the reply of append.lua. A change of the state is an append without messages.
 
@@ -128,7 +126,9 @@ def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = Fa
         packed, _, epoch = reply.partition(b"@")
         first_seq, total = bounds(packed)
         window_count = total - first_seq + 1 if b"+" not in packed else counters(packed).window_count
-        return Receipt(total - sent_count + 1, total, total, False, False, window_count, epoch=_text(epoch))
+        return Receipt(
+            total - sent_count + 1, total, total, False, False, window_count, epoch=_text(epoch.rstrip(HEAVY))
+        )
     try:
         window_first_seq, total = bounds(reply[0])
         count = expected = total - window_first_seq + 1

@@ -94,7 +94,7 @@ class EditableSession(ReadableSession):
             with_originals = layout.WITH_ORIGINALS in view.fields
             fields = await originals.encode_leaving(view.context, view.elements, messages, with_originals)
             if await self._change(view, archive_calls.archive(self._calls, view, messages, fields)):
-                return messages
+                return await self._with_bodies(messages)
 
     async def pop(self, count: int = 1, *, exact: bool = False, expect: Expected | None = None) -> list[Message]:
         """Remove the newest `count` messages for good and return them, oldest first. Removes all if there are fewer.
@@ -147,8 +147,9 @@ class EditableSession(ReadableSession):
         view = await self._view(op, expect)
         while True:
             popped = select(view.context, self._store.settings.max_batch_count)
+            whole = await self._with_bodies(popped)
             if not popped or await self._change(view, rewrite_calls.pop(self._calls, view, popped)):
-                return popped
+                return whole
             before, view = view, await self._view(op, expect)
             if not edits.has_only_moved(before.context, view.context):
                 raise edits.make_conflict(before.context)
@@ -168,8 +169,9 @@ class EditableSession(ReadableSession):
                         continue  # another writer has removed what was to be read
                     raise
             call = rewrite_calls.pop_exactly(self._calls, view, popped, cut) if popped else None
+            whole = await self._with_bodies(popped)
             if call is None or await self._change(view, call):
-                return popped
+                return whole
 
     async def _has_changed(self, op: str, view: edit_calls.View) -> bool:
         return edits.version_of((await self._view(op, None)).context) != edits.version_of(view.context)

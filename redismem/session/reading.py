@@ -58,6 +58,14 @@ class ReadableSession(SessionState):
                 return add_older(messages, reader.messages())[-n:]
         return []
 
+    async def _with_bodies(self, messages: list[Message]) -> list[Message]:
+        """Return the messages with the whole ones in place of shortened ones. Raises StoreUnavailable."""
+        if not any(message.shortened for message in messages):
+            return messages
+        from redismem.session.bodies import with_bodies
+
+        return await with_bodies(self._run, self._calls, messages)
+
     async def _read_pages(self, reader: PageReader) -> None:
         originals = Originals(self._store, self._calls.keys)
         while (asked := reader.next_range()) is not None:

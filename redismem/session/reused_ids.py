@@ -44,7 +44,7 @@ def check_same(
 ) -> None:
     """Compare messages with those that the first append of their id stored.
 
-    Messages that were replaced or popped, or have left the window, cannot be compared; only their number is.
+    Messages that were replaced, shortened or popped, or have left the window, cannot be compared; only their number is.
 
     Args:
         sent: The messages of this append.
@@ -57,7 +57,11 @@ def check_same(
     """
     first_seq, last_seq = receipt.first_seq, receipt.last_seq
     known = () if context is None else (*context.pinned, *context.messages)
-    stored = {message.seq: message for message in known if not (message.beside or {}).get("replaced")}
+    stored = {
+        message.seq: message
+        for message in known
+        if not message.shortened and not (message.beside or {}).get("replaced")
+    }
     is_same = last_seq - first_seq + 1 == (len(sent) if seqs_count is None else seqs_count) and all(
         seq not in stored or _lasting(stored[seq]) == _lasting(_as_stored(message))
         for seq, message in enumerate(sent, first_seq)

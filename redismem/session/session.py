@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from redismem.concurrency.offload import run_both
@@ -93,6 +94,8 @@ class Session(EditableSession):
             InvalidSettings: There are no replicas that could acknowledge it.
         """
         receipt = await self._run(self._calls.append(messages, options))
+        if self._calls.is_heavy:
+            self._start_moving_bodies()
         if receipt.created:
             await self._store.agree_again()
         if receipt.duplicate:
@@ -153,6 +156,8 @@ class Session(EditableSession):
 
             check_count("recall", recall)
             context = await self._open_recall(extract_query(messages), recall_scope).search_in_turn(call, recall)
+        if self._calls.is_heavy:
+            self._start_moving_bodies()
         if context.receipt is not None and context.receipt.created:
             await self._store.agree_again()
         if context.receipt is not None and context.receipt.duplicate:
@@ -231,6 +236,8 @@ class Session(EditableSession):
     ) -> list[Message]:
         """Return the newest messages that no summary covers, oldest first. Pinned messages are included at their seqs.
 
+        A message whose body has left the window (`Message.shortened`) is whole only with `include_originals`.
+
         Reads page by page, so messages that a worker summarises during the call may be missing.
 
         Args:
@@ -248,7 +255,7 @@ class Session(EditableSession):
         await self._read_pages(reader)
         if (call_for_pinned := reader.pinned_call()) is not None:
             reader.add_pinned(await self._run(call_for_pinned))
-        return reader.messages()
+        return await self._with_bodies(reader.messages()) if include_originals else reader.messages()
 
     async def clear(self, missing_ok: bool = True) -> bool:
         """Remove the whole session: messages, summaries, originals and state. Return False if it does not exist.
@@ -339,6 +346,12 @@ class Session(EditableSession):
     async def telemetry(self) -> dict[str, Any]:
         """Return `history_count`, `params_keys` and `waiting_for_param`: counts and names, no values, safe to log."""
         return telemetry(await self._run(self._calls.info()))
+
+    def _start_moving_bodies(self) -> None:
+        from redismem.session.bodies import move_bodies  # reads the forms of messages, which most processes need not
+
+        self._calls.is_heavy = False
+        self._store.side_work.start(self.id, partial(move_bodies, self._store, self._calls))
 
     def _notify(self, receipt: Receipt | None) -> None:
         if self._on_append is not None and receipt is not None and not receipt.duplicate and not receipt.degraded:

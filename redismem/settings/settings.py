@@ -149,7 +149,7 @@ class Settings(BaseModel):
         description="hash tags that sessions are spread over, at most 10,000 each; fixed once a namespace is used",
     )
     max_message_bytes: Annotated[int, Field(ge=64, le=64 * 1024 * 1024)] = Field(
-        1024 * 1024, description="largest stored size of a message"
+        8 * 1024 * 1024, description="largest stored size of a message"
     )
     compress_above_bytes: Annotated[int, Field(ge=0, le=64 * 1024 * 1024)] = Field(
         0, description="stored size over which a message in the window is compressed; 0: no compression"
@@ -160,7 +160,8 @@ class Settings(BaseModel):
     )
     max_window_bytes: Annotated[int, Field(ge=64 * 1024, le=512 * 1024 * 1024)] = Field(
         24 * 1024 * 1024,
-        description="stored size of all messages over 4 KiB in a window; an append beyond it is refused",
+        description="stored size of an append; once the messages over 4 KiB in a window reach half of it, the oldest "
+        "bodies move to the originals",
     )
     max_pinned_count: Annotated[int, Field(ge=0, le=1_000)] = Field(
         100, description="pinned messages a session may hold; an append beyond it is refused"

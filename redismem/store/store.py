@@ -32,6 +32,7 @@ from redismem.store.hook import Hook
 from redismem.store.layer import Layer
 from redismem.store.retries import Retries, redis_at
 from redismem.store.separating import must_separate, send_separately
+from redismem.store.side_work import SideWork
 from redismem.store.unsettled import Unsettled
 from redismem.store.windows import LargeWindows
 from redismem.transport.base import CLOSED, Transport, place_of
@@ -68,8 +69,7 @@ class Store(Agreement):
             InvalidSessionId: The namespace is not valid.
         """
         super().__init__(transport, namespace, settings)
-        self.clock = clock
-        self.hook = hook
+        self.clock, self.hook = clock, hook
         self.fallback: Layer | None = None
         self.embedder: Embeds | None = None
         """Embeds messages for recall; `None` means there is no embedder."""
@@ -80,9 +80,8 @@ class Store(Agreement):
         self.reload_after_s = -math.inf
         """The monotonic time before which dictionaries are not reloaded."""
         self._patience_s = settings.deadline_s
-        self._gate = Gate(blocks=transport.blocks)
-        self._large_windows = LargeWindows()
-        self._unsettled = Unsettled()
+        self._gate, self.side_work = Gate(blocks=transport.blocks), SideWork(blocks=transport.blocks)
+        self._large_windows, self._unsettled = LargeWindows(), Unsettled()
 
     def use_fallback(self, fallback: Layer, patience_s: float) -> None:
         """Let this fallback serve calls once Redis has not answered for `patience_s`."""
@@ -114,9 +113,10 @@ class Store(Agreement):
     async def aclose(self) -> None:
         """Close the connections, except a client that the caller provided. The store cannot be used afterwards.
 
-        With the fallback, first replay its backlog, within `deadline_s`.
+        First ends its side work and, with the fallback, replays its backlog, each within `deadline_s`.
         """
         try:
+            await self.side_work.end(self.settings.deadline_s)
             if self.fallback is not None:
                 await self.fallback.aclose()
         finally:

@@ -64,6 +64,7 @@ _BESIDE_TYPES: dict[str, tuple[type, ...]] = {
     "metadata": (dict,),
     "timestamp_us": (int,),
     "id": (str,),
+    "shortened": (int,),
     **dict.fromkeys(("pinned", "opaque", "replaced"), (bool,)),
 }
 _POLICY_TYPES: dict[str, tuple[type, ...]] = {

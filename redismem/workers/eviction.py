@@ -256,7 +256,7 @@ class Eviction:
         context = transcript.context
         context.policy = decode_policy(layout.counters(transcript.fields[layout.COUNTERS]).policy)
         context.owner = decode_owner(transcript.fields.get(layout.OWNER))
-        if self._store.keeps_originals:
+        if self._store.keeps_originals or any(message.shortened for message in context.messages):
             messages = await session.messages(include_originals=True)
             context.messages = [message for message in messages if not message.pinned]
         lease_s = self._store.settings.lease_s

@@ -21,7 +21,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.dictionaries import named
 from redismem.protocol.owners import encode_owner
-from redismem.protocol.session import archive, edits, forget, rewrite
+from redismem.protocol.session import archive, bodies, edits, forget, rewrite
 from redismem.protocol.session.append import AppendOptions, append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.clear import clear
@@ -169,8 +169,13 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "nonce": hexadecimal,
             "pins": lambda pins: pins.startswith("-1,-9,"),
             "more": "-50 0 -1",
+            "gone": lambda gone: gone == "",
             "sizes": "2 0 1",
         },
+    ),
+    "move_bodies": (
+        lambda: bodies.move(CALLS, VIEW, [bodies.Shortened(1, VIEW.elements[1], b"shorter", 6, -40)], "v-7")[0],
+        {"epoch": "9-ab", "first_seq": 5, "edited": "v-7", "nonce": hexadecimal, "more_tokens": -40},
     ),
     "rewrite": (
         lambda: rewrite.rewrite(CALLS, VIEW, 6, rewrite.encode(CALLS, MESSAGES, "my-id")),
@@ -191,6 +196,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "left": lambda left: left == b"%d+1-2" % (50 + TOKENS),
             "block": lambda block: block == "-",
             "sizes": "1 1 3 4",
+            "from_seq": 6,
             "more": "1 0",
         },
     ),

@@ -163,6 +163,7 @@ def test_an_operation_is_its_word_with_its_traits() -> None:
         "clear",
         "prune",
         "archive",
+        "move_bodies",
         "pop",
         "rewrite",
         "replace",

@@ -187,7 +187,7 @@ async def test_no_log_line_and_no_error_holds_text_or_values(
             session.append(user_message(secret), expect=77),
             session.append(user_message(secret), user_message((secret,))),
             session.append(user_message(secret), merge={"v": {secret}}),
-            session.append(user_message(secret * 10**6)),
+            session.append(user_message(secret * 2 * 10**6)),
             session.set_plan(secret * 10**5),
             session.append(user_message(secret), id=secret * 100),
             session.append(secret),  # type: ignore[arg-type]

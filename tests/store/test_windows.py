@@ -19,7 +19,7 @@ from redismem.protocol.server_errors import ConnectionLost
 
 COUNT = 18
 TEXT = "x" * 1_000_000
-SETTINGS = Settings(deadline_s=60, reply_timeout_s=20)
+SETTINGS = Settings(deadline_s=60, reply_timeout_s=20, max_window_bytes=64 * 1024 * 1024)
 
 
 @pytest.fixture(scope="module")

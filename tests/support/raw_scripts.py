@@ -102,6 +102,7 @@ REWRITE: dict[str, Any] = {
     "left": "4+1-1",
     "block": "-",
     "sizes": "1 1 2 3",
+    "from_seq": 2,
     "more": "0 0",
 }
 FORGET: dict[str, Any] = {
@@ -113,9 +114,12 @@ FORGET: dict[str, Any] = {
     "nonce": "e1",
     "pins": "-",
     "more": "-2 1 0",
+    "gone": "",
     "sizes": "1 0 0",
 }
 """Removes one message; then place, element as read and gap."""
+MOVE_BODIES: dict[str, Any] = {"epoch": "1-ab", "first_seq": 1, "edited": "-", "nonce": "e1", "more_tokens": -9}
+"""Then per message: place, size, stamp, field and shorter element."""
 
 
 def counters(

@@ -110,6 +110,11 @@ def check_size(settings: Settings, element: bytes, session_id: str, name: str) -
         raise TooLarge(f"{name} has {len(element)} bytes, {over}", session_id)
 
 
+def batch_error(settings: Settings, limit: str, what: str, session_id: str) -> TooLarge:
+    """Return the error of an append that exceeds a limit by itself."""
+    return TooLarge(f"{what}, {over_limit(limit, getattr(settings, limit))}", session_id)
+
+
 def compress_large(settings: Settings, element: bytes) -> bytes:
     """Compress the element if it exceeds `compress_above_bytes`; 0 disables compression."""
     return compress_element(element) if 0 < settings.compress_above_bytes < len(element) else element

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from redismem.context import Context, Expected, Receipt, State
-from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
+from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
 from redismem.events import Op
 from redismem.info import Policy, SessionInfo
 from redismem.messages.coercion import Shape, check_role_or_type
@@ -28,6 +28,7 @@ from redismem.protocol.session.append import (
     NO_OPTIONS,
     AppendOptions,
     append_limits,
+    batch_error,
     check_size,
     compress_large,
     create_token,
@@ -41,7 +42,6 @@ from redismem.protocol.session.append import (
 )
 from redismem.protocol.session.pages import Page, page
 from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, change, check_options
-from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings
 
 _MOST = 1 << 53
@@ -52,7 +52,7 @@ class SessionCalls:
 
     __slots__ = (
         *("_append_head", "_confirm", "_needs_few_keys", "_reads", "_script"),
-        *("clock", "count_tokens", "keys", "session_owner", "settings"),
+        *("clock", "count_tokens", "is_heavy", "keys", "session_owner", "settings"),
     )
 
     def __init__(
@@ -86,7 +86,7 @@ class SessionCalls:
         self._append_head: Command = ("EVALSHA", self._script.sha, len(appends), *appends, keys.session, limits)
         self._reads = context_reads(keys)
         self._confirm = settings.confirm
-        self._needs_few_keys = False
+        self._needs_few_keys = self.is_heavy = False  # heavy: bodies should leave the window after the last append
 
     def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
         """Build an append.
@@ -131,6 +131,7 @@ class SessionCalls:
     def _receipt(self, sent_count: int, reply: Any) -> Receipt:
         receipt = replies.receipt(self.keys.session_id, sent_count, reply)
         counters = reply if type(reply) is bytes else reply[0]
+        self.is_heavy = counters.endswith(replies.HEAVY)
         self._needs_few_keys = needs_few_keys(counters, receipt.window_count, self.settings.threshold)
         return receipt
 
@@ -138,6 +139,7 @@ class SessionCalls:
         limit = self.settings.recent_limit
         context = replies.appended_context(self.keys.session_id, sent_count, limit, reply, stored, elements)
         counters = reply if type(reply) is bytes else reply[0]
+        self.is_heavy = counters.endswith(replies.HEAVY)
         self._needs_few_keys = needs_few_keys(counters, len(elements), self.settings.threshold)
         return context
 
@@ -223,8 +225,7 @@ class SessionCalls:
         """
         settings, session_id = self.settings, self.keys.session_id
         if len(messages) > settings.max_batch_count:
-            over = over_limit("max_batch_count", settings.max_batch_count)
-            raise TooLarge(f"{len(messages)} messages in one append, {over}", session_id)
+            raise batch_error(settings, "max_batch_count", f"{len(messages)} messages in one append", session_id)
         tokens = pinned_count = pinned_bytes = 0
         most_bytes = settings.uncompressed_bytes
         elements: list[bytes] = []
@@ -248,6 +249,9 @@ class SessionCalls:
                 pinned_bytes += len(element) + STAMP_BYTES
             else:
                 tokens += count
+        if (size := sum(map(len, elements))) > settings.max_window_bytes:
+            what = f"the messages of one append have {size} bytes"
+            raise batch_error(settings, "max_window_bytes", what, session_id)
         return elements, tokens, pins_argument(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
 
     def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:

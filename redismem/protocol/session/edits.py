@@ -234,7 +234,7 @@ def replace(
             pins,
             layout.NONE if last_seq is None else last_seq,
             *fields,
-            *kept,
+            *(kept._replace(dropped=f"{kept.dropped} b{old.seq}") if old.shortened else kept),
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, resend(7, 3), op=Op.REPLACE)

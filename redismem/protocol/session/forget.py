@@ -198,6 +198,7 @@ def forget(
         removal.sets += (layout.REMOVED, view.removed_field(len(selected)))
     keys, context, script = calls.keys, view.context, scripts.load("forget")
     pins = pins_argument(calls.settings, -removal.pinned_count, -removal.pinned_bytes)
+    has_bodies = layout.counters(view.fields[layout.COUNTERS]).has_bodies
     command = evalsha(
         script,
         (keys.messages, keys.state, keys.originals, keys.vectors),
@@ -210,6 +211,7 @@ def forget(
             nonce(),
             pins if removal.pinned_count else layout.NONE,
             f"{-removal.tokens} {removal.uncounted_count} {-removal.hidden_count}",
+            " ".join(f"b{seq}" for seq in sorted(selected)) if has_bodies else "",
             f"{len(removal.places) // 3} {len(removal.blocks) // 5} {len(removal.sets) // 2}",
             *removal.places,
             *removal.blocks,

@@ -70,6 +70,8 @@ class Ending(NamedTuple):
     """The messages that do not stay."""
     removed_count: int
     """The seqs that have no message any more."""
+    from_seq: int
+    """The first seq whose message does not stay."""
     cut: Cut | None = None
     """The change behind the window; None for a rewrite within it."""
 
@@ -77,7 +79,9 @@ class Ending(NamedTuple):
 def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
     """Build a pop of the newest messages. False means that the session has changed since it was read."""
     removed = {message.seq for message in popped}
-    ending = Ending(*_end(view, popped[0].seq, lambda seq: seq not in removed, 1), popped, len(popped) + 1)
+    ending = Ending(
+        *_end(view, popped[0].seq, lambda seq: seq not in removed, 1), popped, len(popped) + 1, popped[0].seq
+    )
     return _call(calls, view, ending, NewMessages(append_token(None)), bool, Op.POP)
 
 
@@ -112,10 +116,10 @@ def _ending(view: View, from_seq: int, own_count: int, cut: Cut | None) -> Endin
     context = view.context
     removed = [message for message in (*context.pinned, *context.messages) if message.seq >= from_seq]
     if cut is None:
-        return Ending(*_end(view, from_seq, lambda _: False, own_count), removed, len(removed) + own_count)
+        return Ending(*_end(view, from_seq, lambda _: False, own_count), removed, len(removed) + own_count, from_seq)
     elements = fill_gaps(cut.restored, cut.first_seq, context.last_seq + own_count, _stamp(view))
     in_window = [message for message in removed if message.seq >= context.first_seq]
-    return Ending(0, elements, removed, count_behind(view, from_seq) + len(in_window) + own_count, cut)
+    return Ending(0, elements, removed, count_behind(view, from_seq) + len(in_window) + own_count, from_seq, cut)
 
 
 def _decode_receipt(session_id: str, seqs_count: int, reply: Any) -> Receipt | None:
@@ -201,6 +205,7 @@ def _call(
             b"%d%b" % (max(0, tokens), layout.encode_elements(length - counted_count, hidden)),
             layout.NONE if cut.block is None else cut.block,
             f"{ending.kept_count} {len(ending.elements)} {len(new.elements)} {counted_count}",
+            ending.from_seq,
             f"{len(cut.changes)} {len(cut.dropped)}",
             *ending.elements,
             *new.elements,

@@ -73,10 +73,6 @@ class View:
         count, tokens = before_count + len(append.elements) - more_uncounted, self._counters.tokens + append.tokens
         if append.elements and count > settings.max_window_count and settings.is_overdue(count, tokens):
             return replies.refusal(ServerError("FULL", f"FULL {before_count}"), session_id)
-        more_large = _large_bytes(append)
-        large_bytes = self._large_bytes()
-        if more_large and large_bytes + more_large > settings.max_window_bytes:
-            return replies.refusal(ServerError("BYTES", f"BYTES {large_bytes} {settings.max_window_bytes}"), session_id)
         params = {field for field in (*self.fields, *append.sets[::2]) if field.startswith(layout.PARAM)}
         count = len(params.difference(append.drops))
         if append.sets and count > settings.max_params_count:
@@ -98,8 +94,10 @@ class View:
             self._counters = self._counters._replace(policy=append.policy)
             if append.owner:
                 self.fields[layout.OWNER] = append.owner
-        if more_large := _large_bytes(append):
-            self.fields[layout.LARGE_BYTES] = b"%d" % (self._large_bytes() + more_large)
+        # With their stamps, as in Redis.
+        if more_large := layout.large_bytes(element + stamp for element in append.elements):
+            large_bytes = int(self.fields.get(layout.LARGE_BYTES, b"0")) + more_large
+            self.fields[layout.LARGE_BYTES] = b"%d" % large_bytes
         append_ids.remember(self.fields, append.token, len(append.elements))
         first_seq, total, tokens, *_ = self._counters
         self._count(first_seq, total + len(append.elements), tokens + append.tokens, now_ms)
@@ -107,9 +105,6 @@ class View:
 
     def _pins(self) -> tuple[int, int]:
         return layout.pins(self.fields.get(layout.PINS, b"0 0"))
-
-    def _large_bytes(self) -> int:
-        return int(self.fields.get(layout.LARGE_BYTES, b"0"))
 
     def move_on(self, last_seq: int) -> None:
         """Set the last seq after other processes have written. The view does not contain their messages."""
@@ -150,8 +145,3 @@ class View:
         start = max(first_seq, stop - limit)
         elements = self.elements if start < stop else []
         return [self.fields[layout.EPOCH], start, start, 0, 0, *elements, last_seq]
-
-
-def _large_bytes(append: Append) -> int:
-    """Return the bytes of the large messages of an append, with their stamps."""
-    return layout.large_bytes(element + _STAMP + bytes(8) for element in append.elements)
