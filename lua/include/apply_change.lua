@@ -20,4 +20,4 @@ end
 for at = change.set, change.keep - 1, 1000 do
   redis.call('HSET', record, unpack(ARGV, at, math.min(at + 999, change.keep - 1))) -- [sets]
 end
-if change.is_checked or not change.described then redis.call('HSET', record, '', change.described_anew) end -- [described]
+if change.is_checked or change.overtaking or not change.described then redis.call('HSET', record, '', change.described_anew) end -- [described]

@@ -1,5 +1,5 @@
 -- Writes records of one shard, all or nothing, if their checks hold. A resent write with checks is recognised by its nonce.
--- After now_ms come for each record: id; time to live in ms, or - to let it persist; score of its owner, or - without one;
+-- After sending come for each record: id; time to live in ms, or - to let it persist; score of its owner, or - without one;
 -- owner and tag, as a new record stores them; the six counts; then checks (field; = and its value, * for any value, or
 -- nothing for no field), sets (field, value), first-wins sets (field, value), drops (field), additions to the order (0,
 -- member) and removals from it (member).
@@ -9,12 +9,13 @@
 -- ARGV
 --   nonce     8 random bytes, which identify this write; also the life of a record that it creates
 --   now_ms    - for the server's clock
+--   sending   12 bytes, as in the token of an append
 -- FIELDS
 -- REPLY 1 written now, 2 and a record was created, 0 written before; negative: the number of the check that does not hold, over all records
--- ERROR FORMAT version · CORRUPT description · PAST now_ms
+-- ERROR OVERTAKEN sending · FORMAT version · CORRUPT description · PAST now_ms
 local records, owned = unpack(KEYS, 1, 2)
-local nonce, now_ms = unpack(ARGV, 1, 2)
-local changes, is_known, refused, number, first, written = {}, false, nil, 0, 3, 1
+local nonce, now_ms, sending = unpack(ARGV, 1, 3)
+local changes, is_known, refused, number, first, written = {}, false, nil, 0, 4, 1
 for place = 3, #KEYS, 2 do
   local record, order = KEYS[place], KEYS[place + 1]
   local id, ttl_ms, owner, birth, counts = unpack(ARGV, first, first + 4)
@@ -38,12 +39,7 @@ for place = 3, #KEYS, 2 do
   change.described, change.is_checked = described, tonumber(checks) > 0
   if not described then written = 2 end -- [created]
   local ring_end = described and 11 + 8 * string.byte(described, 11) or 11
-  local ring = string.sub(described or '', 12, ring_end)
-  if change.is_checked and string.find(ring, nonce, 1, true) then is_known = true end -- [made before]
-  local life = described and string.sub(described, 3, 10) or nonce
-  if change.is_checked then ring = nonce .. string.sub(ring, 1, 120) end -- [noted]
-  change.described_anew = 'v1' .. life .. string.char(#ring / 8) .. ring
-    .. (described and string.sub(described, ring_end + 1) or birth)
+  --- @include describe_anew
   change.keep = change.set + 2 * sets
   change.drop = change.keep + 2 * keeps
   change.add = change.drop + drops
@@ -57,6 +53,8 @@ for _, change in ipairs(changes) do
   local record, order, id = change.record, change.order, change.id
   if not is_known then
     --- @include apply_change
+  elseif change.overtaking and change.described then
+    redis.call('HSET', record, '', change.described_anew) -- [known, and noted]
   end
   if change.expires_ms then
     redis.call('PEXPIREAT', order, change.expires_ms) -- [order expires]

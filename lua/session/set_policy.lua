@@ -16,16 +16,18 @@
 --   kept_ms     of a session without an own timeout
 --   new_policy  as in the counters; empty for none
 --   owner       that the session must have, - for any
--- FIELDS reads counters owner queued
---   writes counters queued fence attempts failure deaths
+--   sending     12 bytes, as in the token of an append
+-- FIELDS reads counters owner queued resent
+--   writes counters queued resent fence attempts failure deaths
 -- REPLY 1 set, 0 no such session
--- ERROR OWNER other · PAST now_ms · CORRUPT · LAYOUT version
+-- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
-local session, now_ms, kept_ms, new_policy, owner = unpack(ARGV)
+local session, now_ms, kept_ms, new_policy, owner, sending = unpack(ARGV)
 --- @include same_owner
-local counters, queued = unpack(redis.call('HMGET', state, 'counters', 'queued'))
+local overtaking, counters, queued, resent = nil, unpack(redis.call('HMGET', state, 'counters', 'queued', 'resent'))
 if not counters then return 0 end
 --- @include counters
+--- @include overtaken
 local bodies = string.find(policy, 'b', 1, true)
 local policy = bodies and '~b' .. string.sub(new_policy, 2) or new_policy -- [bodies]
 --- @include policy
@@ -41,7 +43,7 @@ elseif not queued then
 end
 redis.call('ZADD', active, sign * now, session)
 counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted .. hidden .. policy -- [new]
-redis.call('HSET', state, 'counters', counters)
+redis.call('HSET', state, 'counters', counters, overtaking and 'resent' or 'counters', overtaking or counters) -- [noted]
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include watched
 for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]

@@ -16,7 +16,8 @@ _APPEND_ID_BYTES = 256
 _RANDOM_BYTES = 15
 _TOKENS_COUNT = 256
 _SENDER_BYTES, _NUMBER_BYTES = 6, 6
-SENDING = slice(10, 22)
+SENDING_BYTES = _SENDER_BYTES + _NUMBER_BYTES
+SENDING_AT = 10
 """The place of the sending in a token."""
 
 _tokens: deque[bytes] = deque()
@@ -77,7 +78,7 @@ def append_token(append_id: object) -> bytes:
 
 def sending() -> bytes:
     """Return twelve bytes that name one sending of a call: six the process, and six count its sendings."""
-    return append_token(None)[SENDING]
+    return append_token(None)[SENDING_AT : SENDING_AT + SENDING_BYTES]
 
 
 def resending() -> bytes:

@@ -77,9 +77,9 @@ FIELDS = {
     NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _REMEMBERED),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _REMEMBERED)),
     RESENT: _field(
-        "the last resent append of each process, at most 16: six bytes of the process and the number of the sending; "
+        "the last resent write of each process, at most 16: six bytes of the process and the number of the sending; "
         "earlier sendings of the process are refused",
-        "append archive forget replace rewrite",
+        "append archive forget replace rewrite set_policy",
     ),
     QUEUED: _field(
         "the queue of the session: overdue, leased or dead; missing if in no queue",

@@ -166,7 +166,7 @@ class Store(Agreement):
                 await self.begin(begun_s)
                 timeout_s = self._within_s(begun_s)
         number = 0
-        if call.resent is not None and not (number := self._gate.begin(call.session_id)):
+        if call.resent is not None and call.session_id and not (number := self._gate.begin(call.session_id)):
             number = await self._wait_to_begin(call, breaker, begun_s)
             timeout_s = self._within_s(begun_s)
         try:

@@ -14,7 +14,7 @@ from support.json_values import session_ids
 
 from redismem.errors import InvalidMessage, InvalidSessionId
 from redismem.protocol import ids
-from redismem.protocol.ids import SENDING, append_token, new_session_id, nonce
+from redismem.protocol.ids import append_token, new_session_id, nonce
 from redismem.protocol.keys import SHARD_KEYS, Keys
 
 ALNUM = "ABCXYZabcxyz0189"
@@ -175,5 +175,5 @@ def test_a_child_draws_other_tokens_than_its_parent() -> None:
     os.waitpid(child, 0)
     ours = b"".join(append_token(None) for _ in range(100))
     tokens = [text[at : at + 30] for text in (ours, theirs) for at in range(0, 3000, 30)]
-    assert len({token[:7] for token in tokens}) == len({token[SENDING] for token in tokens}) == 200
-    assert len({token[SENDING][:6] for token in tokens}) == 2, "each names its process"
+    assert len({token[:7] for token in tokens}) == len({token[10:22] for token in tokens}) == 200
+    assert len({token[10:16] for token in tokens}) == 2, "each names its process"

@@ -228,7 +228,14 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     ),
     "set_policy": (
         lambda: CALLS.set_policy(Policy(keep_whole=True)),
-        {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789, "new_policy": b"~w", "owner": "-"},
+        {
+            "session": b"user-42",
+            "now_ms": NOW_MS,
+            "kept_ms": 156_789,
+            "new_policy": b"~w",
+            "owner": "-",
+            "sending": lambda sending: len(sending) == 12,
+        },
     ),
     "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789, "owner": "-"}),
     "quarantine_block": (

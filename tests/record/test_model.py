@@ -21,6 +21,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.record import calls, quarantine
 from redismem.protocol.record.calls import Life
 from redismem.protocol.record.keys import RecordKeys, record_keys
+from redismem.protocol.server_errors import ServerError
 from redismem.record import Change, Head
 from redismem.record.sweeping import RecordSweep
 
@@ -39,7 +40,7 @@ STEPS = st.lists(
             st.just("write"), st.lists(st.tuples(RECORDS, CHANGES), min_size=1, max_size=2, unique_by=lambda c: c[0])
         ),
         st.tuples(st.just("write"), st.lists(st.tuples(RECORDS, CHANGES), min_size=1, max_size=1)),
-        st.tuples(st.sampled_from(["resend", "resend"]), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["resend", "deliver"]), st.integers(0, 9)),
         st.tuples(
             st.sampled_from(["drop", "clear", "reclear", "expire", "tear", "damage", "restore", "repair", "sweep"]),
             RECORDS,
@@ -126,15 +127,17 @@ class Pair:
     def run(self, call: Call[Any]) -> Any:
         return run_without_loop(self.memory.store.run(call))
 
-    def send(self, place: int) -> None:
+    def send(self, place: int) -> bool:
+        """Send a call, and return True unless its conditions do not hold."""
         call, nonce, changes = self.sent[place]
         expected = self.model.write(nonce, changes)
         if isinstance(expected, str):
             assert self.run(call) == expected
-            return
+            return True
         with pytest.raises(RecordConflict) as caught:
             self.run(call)
         assert (caught.value.record_id, caught.value.field) == (f"{expected[0]}{self.number}", expected[1])
+        return False
 
     def write(self, changes: list[tuple[str, Change]]) -> None:
         call = calls.write([(self.keys(name), change) for name, change in changes], None)
@@ -146,6 +149,15 @@ class Pair:
         """The reply was lost: the library sends a call again, maybe long after others."""
         if self.sent:
             self.send(place % len(self.sent))
+
+    def deliver(self, place: int) -> None:
+        """The library sends a call again, and its first attempt arrives late: it changes nothing."""
+        if self.sent:
+            call, nonce, changes = self.sent[place % len(self.sent)]
+            self.sent.append((call.again(), nonce, changes))
+            if self.send(-1):
+                with pytest.raises(ServerError, match="OVERTAKEN"):
+                    run_without_loop(self.memory.store.once(call))
 
     def drop(self, name: str) -> None:
         stored = self.model.records.get(name, Stored())

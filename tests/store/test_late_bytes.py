@@ -10,7 +10,8 @@ from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stores import short_deadlines
 
-from redismem import Memory, Session, Settings, StoreUnavailable
+from redismem import Memory, Policy, Session, Settings, StoreUnavailable
+from redismem.record import Change
 
 _SCRIPT = b"EVALSHA"
 _MORE = 20
@@ -89,3 +90,56 @@ async def test_a_retry_by_the_caller_overtakes_what_was_given_up(
     more = await append_more(session)
     await proxy.deliver()
     assert await read(session) == ["first", "x", *more]
+
+
+async def test_an_old_policy_does_not_come_back(proxy: Proxy, session: Session) -> None:
+    proxy.break_next("late", 1, _SCRIPT)
+    await session.set_policy(Policy(keep_whole=True))
+    await session.set_policy(Policy())
+    await proxy.deliver()
+    assert (await session.info()).policy == Policy()
+
+
+async def test_an_old_value_of_a_record_does_not_come_back(proxy: Proxy, memory: Memory) -> None:
+    record = memory.record("r")
+    await record.write(Change(sets={b"n": b"0"}))
+    proxy.break_next("late", 2, _SCRIPT)
+    await record.write(Change(sets={b"n": b"1"}))
+    await record.write(Change(sets={b"n": b"2"}))
+    assert all(b"OVERTAKEN" in reply for reply in await proxy.deliver())
+    assert await record.get(b"n") == [b"2"]
+
+
+async def test_a_write_that_was_given_up_overwrites_no_later_one(proxy: Proxy, memory: Memory) -> None:
+    record = memory.record("r")
+    await record.write(Change(sets={b"n": b"0"}))
+    proxy.break_next("late", 10_000, _SCRIPT)
+    with pytest.raises(StoreUnavailable), short_deadlines(memory):
+        await record.write(Change(sets={b"n": b"1"}))
+    proxy.heal()
+    await record.write(Change(sets={b"n": b"2"}))
+    await proxy.deliver()
+    assert await record.get(b"n") == [b"2"]
+
+
+async def test_a_late_write_with_conditions_is_not_made_again(proxy: Proxy, memory: Memory) -> None:
+    """Its condition holds again when it arrives, after more writes than the record remembers."""
+    record = memory.record("r")
+    once = Change(absent=[b"n"], sets={b"n": b"1"})
+    proxy.break_next("reset", 2, _SCRIPT, then="late")
+    await record.write(once)
+    for number in range(_MORE):
+        await record.write(Change(absent=[b"x"], sets={b"m": b"%d" % number}))
+    await record.write(Change(drops=[b"n"]))
+    await proxy.deliver()
+    assert await record.get(b"n") == [None]
+
+
+async def test_a_late_drop_spares_members_that_came_since(proxy: Proxy, memory: Memory) -> None:
+    record = memory.record("r")
+    await record.write(Change(adds=[b"a1", b"b"]))
+    proxy.break_next("late", 1, _SCRIPT)
+    assert await record.drop(b"a") == 1
+    await record.write(Change(adds=[b"a2"]))
+    await proxy.deliver()
+    assert [found.member for found in (await record.page(b"a")).found] == [b"a2"]

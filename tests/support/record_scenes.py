@@ -16,7 +16,7 @@ from redismem.protocol.record import calls, reads
 from redismem.protocol.record.calls import WriteOutcome
 from redismem.record import Change, Head, Record, Related, Trace
 from redismem.record.sweeping import RecordSweep
-from support import record_quarantine_scenes
+from support import record_late_scenes, record_quarantine_scenes
 from support.stored import read_namespace
 
 Scene = Callable[[Memory, Any], Awaitable[None]]
@@ -323,5 +323,6 @@ async def sweeps(memory: Memory, raw: Any) -> None:
 SCENES: list[Scene] = [
     *(expiry, late_clock, foreign, parts_of_a_change, conditions),
     *(clears, drops, reads_in_order, walks, sweeps),
+    *record_late_scenes.SCENES,
     *record_quarantine_scenes.SCENES,
 ]

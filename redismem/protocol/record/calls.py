@@ -12,8 +12,10 @@ from redismem.events import Op
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.clock import Clock, time_argument
+from redismem.protocol.ids import sending
 from redismem.protocol.record.changes import Argument, Change, check_names, check_size
 from redismem.protocol.record.keys import DESCRIPTION, RecordKeys, is_described
+from redismem.protocol.sendings import resend
 
 _NONE = b"none"
 _ASK = b"?"
@@ -44,7 +46,7 @@ def write(changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None) -> 
     if len({keys.record for keys, _ in changes}) < len(changes):
         raise InvalidRecord("a record is named twice in one write")
     expires = any(keys.ttl_ms is not None for keys, _ in changes)
-    arguments: list[Argument] = [os.urandom(_NONCE_BYTES), time_argument(clock) if expires else 0]
+    arguments: list[Argument] = [os.urandom(_NONCE_BYTES), time_argument(clock) if expires else 0, sending()]
     for keys, change in changes:
         arguments += (
             keys.member,
@@ -62,7 +64,9 @@ def write(changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None) -> 
             raise _conflict(*checks[-reply - 1])
         return (WriteOutcome.DUPLICATE, WriteOutcome.OK, WriteOutcome.CREATED)[reply]
 
-    return script_call("write_record", Op.RECORD_WRITE, names, arguments, decode)
+    call = script_call("write_record", Op.RECORD_WRITE, names, arguments, decode)
+    call.resent = resend(len(names), 2, at=0)
+    return call
 
 
 def _conflict(keys: RecordKeys, field: bytes) -> RecordConflict:

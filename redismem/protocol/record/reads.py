@@ -10,9 +10,11 @@ from redismem.errors import InvalidRecord
 from redismem.events import Op
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
+from redismem.protocol.ids import sending
 from redismem.protocol.record.calls import renewal, script_call
 from redismem.protocol.record.changes import Argument, check_name, check_value
 from redismem.protocol.record.keys import RecordKeys
+from redismem.protocol.sendings import resend
 
 REPLY_BYTES = 8 * 1024 * 1024
 """The size of a reply after which a read returns what it has."""
@@ -257,5 +259,7 @@ class Walker:
 
 def drop(keys: RecordKeys, bounds: tuple[bytes, bytes], limit: int) -> Call[int]:
     """Build a call that removes members between two bounds with their fields, and returns their number."""
-    arguments = (*bounds, min(limit, DROP_COUNT))
-    return script_call("drop_record", Op.RECORD_DROP, (keys.record, keys.order), arguments, int)
+    arguments = (*bounds, min(limit, DROP_COUNT), sending())
+    call = script_call("drop_record", Op.RECORD_DROP, (keys.record, keys.order), arguments, int)
+    call.resent = resend(2, 3, at=0)
+    return call

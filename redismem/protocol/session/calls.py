@@ -19,10 +19,11 @@ from redismem.originals.blocks import BLOCK_COUNT, MERGED_BLOCKS
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
-from redismem.protocol.ids import append_token
+from redismem.protocol.ids import append_token, sending
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.owners import check_same_owner, encode_owner
 from redismem.protocol.policy import encode_policy
+from redismem.protocol.sendings import resend
 from redismem.protocol.session.append import (
     ANY,
     NO_OPTIONS,
@@ -386,7 +387,7 @@ class SessionCalls:
         script = scripts.load("set_policy")
         encoded = layout.encode_policy(encode_policy(policy))
         named = keys.owner or layout.NONE
-        arguments = (keys.session, time_argument(self.clock), self.settings.kept_ms, encoded, named)
+        arguments = (keys.session, time_argument(self.clock), self.settings.kept_ms, encoded, named, sending())
         names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
         command = evalsha(script, names, arguments)
-        return Call(keys.session_id, (command,), bool, script, op=Op.SET_POLICY)
+        return Call(keys.session_id, (command,), bool, script, resend(len(names), 5, at=0), op=Op.SET_POLICY)
