@@ -1,4 +1,5 @@
--- Reads which dictionaries the blocks of a session's originals name, a part of the blocks at a time.
+-- Reads which dictionaries the blocks of a session's originals name, a part of the blocks at a time. Reads the values of
+-- other fields only if there are too many names for one call, because a body may be large.
 -- KEYS
 --   originals
 -- ARGV
@@ -10,7 +11,15 @@
 local originals = unpack(KEYS)
 local cursor, count = unpack(ARGV)
 if redis.call('TYPE', originals).ok ~= 'hash' then return {0} end
-local next_cursor, entries = unpack(redis.call('HSCAN', originals, cursor, 'COUNT', count))
+local next_cursor, entries = '0', {}
+if cursor == '0' and redis.call('HLEN', originals) <= count * 5 then
+  for _, name in ipairs(redis.call('HKEYS', originals)) do
+    local is_block = string.match(name, '^%d+$')
+    entries[#entries + 1], entries[#entries + 2] = name, is_block and redis.call('HGET', originals, name) or ''
+  end
+else
+  next_cursor, entries = unpack(redis.call('HSCAN', originals, cursor, 'COUNT', count))
+end
 local reply, seen = {tonumber(next_cursor)}, {}
 for at = 1, #entries, 2 do
   local number = string.match(entries[at], '^%d+$') and string.byte(entries[at + 1], 3)

@@ -11,8 +11,8 @@ from typing import Any
 
 from redismem.errors import CorruptSession
 from redismem.inspection.invariants import Stored, Violation, violations
-from redismem.protocol import replies
-from redismem.protocol.call import Call, Command
+from redismem.protocol import replies, scripts
+from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import INDEXES
 from redismem.protocol.namespace import calls as namespace_calls
@@ -29,11 +29,11 @@ _PLACES = (*INDEXES, "owners")
 
 def read_stored(keys: SessionKeys) -> Call[Stored]:
     """Build a call that reads every key of a session. Raises CorruptSession if a key has the wrong type."""
-    shard = keys.shard
+    shard, script = keys.shard, scripts.load("read_originals")
     commands: tuple[Command, ...] = (
+        evalsha(script, (keys.originals,), ()),  # first, where a transport looks whether Redis knows the script
         ("HGETALL", keys.state),
         ("LRANGE", keys.messages, 0, -1),
-        ("HGETALL", keys.originals),
         ("PEXPIRETIME", keys.state),
         ("PEXPIRETIME", keys.messages),
         ("PEXPIRETIME", keys.originals),
@@ -43,14 +43,14 @@ def read_stored(keys: SessionKeys) -> Call[Stored]:
     )
 
     def decode(*answers: Any) -> Stored:
-        state, elements, originals, state_ms, messages_ms, originals_ms, vectors_ms, *scores, fences = answers
+        originals, state, elements, state_ms, messages_ms, originals_ms, vectors_ms, *scores, fences = answers
         places = {name: None if score is None else float(score) for name, score in zip(_PLACES, scores, strict=True)}
         times_ms = (state_ms, messages_ms, originals_ms, vectors_ms)
         return Stored(
             replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
         )
 
-    return Call(keys.session_id, commands, decode, is_separable=True)
+    return Call(keys.session_id, commands, decode, script, is_separable=True)
 
 
 def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:
@@ -61,7 +61,7 @@ def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:
     def decode(*answers: Any) -> list[Stored]:
         return [call.decode(*answers[at * count : (at + 1) * count]) for at, call in enumerate(calls)]
 
-    return Call(calls[0].session_id, commands, decode, is_separable=True)
+    return Call(calls[0].session_id, commands, decode, calls[0].script, is_separable=True)
 
 
 async def check(

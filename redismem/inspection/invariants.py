@@ -110,6 +110,7 @@ def violations(session_id: str, seen: Stored, settings: Settings, *, late_ms: in
         *_fence_rules(seen),
         *_summary_rules(seen, counters.first_seq, context.summaries),
         *_original_rules(seen, counters.first_seq),
+        *_body_rules(seen, counters),
         *_place_rules(seen, counters, late_ms),
     )
     for invariant, text in broken:
@@ -234,7 +235,6 @@ def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Br
 
 
 def _original_rules(seen: Stored, first_seq: int) -> Broken:
-    yield from _body_rules(seen, first_seq)
     if not seen.text(layout.WITH_ORIGINALS):
         if seen.vectors_expire_ms != _NONE_MS:
             yield "I15", "a vector set without originals"
@@ -261,22 +261,18 @@ def _original_rules(seen: Stored, first_seq: int) -> Broken:
             yield "I6", f"originals end at {first + len(elements) - 1}, but the window begins at {first_seq}"
 
 
-def _body_rules(seen: Stored, first_seq: int) -> Broken:
-    """Check the bodies that have left the window: each belongs to a shortened message, and can be read."""
-    bodies = {int(field[1:]): seen.originals[field] for field in seen.originals if _is_body(field)}
-    if not layout.counters(seen.fields[layout.COUNTERS]).has_bodies:
+def _body_rules(seen: Stored, counters: Counters) -> Broken:
+    """Check that each body whose message is in the window belongs to a shortened message."""
+    if not counters.has_bodies:
         return  # what there is belongs to an earlier session
-    seqs = last_seqs(seen.elements, layout.counters(seen.fields[layout.COUNTERS]).message_count)
+    seqs = last_seqs(seen.elements, counters.message_count)
     window = dict(zip(seqs, seen.elements, strict=True))
-    for seq, body in sorted(bodies.items()):
+    for seq in sorted(int(field[1:]) for field in seen.originals if _is_body(field)):
         shorter = window.get(seq)
-        try:
-            decode_messages([body], seq, "")
-            is_right = shorter is None or decode_messages([shorter], seq, "")[0].shortened
-        except (Undecodable, RedismemError):
-            is_right = False
-        if not is_right or (shorter is None and seq >= first_seq):
-            yield "I15", f"the body of message {seq} cannot be read, or the message is not shortened"
+        if shorter is None and seq >= counters.first_seq:
+            yield "I15", f"a body of message {seq}, which does not exist"
+        elif shorter is not None and not decode_messages([shorter], seq, "")[0].shortened:
+            yield "I15", f"a body of message {seq}, which is not shortened"
 
 
 def _is_body(field: bytes) -> bool:

@@ -71,7 +71,7 @@ def read_shard(keys: Keys) -> Call[Seen]:
             next(rest),
         )
 
-    return Call(NAMES[0], commands, decode)
+    return Call(NAMES[0], commands, decode, sessions.script)
 
 
 def compare(seen: Seen, model: Model) -> None:

@@ -13,6 +13,7 @@ from support.edited import VIEW
 from support.script_text import header
 
 from redismem.info import Policy
+from redismem.inspection.check import read_stored
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol import scripts
@@ -242,6 +243,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         lambda: quarantine_block(KEYS, Block(3, b"foreign"), 77, 56_789),
         {"block": 3, "seen": b"foreign", "idle_timeout_ms": 56_789},
     ),
+    "read_originals": (lambda: replace(read_stored(KEYS), commands=read_stored(KEYS).commands[:1]), {}),
     "named_dictionaries": (lambda: named(KEYS, cursor=7), {"cursor": 7, "count": 100}),
     "set_vectors": (
         lambda: set_vectors(KEYS, BlockVectors(6, Block(4, b"a block"), None), b"vectors"),
