@@ -19,7 +19,7 @@ RedismemError
 │   └── RecordConflict   a record is not as the change expects
 ├── SessionExists       a live session has the id of the session to restore from quarantine
 ├── WrongShards         the namespace was created with a different number of shards
-├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
+├── CorruptSession      stored bytes that cannot be read; the next write puts them into quarantine
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
 ├── StoreUnavailable    Redis did not answer before the deadline; an append with an id is safe to retry
 │   └── FallbackFull     Redis is away, and this process has reached the limit of its backlog
@@ -165,6 +165,8 @@ class WrongShards(RedismemError):
 
 class CorruptSession(RedismemError):
     """The stored bytes of a session or record cannot be read.
+
+    A read raises it and changes nothing. A write puts the session or record into quarantine and goes on with a new one.
 
     `epoch` is the epoch of the session, or "" if the epoch is unreadable too.
     """

@@ -32,6 +32,7 @@ class Traits(NamedTuple):
     is_turn: bool = False
     may_find_nothing: bool = False
     method: str = ""
+    is_read: bool = False
 
 
 _NO_TRAITS = Traits()
@@ -62,11 +63,14 @@ class Op(StrEnum):
     """True if an empty value means that nothing was found, as in a read of an unknown session."""
     method: str
     """The method that a refusal names while Redis is down; "" means that the text says "this call"."""
+    is_read: bool
+    """True if the call only reads. An unreadable session or record then stays as it is: CorruptSession is raised."""
 
     def __new__(cls, word: str, traits: Traits = _NO_TRAITS) -> Self:
         op = str.__new__(cls, word)
         op._value_ = word
-        op.outage, op.removes, op.appends, op.is_turn, op.may_find_nothing, op.method = traits
+        op.outage, op.removes, op.appends, op.is_turn, op.may_find_nothing, op.method, _ = traits
+        op.is_read = traits.is_read
         return op
 
     __repr__ = str.__repr__
@@ -74,11 +78,11 @@ class Op(StrEnum):
     # Calls of a session
     APPEND = "append", Traits(Outage.ACCEPTED, appends=True, is_turn=True)
     APPEND_AND_READ = "append_and_read", Traits(Outage.ACCEPTED, appends=True, is_turn=True)
-    READ = "read", Traits(Outage.SERVED, may_find_nothing=True)
-    MESSAGES = "messages", Traits(Outage.SERVED)
-    STATE = "state", Traits(Outage.SERVED)
-    INFO = "info", Traits(Outage.SERVED)
-    EXISTS = "exists", Traits(Outage.WAITS, method="exists")
+    READ = "read", Traits(Outage.SERVED, may_find_nothing=True, is_read=True)
+    MESSAGES = "messages", Traits(Outage.SERVED, is_read=True)
+    STATE = "state", Traits(Outage.SERVED, is_read=True)
+    INFO = "info", Traits(Outage.SERVED, is_read=True)
+    EXISTS = "exists", Traits(Outage.WAITS, method="exists", is_read=True)
     TOUCH = "touch", Traits(Outage.WAITS, method="touch")
     SET_POLICY = "set_policy", Traits(Outage.WAITS, method="set_policy")
     UPDATE = "update", Traits(Outage.ACCEPTED)
@@ -96,8 +100,8 @@ class Op(StrEnum):
     REWRITE = "rewrite", Traits(removes=True, method="rewrite")
     REPLACE = "replace", Traits(removes=True, method="replace")
     FORGET = "forget", Traits(removes=True, method="forget")
-    PINNED = "pinned", Traits(Outage.WAITS, method="messages")
-    RECALL = "recall", Traits(method="recall")
+    PINNED = "pinned", Traits(Outage.WAITS, method="messages", is_read=True)
+    RECALL = "recall", Traits(method="recall", is_read=True)
     BLOCK = "block"
     QUARANTINE_BLOCK = "quarantine_block"
     QUARANTINE = "quarantine", Traits(removes=True)
@@ -157,9 +161,9 @@ class Op(StrEnum):
     PROJECT_RECORD = "project_record"
 
     # Calls of a record
-    RECORD_GET = "record_get", Traits(method="get")
-    RECORD_READ = "record_read", Traits(method="newest or page")
-    RECORD_WALK = "record_walk", Traits(method="walk")
+    RECORD_GET = "record_get", Traits(method="get", is_read=True)
+    RECORD_READ = "record_read", Traits(method="newest or page", is_read=True)
+    RECORD_WALK = "record_walk", Traits(method="walk", is_read=True)
     RECORD_WRITE = "record_write", Traits(method="write")
     RECORD_TOUCH = "record_touch", Traits(method="touch")
     RECORD_DROP = "record_drop", Traits(method="drop")

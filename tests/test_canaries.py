@@ -58,7 +58,7 @@ async def restore_record(memory: Memory, raw: Any, owner: str) -> None:
     await record.write(Change(sets={b"a": CANARY.encode()}))
     keys = record.keys
     await raw.set(keys.order, "foreign")
-    assert await record.newest() is None
+    assert await record.set_aside()
     await memory.record(f"{owner}-broken", owner=owner).write(Change(sets={b"a": CANARY.encode()}))
     found = await record_quarantine.find(memory.store, record.id, None)
     await record_quarantine.restore(memory.store, found, salvage=True, swap=True)

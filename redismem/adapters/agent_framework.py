@@ -14,6 +14,7 @@ from redismem.adapters.sessions import (
     decode_in_slices,
     in_order,
     make_policy,
+    read_or_begin,
     refuse_unseen,
     summary_text,
 )
@@ -117,7 +118,7 @@ class HistoryProvider(framework.HistoryProvider):
         """
         del state, kwargs
         session = self._sessions.open(session_id or "")
-        context = await session.read()
+        context = await read_or_begin(session, session.read)
         messages = await _decode(session, in_order(context))
         if context.summaries:
             messages.insert(0, ChatMessage("user", [summary_text(context)]))
@@ -150,7 +151,8 @@ class HistoryProvider(framework.HistoryProvider):
         session = self._sessions.open(session_id or "")
         while messages:
             # The rule compares no more than that many of the newest. A summarised session has few.
-            context = await session.read(None if self._summarise else len(messages) + 1)
+            count = None if self._summarise else len(messages) + 1
+            context = await read_or_begin(session, partial(session.read, count))
             new = await _select_new(await _decode(session, in_order(context)), messages)
             if not new:
                 return
@@ -293,7 +295,7 @@ class SessionStore(_ExperimentalStore):
             InvalidState: The stored value is no session of the framework.
         """
         session = self._open(session_id)
-        state = await session.state()
+        state = await read_or_begin(session, session.state)
         snapshot = state.params.get(_PARAM)
         if snapshot is None:
             await refuse_unseen(session, state)

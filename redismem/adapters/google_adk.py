@@ -7,11 +7,12 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 from typing import Any, Self
 from urllib.parse import quote, unquote
 
 from redismem import InvalidSessionId, Memory, RecordConflict
-from redismem.adapters.sessions import Opened, decode_in_slices
+from redismem.adapters.sessions import Opened, decode_in_slices, read_or_begin
 from redismem.extras import from_extra
 from redismem.record import Change, Found, Record, Related
 
@@ -313,7 +314,7 @@ async def _read_state(record: Record) -> dict[str, Any]:
     after: bytes | None = None
     state: dict[str, Any] = {}
     while True:
-        page = await record.page(_STATE, after=after, limit=_PAGE_COUNT)
+        page = await read_or_begin(record, partial(record.page, _STATE, after=after, limit=_PAGE_COUNT))
         state |= _decode_state((each.member, each.value) for each in page.found)
         after = page.after
         if after is None:
@@ -326,7 +327,7 @@ async def _read_session(record: Record) -> Found | None:
     More keys than one round trip returns are read again if an event was appended meanwhile, up to ten times.
     """
     for _ in range(10):
-        found = await record.newest(_SESSION, member=_SESSION, related=_VALUES)
+        found = await read_or_begin(record, partial(record.newest, _SESSION, member=_SESSION, related=_VALUES))
         if found is None or len(found.related) <= _ONE_TRIP_COUNT or await record.get(_SESSION) == [found.value]:
             break
     return found

@@ -7,9 +7,9 @@ from operator import itemgetter
 from typing import Any
 
 from redismem import blocking
-from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy
+from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy, read_or_begin
 from redismem.context import Context
-from redismem.errors import InvalidMessage
+from redismem.errors import CorruptSession, InvalidMessage
 from redismem.extras import from_extra
 from redismem.memory import Memory
 from redismem.messages.message import Message
@@ -73,7 +73,11 @@ class ChatMessageHistory(BaseChatMessageHistory):
         """The messages, oldest first, as a new list. See `aget_messages`; an async memory raises TypeError."""
         if self._snapshot is None:
             session = self._blocking_session()
-            context = session.read()
+            try:
+                context = session.read()
+            except CorruptSession:  # as `read_or_begin` does
+                session.set_aside()
+                context = session.read()
             messages = session.tail(self._tail_count(context)) or [*context.pinned, *context.messages]
             self._snapshot = _view(context, messages, self._decode(messages))
         return [*self._snapshot]
@@ -89,7 +93,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
             session = self._session
             if isinstance(session, blocking.Session):
                 return await super().aget_messages()
-            context = await session.read()
+            context = await read_or_begin(session, session.read)
             messages = await session.tail(self._tail_count(context)) or [*context.pinned, *context.messages]
             self._snapshot = _view(context, messages, await decode_in_slices(messages, self._decode))
         return [*self._snapshot]

@@ -15,6 +15,7 @@ from redismem.adapters.sessions import (
     decode_in_slices,
     in_order,
     make_policy,
+    read_or_begin,
     refuse_unseen,
     split_id,
     summary_text,
@@ -266,7 +267,7 @@ class ChatStore(AsyncDBChatStore):
 
     async def _read_active(self, session: Session) -> tuple[Context, list[Message]]:
         """Return the active messages, oldest first, and the context that they are from."""
-        context = await session.read()
+        context = await read_or_begin(session, session.read)
         messages = in_order(context)
         if not messages:
             await refuse_unseen(session, context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +15,7 @@ from redismem.adapters.sessions import (
     encode_item,
     in_order,
     make_policy,
+    read_or_begin,
     refuse_unseen,
     replace_all,
     settle,
@@ -115,10 +117,11 @@ class Session:
         conversation = self._of(wrapper)
         limit = resolve_session_limit(limit, self.session_settings)
         if limit is None and self._summarise:
-            context = await conversation.read()
+            context = await read_or_begin(conversation, conversation.read)
             await refuse_unseen(conversation, context)
             return _items_with_summary(context)
-        return _items(await conversation.tail(_EVERY_ITEM if limit is None else max(0, limit)))
+        count = _EVERY_ITEM if limit is None else max(0, limit)
+        return _items(await read_or_begin(conversation, partial(conversation.tail, count)))
 
     async def add_items(
         self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None
@@ -230,8 +233,8 @@ async def _pop(conversation: Conversation) -> TResponseInputItem | None:
 async def _read_newest(conversation: Conversation, limit: int) -> tuple[Context, list[Message], bool]:
     """Return the newest messages, a context of the same moment, and True if these are all messages."""
     while True:
-        context = await conversation.read(limit=0)
-        messages = await conversation.tail(limit + 1)
+        context = await read_or_begin(conversation, partial(conversation.read, 0))
+        messages = await read_or_begin(conversation, partial(conversation.tail, limit + 1))
         if not messages or (messages[-1].epoch == context.epoch and messages[-1].seq <= context.last_seq):
             return context, messages[-limit:] if limit > 0 else [], len(messages) <= limit
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 from redismem import InvalidMessage, Memory, RecordConflict
-from redismem.adapters.sessions import Opened, decode_in_slices, join_id, split_id
+from redismem.adapters.sessions import Opened, decode_in_slices, join_id, read_or_begin, split_id
 from redismem.extras import from_extra
 from redismem.record import Change, Head, Record, RecordEntry
 
@@ -100,7 +100,8 @@ class ConversationStore(theirs.ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, `None` if there is no such conversation."""
-        [value] = await self._open(conversation_id).get(_RECORD)
+        stored = self._open(conversation_id)
+        [value] = await read_or_begin(stored, partial(stored.get, _RECORD))
         return None if value is None else _decode_record(value)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from redismem import (
     Conflict,
     Context,
+    CorruptSession,
     InvalidSessionId,
     InvalidSettings,
     Memory,
@@ -23,6 +24,7 @@ from redismem import (
     State,
 )
 from redismem.erasure import Wanted
+from redismem.record import Record
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -290,6 +292,18 @@ async def refuse_unseen(session: Session, answer: Context | State) -> None:
     """
     if answer.degraded:
         await session.tail(1)
+
+
+async def read_or_begin(kept: Session | Record, read: Callable[[], Awaitable[T]]) -> T:
+    """Read what an agent goes on from. If it is damaged, put it into quarantine, and read that there is nothing.
+
+    A framework reads before it writes. If the read failed, no write would ever begin the session anew.
+    """
+    try:
+        return await read()
+    except CorruptSession:
+        await kept.set_aside()
+    return await read()
 
 
 async def settle(mutation: Awaitable[T]) -> T:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Self
 
-from redismem import InvalidSessionId, InvalidSettings, RedismemError
+from redismem import CorruptSession, InvalidSessionId, InvalidSettings, RedismemError
 from redismem.adapters.sessions import check_memory, check_owner, escape_id, resolve_owner, split_id
 from redismem.blocking import Memory, Record
 from redismem.extras import from_extra
@@ -107,7 +107,14 @@ class Storage(_Storage):
     async def read(self, key: str) -> bytes | None:
         """Return the data of a key, `None` if there is no such key."""
         with _failing("read", key):
-            [data] = await asyncio.to_thread(self._open(_normalize(key)).get, _DATA)
+            return await asyncio.to_thread(self._read, self._open(_normalize(key)))
+
+    def _read(self, record: Record) -> bytes | None:
+        try:
+            [data] = record.get(_DATA)
+        except CorruptSession:  # an agent that cannot read would never write anew
+            record.set_aside()
+            return None
         return data
 
     async def delete(self, key: str) -> None:

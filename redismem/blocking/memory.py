@@ -138,8 +138,8 @@ class Memory:
             policy: The rules of the session, if this handle creates it. They are stored with the first append or
                 change of the state, and every process obeys them. An existing session keeps its policy, whatever the
                 handle has; `Session.set_policy` changes it.
-            owner: The person whom the session belongs to, if this handle creates it: an id of 1 to 256 bytes.
-                It is stored with the first append or change of the state, and never changes.
+            owner: The person whom the session belongs to: an id of 1 to 256 bytes, stored when the session begins. If
+                an existing session has another owner, or none, every method raises OwnerMismatch.
 
         Raises:
             InvalidSessionId: The id or the owner is empty, too long, or has characters that are not allowed.
@@ -271,6 +271,7 @@ class Session:
     replace = _blocking(session.Session.replace)
     unpin = _blocking(session.Session.unpin)
     forget = _blocking(session.Session.forget)
+    set_aside = _blocking(session.Session.set_aside)
     exists = _blocking(session.Session.exists)
     touch = _blocking(session.Session.touch)
     set_policy = _blocking(session.Session.set_policy)

@@ -41,4 +41,5 @@ class Record:
     walk = blocking(record.Record.walk)
     drop = blocking(record.Record.drop)
     clear = blocking(record.Record.clear)
+    set_aside = blocking(record.Record.set_aside)
     touch = blocking(record.Record.touch)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter, validators
 
 from redismem.cli import quarantine_records
+from redismem.cli.parts_view import parts_document, show_parts
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.quarantine_table import describe_end, describe_sizes, print_table
 from redismem.cli.sessions import Full, Redact, confirm
@@ -19,17 +20,14 @@ from redismem.cli.terminal import (
     Url,
     Yes,
     console,
-    one_line,
     print_json,
     progress,
-    text_of_message,
 )
 from redismem.errors import CorruptSession, RedismemError, SessionExists
 from redismem.inspection import quarantine, record_quarantine
 from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.quarantine import QuarantinedSession
 from redismem.inspection.record_quarantine import QuarantinedRecord
-from redismem.messages.values import replace_non_finite
 from redismem.store.store import Store
 
 Session = Annotated[str, Parameter(help="The id of the session, or with `--record` of the record.")]
@@ -137,39 +135,14 @@ async def show(
         read = await quarantine.read(memory.store, found)
         now_ms = await memory.server_time_ms()
     if as_json:
-        print_json({"store": place.name, "namespace": namespace, **found.document(), **_document(read, redact)})
+        print_json({"store": place.name, "namespace": namespace, **found.document(), **parts_document(read, redact)})
         return 0
     out = console()
     out.print(f"{printable(found.session_id)}  in quarantine in {namespace} on {place.name}", markup=False)
     since = f"quarantined {duration(now_ms - found.put_ms)} ago"
     out.print(f"  {since} · {describe_sizes(found)} · {describe_end(found, now_ms)}", markup=False)
-    for fault in dict.fromkeys(read.faults):
-        out.print(f"  fault: {fault}", style="yellow", markup=False)
-    for summary in read.summaries:
-        text = "(redacted)" if redact else _short(summary.text, full)
-        out.print(f"  summary of {summary.first_seq} to {summary.last_seq}: {text}", markup=False)
-    for message in read.messages:
-        text = f"(redacted, {message.tokens} tokens)" if redact else _short(text_of_message(message.visible), full)
-        out.print(f"  {message.seq} {one_line(str(message.role), 12)}: {text}", markup=False)
+    show_parts(out, read, full, redact)
     return 0
-
-
-def _short(text: str, full: bool) -> str:
-    return printable(text) if full or len(text) <= SHOWN_CHARS else one_line(text, SHOWN_CHARS)
-
-
-def _document(read: quarantine.Restoration, redact: bool) -> dict[str, Any]:
-    messages = [
-        {"seq": each.seq, "tokens": each.tokens, "role": replace_non_finite(each.role)}
-        | ({} if redact else {"message": replace_non_finite(each.to_openai())})
-        for each in read.messages
-    ]
-    summaries = [
-        {"first_seq": each.first_seq, "last_seq": each.last_seq} | ({} if redact else {"text": each.text})
-        for each in read.summaries
-    ]
-    faults = list(dict.fromkeys(read.faults))
-    return {"faults": faults, "epoch": read.epoch, "summaries": summaries, "messages": messages}
 
 
 async def restore(

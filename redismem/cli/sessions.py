@@ -10,9 +10,13 @@ from cyclopts import Parameter, validators
 from redismem.cli.depths import failing_line
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, console, one_line, print_json, print_rows
-from redismem.errors import SessionNotFound
+from redismem.context import Context
+from redismem.errors import CorruptSession, SessionNotFound
+from redismem.info import SessionInfo
 from redismem.inspection.figures import duration, plural, printable
+from redismem.inspection.quarantine import read_live
 from redismem.inspection.sessions import Listing, hash_of, key_of, list_sessions, look, numbers_of, originals_of
+from redismem.store.store import Store
 
 Session = Annotated[str, Parameter(help="The id of the session.")]
 Shown = Annotated[str, Parameter(help="The id of the session, or with `--record` of the record.")]
@@ -105,15 +109,17 @@ async def show(
 ) -> int:
     """Show a session: summaries, pending and recent messages, state names, counters.
 
-    Prints the conversation's text, but never the values of its state. With `--record`, shows a record.
+    Prints texts, but never the values of the state. Of a damaged session, prints the faults and what can be read.
     """
     if record:
         return await _show_record(session, limit or _SHOWN_COUNT, values, url, namespace, as_json)
     from redismem.cli import session_view
 
     async with open_read_only(url, namespace) as (memory, place):
-        newest = limit if limit is not None or as_json else _SHOWN_COUNT
-        info, context = await look(memory.store, session, newest)
+        try:
+            info, context = await look(memory.store, session, limit or (None if as_json else _SHOWN_COUNT))
+        except CorruptSession:
+            return await _show_broken(memory.store, session, place.name, full=full, redact=redact, as_json=as_json)
         messages = await originals_of(memory.store, context) if originals else []
         now_ms, key = await memory.server_time_ms(), key_of(memory.store, session)
     if as_json:
@@ -121,9 +127,30 @@ async def show(
     else:
         where = f"namespace {namespace} on {place.name}"
         session_view.show(console(), context, info, now_ms, where, key, full, redact, messages)
-        if (hidden := info.window_count - len(context.pending) - len(context.recent)) > 0:
-            print(f"{plural(hidden, 'earlier message')} not shown: --limit {min(info.window_count, 10_000)}")
+        _tell_hidden(info, context)
     return 0
+
+
+def _tell_hidden(info: SessionInfo, context: Context) -> None:
+    if (hidden := info.window_count - len(context.pending) - len(context.recent)) > 0:
+        print(f"{plural(hidden, 'earlier message')} not shown: --limit {min(info.window_count, 10_000)}")
+
+
+async def _show_broken(
+    store: Store, session_id: str, place_name: str, *, full: bool, redact: bool, as_json: bool
+) -> int:
+    from redismem.cli.parts_view import parts_document, show_parts
+
+    read = await read_live(store, session_id)
+    if as_json:
+        print_json({"namespace": store.keys.namespace, "session_id": session_id, **parts_document(read, redact)})
+    else:
+        out = console()
+        where = f"namespace {store.keys.namespace} on {place_name}"
+        out.print(f"{printable(session_id)}  {where}", markup=False)
+        show_parts(out, read, full, redact)
+        print("the next write puts it into quarantine, and begins a new session")
+    return 1
 
 
 async def _show_record(record_id: str, limit: int, values: bool, url: str | None, namespace: str, as_json: bool) -> int:

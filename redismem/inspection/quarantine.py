@@ -16,7 +16,7 @@ from redismem.inspection.record_quarantine import QuarantinedRecord
 from redismem.protocol import layout
 from redismem.protocol.call import independent
 from redismem.protocol.ids import now_ms, session_hash
-from redismem.protocol.keys import Keys
+from redismem.protocol.keys import Keys, SessionKeys
 from redismem.protocol.record.keys import RecordKeys
 from redismem.protocol.record.quarantine import scanned_copies
 from redismem.protocol.record.sweeps import LISTED
@@ -153,8 +153,26 @@ async def find(store: Store, session_id: str, put_ms: int | None) -> Quarantined
 async def read(store: Store, found: QuarantinedSession) -> Restoration:
     """Return the readable parts and the faults of a quarantined session. Raises UnsupportedFormat, StoreUnavailable."""
     keys = store.keys.session(found.session_id)
-    stored, elements = await store.run(quarantine.contents(keys, found.put_ms, found.keys))
-    kinds = {key.name: key.type for key in found.keys if not quarantine.is_sound(key)}
+    return await _read(store, keys, quarantine.quarantine_keys(keys, found.put_ms), found.keys)
+
+
+async def read_live(store: Store, session_id: str) -> Restoration:
+    """Return the readable parts and the faults of a live session. Never writes.
+
+    Raises SessionNotFound, UnsupportedFormat, StoreUnavailable.
+    """
+    keys = store.keys.session(session_id)
+    present = await store.run(quarantine.live_types(keys))
+    if not present:
+        raise SessionNotFound(f"there is no such session in namespace {store.keys.namespace}", session_id)
+    return await _read(store, keys, quarantine.live_keys(keys), present)
+
+
+async def _read(
+    store: Store, keys: SessionKeys, names: tuple[bytes, bytes, bytes], present: Sequence[QuarantineKey]
+) -> Restoration:
+    stored, elements = await store.run(quarantine.contents(keys, names, present))
+    kinds = {key.name: key.type for key in present if not quarantine.is_sound(key)}
     return plan_restoration(stored, elements, kinds)
 
 

@@ -204,7 +204,7 @@ class CachedSession:
         try:
             self.add_block(number, make(*part))
         except Undecodable:
-            return False  # the caller reads it again, and puts it into quarantine
+            return False  # the caller reads it again, and leaves it out
         return True
 
     def add_siblings(self, parts: Mapping[int, Part]) -> None:

@@ -41,7 +41,7 @@ class Originals:
         self._keys = keys
 
     async def messages(self, page: Page | None) -> list[Message]:
-        """Return the readable messages of a page, and quarantine its unreadable blocks.
+        """Return the readable messages of a page. Unreadable blocks are left out, stay as they are, and are logged.
 
         Raises CorruptSession, UnsupportedFormat, StoreUnavailable.
         """
@@ -50,7 +50,7 @@ class Originals:
         page.dictionaries = await load_dictionaries(self._store, (block.stored for block in page.blocks))
         is_large = page.unpacked_bytes > LARGE_BYTES
         messages = await run_apart(self._store.transport, page.messages, is_much=is_large)
-        await self.quarantine(page.unreadable)
+        self.note(page.unreadable)
         return messages
 
     async def block(self, seq: int) -> Block | None:
@@ -98,6 +98,20 @@ class Originals:
                 raise
             await self.quarantine(begun.blocks[-1:], in_the_way=True)
             return await run_apart(self._store.transport, partial(encode, Begun()))
+
+    def note(self, unreadable: Iterable[Block]) -> None:
+        """Log each block that a read has left out, once per process. A read moves none into quarantine."""
+        session, namespace = session_hash(self._keys.session_id), self._store.keys.namespace
+        for block in unreadable:
+            reason = pages.explain_unreadable(block, self._store.dictionaries)
+            if isinstance(reason, DictionaryMissing):
+                self._log_missing_dictionary(str(reason))
+            elif (place := f"{session} {block.number} {hash(block.stored)}") not in self._store.passed_over:
+                self._store.passed_over.add(place)
+                error = type(reason).__name__
+                extra = facts(op="read", session=session, namespace=namespace, error=error)
+                text = "session %s: a block of originals is unreadable (%s): reads leave it out, see `redismem check`"
+                log.error(text, session, error, extra=extra)
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Move unreadable blocks into quarantine, and log each one.

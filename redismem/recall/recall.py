@@ -14,7 +14,7 @@ from typing import Any
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context import Context
-from redismem.errors import StoreUnavailable, UnsupportedFormat
+from redismem.errors import CorruptSession, StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
 from redismem.formats.recalled import FRAME_TOKENS, format_line, line_tokens
 from redismem.messages.coercion import Shape
@@ -81,6 +81,7 @@ class Recall:
         self._numbers = range(_FIRST_COUNT) if cached is None else cached.signatures_to_read(_MORE_COUNT)
         self._signed = Signatures("", 1, False, ())
         self._now_ms = 0
+        self._in_turn = False
         embedder = store.embedder if by_meaning else None
         self._meaning = meaning = None if embedder is None else Meaning(store, keys, query, embedder)
         self._vector_numbers = [] if meaning is None else meaning.blocks_to_read(cached, self._numbers)
@@ -119,6 +120,7 @@ class Recall:
             self._signed = Signatures(context.epoch, context.first_seq, kept, decoded, context.window_version)
             return context
 
+        self._in_turn = True
         call.commands = (*call.commands, pages.signature_command(self._keys, self._numbers, self._vector_numbers))
         call.decode = decode
         if self._meaning is not None:
@@ -137,7 +139,7 @@ class Recall:
     async def _select_or_log(self, max_tokens: int) -> SelectedMessages:
         try:
             return await self._select(None, max_tokens, FRAME_TOKENS)
-        except (StoreUnavailable, UnsupportedFormat) as error:
+        except (StoreUnavailable, UnsupportedFormat, CorruptSession) as error:
             session = session_hash(self._keys.session_id)
             extra = facts(op="recall", session=session, error=type(error).__name__)
             log.warning("session %s: recall failed, the turn goes on without it: %s", session, error.text, extra=extra)
@@ -213,7 +215,7 @@ class Recall:
         return cached
 
     async def _load_blocks(self, cached: CachedSession, numbers: Sequence[int]) -> None:
-        """Read the blocks that are not cached, and quarantine unreadable ones."""
+        """Read the blocks that are not cached. A turn puts unreadable ones into quarantine, a search leaves them."""
         window_seq, epoch = self._signed.first_seq, self._signed.epoch
         missing = cached.missing_blocks(numbers, window_seq)
         if not missing:
@@ -236,7 +238,15 @@ class Recall:
             cached.add_siblings(siblings)
             await self._store.transport.sleep(0)
         if unreadable:
-            await Originals(self._store, self._keys).quarantine(unreadable)
+            await leave_out(Originals(self._store, self._keys), unreadable, in_turn=self._in_turn)
+
+
+async def leave_out(originals: Originals, unreadable: Sequence[Block], *, in_turn: bool) -> None:
+    """Put unreadable blocks into quarantine in a turn, which writes anyway; else log them. Raises StoreUnavailable."""
+    if in_turn:
+        await originals.quarantine(unreadable)
+    else:
+        originals.note(unreadable)
 
 
 def _make_contents(window_seq: int, epoch: str, with_days: bool, first_seq: int, elements: Sequence[bytes]) -> Contents:

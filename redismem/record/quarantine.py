@@ -15,13 +15,18 @@ from redismem.store.store import Store
 log = logging.getLogger("redismem")
 
 
-async def put_into_quarantine(store: Store, records: Sequence[RecordKeys], corrupt: CorruptSession) -> None:
-    """Move those of the records that are unreadable. Raises UnsupportedFormat, StoreUnavailable."""
-    put_ms = now_ms()
+async def put_into_quarantine(store: Store, records: Sequence[RecordKeys], why: str) -> int:
+    """Move those of the records that are unreadable, and return their number.
+
+    Raises UnsupportedFormat, StoreUnavailable.
+    """
+    put_ms, moved_count = now_ms(), 0
     for keys in records:
         if await store.run(quarantine(keys, put_ms, store.settings.idle_timeout_ms)):
             record = session_hash(keys.id)
             log_fields = facts(
-                op="quarantine", session=record, namespace=store.keys.namespace, error=type(corrupt).__name__
+                op="quarantine", session=record, namespace=store.keys.namespace, error=CorruptSession.__name__
             )
-            log.error("record %s: put into quarantine and started afresh: %s", record, corrupt.text, extra=log_fields)
+            log.error("record %s: put into quarantine and started afresh: %s", record, why, extra=log_fields)
+            moved_count += 1
+    return moved_count

@@ -27,7 +27,8 @@ class Record:
 
     A handle keeps no state and costs no I/O. Every method calls Redis, and may raise StoreUnavailable, also with the
     fallback: a record is never answered or accepted while Redis is away. UnsupportedFormat means that another release
-    wrote the record. An unreadable record is moved into quarantine, an error is logged, and the record starts empty.
+    wrote the record. If a record cannot be read, every read raises CorruptSession and leaves it as it is. The next
+    method that writes moves it into quarantine, logs an error, and finds no record. `set_aside()` does only that.
     """
 
     __slots__ = ("_keys", "_store")
@@ -254,13 +255,19 @@ class Record:
         """Renew the expiry, if the handle has a time to live. Returns False if there is no record."""
         return await self._run(calls.touch(self._keys, self._store.clock))
 
+    async def set_aside(self) -> bool:
+        """Put the record into quarantine if it cannot be read, and return True if so. There is then no record."""
+        return await put_into_quarantine(self._store, [self._keys], "it was set aside") > 0
+
     async def _run(self, call: Call[T], records: Sequence[RecordKeys] = ()) -> T:
         if not self._store.has_begun:
             await self._store.begin()
         try:
             return await self._store.run(call)
         except CorruptSession as corrupt:
-            await put_into_quarantine(self._store, records or [self._keys], corrupt)
+            if call.op.is_read:
+                raise
+            await put_into_quarantine(self._store, records or [self._keys], corrupt.text)
         return await self._store.run(call.again())
 
     @property

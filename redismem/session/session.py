@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from redismem.concurrency.offload import run_both
 from redismem.context import Context, Receipt
-from redismem.errors import SessionNotFound
+from redismem.errors import CorruptSession, SessionNotFound
 from redismem.info import Forgotten, Policy, SessionInfo
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
@@ -44,8 +44,9 @@ class Session(EditableSession):
     A handle keeps no state and costs no I/O, so get one per turn or keep it. Any number of pods may share a session.
 
     Every method that calls Redis may raise StoreUnavailable, and OwnerMismatch if the handle names another owner than
-    the session has. If the stored bytes of a session cannot be read, its keys are moved to
-    `…:quarantine:<session>:<ms>`, an error is logged, and the session starts empty.
+    the session has. If the stored bytes of a session cannot be read, every read raises CorruptSession and leaves them
+    as they are. The next method that writes moves its keys to `…:quarantine:<session>:<ms>`, logs an error, and
+    finds an empty session. `set_aside()` does only that.
     """
 
     __slots__ = ("_on_append", "_recall_cache")
@@ -311,6 +312,20 @@ class Session(EditableSession):
                 self._recall_cache.forget(self.id)
                 if (name := decode_owner(owner)) is not None:
                     self._recall_cache.forget_owner(name)
+
+    async def set_aside(self) -> bool:
+        """Put the session into quarantine if it cannot be read, and return True if so. It then starts empty.
+
+        For an agent that reads before it writes: after CorruptSession, it can go on without the history. An operator
+        finds it by `redismem quarantine`.
+        """
+        try:
+            await self._read(None)
+            await self._run(self._calls.info())
+        except CorruptSession as corrupt:
+            await self._store.quarantine(corrupt)
+            return True
+        return False
 
     async def exists(self) -> bool:
         """Return True if the session exists."""

@@ -76,7 +76,7 @@ class Store(Agreement):
         self.dictionaries: dict[int, Dictionary] = {}
         """The dictionaries of the namespace that this process has read, by version."""
         self.passed_over: set[str] = set()
-        """The reasons why reads have left out blocks: one for each missing dictionary."""
+        """The reasons why reads have left out blocks: one for each missing dictionary and each unreadable block."""
         self.reload_after_s = -math.inf
         """The monotonic time before which dictionaries are not reloaded."""
         self._patience_s = settings.deadline_s
@@ -147,7 +147,7 @@ class Store(Agreement):
 
         Args:
             call: The call to send.
-            quarantine: Put an unreadable session into quarantine and repeat the call, which then finds a new session.
+            quarantine: Unless the call only reads, put an unreadable session into quarantine, and repeat the call.
             begun_s: The monotonic time from which the call's deadline counts, if other work came before the call.
 
         Raises:
@@ -179,7 +179,7 @@ class Store(Agreement):
             except (ServerError, ConnectionLost, asyncio.CancelledError) as failure:
                 return await self._retry(call, failure, begun_s)
         except CorruptSession as corrupt:
-            if not quarantine:
+            if not quarantine or call.op.is_read:
                 raise
             await self.quarantine(corrupt, begun_s)
         finally:

@@ -107,5 +107,5 @@ async def named_by(store: Store, session_id: str, originals: bytes | None = None
             cursor, versions = await store.run(dictionaries.named(keys, originals, cursor))
             named, is_first = named | versions, False
     except CorruptSession:
-        pass  # the next read of the session quarantines it
+        pass  # the next write of the session quarantines it
     return named

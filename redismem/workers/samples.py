@@ -111,4 +111,4 @@ def _elements(block: Block, dictionaries: Dictionaries) -> list[bytes]:
     try:
         return decode_block(*block, dictionaries)[1]
     except Undecodable:
-        return []  # the next read of the session quarantines it
+        return []  # a turn or worker that needs the block quarantines it

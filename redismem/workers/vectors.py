@@ -36,6 +36,7 @@ from redismem.protocol.session import pages
 from redismem.protocol.session import vectors as vector_calls
 from redismem.protocol.session.vectors import BlockVectors
 from redismem.recall.nearest import floats
+from redismem.recall.originals import Originals
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure
@@ -190,7 +191,8 @@ class VectorWriter:
         try:
             place, texts = await asyncio.to_thread(_read_texts, beside, dictionaries, epoch)
         except Undecodable:
-            return False  # the next read quarantines it
+            await Originals(self._store, keys).quarantine([beside.block])
+            return False
         stop = place + len(texts)
         vectors = _decode(beside.vectors, embedder.mark)
         if vectors is not None and embedder.dimensions not in (0, vectors.dimensions):

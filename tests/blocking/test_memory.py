@@ -93,8 +93,9 @@ def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str
     assert [message.content for message in session.read(limit=1).messages] == ["two"]
     assert len(session.tail(1)) == 1
     assert session.touch() is True
+    assert session.set_aside() is False
     assert session.set_policy(redismem.Policy(exempt=True)) is True
-    yield from ("messages", "read", "tail", "touch", "set_policy")
+    yield from ("messages", "read", "tail", "touch", "set_aside", "set_policy")
 
 
 def use_records(memory: blocking.Memory) -> Iterator[str]:

@@ -32,7 +32,7 @@ def raw(redis_server: Any, memory: redismem.blocking.Memory) -> Iterator[redis.R
 
 
 def damage(memory: redismem.blocking.Memory, raw: redis.Redis, **options: Any) -> Any:
-    """Write a record with a canary, and damage its description. Its next reader puts it into quarantine."""
+    """Write a record with a canary, and damage its description. Its next writer puts it into quarantine."""
     record = memory.record(ID, tag="user 1", **options)
     record.write(Change(sets={b"m": CANARY, b"n": b"1"}, adds=[b"m"]))
     raw.hset(keys_of(memory).record, b"", b"garbage")
@@ -53,7 +53,8 @@ def test_a_record_goes_into_quarantine_and_comes_back(
     command: Any, redis_options: list[str], memory: Any, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = damage(memory, raw, owner="ann")
-    assert record.newest() is None
+    assert record.set_aside()
+    assert not record.set_aside()
     assert record.write(Change(absent=[b"m"], sets={b"m": b"afresh"})) is True
     (logged,) = caplog.records
     assert "put into quarantine" in logged.message
@@ -87,11 +88,11 @@ def test_what_is_lost_is_said_before_a_restoration(
 ) -> None:
     record = damage(memory, raw)
     raw.set(keys_of(memory).order, "foreign")
-    assert record.exists() is False
+    assert record.set_aside()
     put_ms = now_ms()
     while now_ms() == put_ms:  # copies of one record are told apart by their millisecond
         pass
-    damage(memory, raw).exists()
+    damage(memory, raw).set_aside()
     several = command("quarantine", "show", ID, "--record", *redis_options)
     assert (several.code, "--at" in several.err) == (2, True)
     times = [each["put_ms"] for each in command("quarantine", "list", "--json", *redis_options).document["records"]]
@@ -109,17 +110,17 @@ def test_what_is_lost_is_said_before_a_restoration(
 def test_nothing_of_a_forgotten_person_is_left_in_quarantine(memory: Any, raw: Any, named: Any) -> None:
     namespace = memory.store.keys.namespace
     record = damage(memory, raw, owner="ann")
-    assert record.newest() is None
+    assert record.set_aside()
     other = memory.record("other", owner="bob", tag="user 1")
     other.write(Change(sets={b"m": b"stays"}))
     raw.hset(keys_of(memory, "other").record, b"", b"garbage")
-    assert other.exists() is False
+    assert other.set_aside()
     forgotten = memory.forget(**named)
     assert (forgotten.record_count, forgotten.quarantined_count, forgotten.unattributed_count) == (0, 1, 0)
     left = stored(raw, namespace)
     assert ("CANARY" in left, "chat:" in left, "stays" in left) == (False, False, True)
     record = damage(memory, raw)  # nobody knows whose it was
-    assert record.newest() is None
+    assert record.set_aside()
     forgotten = memory.forget(**named)
     is_found = "prefix" in named
     assert (forgotten.quarantined_count, forgotten.unattributed_count) == ((1, 0) if is_found else (0, 1))

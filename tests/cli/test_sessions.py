@@ -239,8 +239,13 @@ def test_reading_an_unreadable_session_changes_nothing(
     before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
     ran = command("show", "broken", *redis_options)
     assert ran.code == 1
-    assert "session broken" in ran.error_line
+    assert "fault: 1 of 2 messages cannot be read" in ran.out
+    assert "1 user: x" in ran.out
+    document = json.loads(command("show", "broken", "--json", "--redact", *redis_options).out)
+    assert (document["session_id"], [each["role"] for each in document["messages"]]) == ("broken", ["user"])
     assert command("sessions", *redis_options).code == 0
+    assert command("check", *redis_options).code == 1
+    command("recall", "broken", "x", *redis_options)
     assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 from store.test_corrupt import CORRUPT
 from support.checks import user
+from support.damage import put_block_aside
 from support.proxy import Proxy
 from support.stored import read_namespace
 from support.stores import Store
@@ -105,7 +106,7 @@ async def test_a_lone_block_of_originals_never_replaces_a_session(
     session = memory.session(ID)
     await summarise(memory)
     await raw.hset(memory.store.keys.session(ID).originals, "0", b"junk")
-    await session.messages(include_originals=True)
+    await put_block_aside(memory, ID, 0)
     if not lives:
         await session.clear()
     found = await quarantine.find(memory.store, ID, None)

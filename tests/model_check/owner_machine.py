@@ -40,7 +40,9 @@ class OwnerMachine(WorkMachine):
 
     @rule(name=names, owner=st.sampled_from((None, *OWNERS)))
     def belong(self, name: str, owner: str | None) -> None:
-        """Let the next life of a session belong to another owner."""
+        """Let the next life of a session belong to another owner, whose handles its present life would refuse."""
+        if name in self.model.sessions:
+            self.clear(name)
         self.calls[name] = self.store.session_calls(name, owner)
         self.model.owners = {other: each for other, each in self.model.owners.items() if other != name}
         if owner is not None:

@@ -55,8 +55,8 @@ def died_during_a_check(machine: OwnerMachine, name: str, how: str, after: int) 
 def changed_hands(machine: OwnerMachine, name: str, cleared: bool) -> None:
     """A session belongs to another owner in its next life."""
     owned(machine, name)
-    machine.belong(name, "bob")
     machine.clear(name) if cleared else machine.vanish(name)
+    machine.belong(name, "bob")
     machine.append_batch(name, 3)
     machine.update_index(name, "bob", True)
     machine.mends()

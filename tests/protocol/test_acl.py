@@ -89,6 +89,7 @@ TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
     (lambda session: session.info(), lambda info: info.window_count == 1),
     (lambda session: session.telemetry(), lambda numbers: numbers["waiting_for_param"] == "size"),
     (lambda session: session.exists(), lambda exists: exists is True),
+    (lambda session: session.set_aside(), lambda is_aside: is_aside is False),
     (lambda session: session.clear(missing_ok=False), lambda cleared: cleared is True),
 ]
 """Operations in this order, after five messages and a summary, each with a check of its result."""

@@ -87,7 +87,7 @@ async def test_a_removal_leaves_nothing_in_its_process(
 ) -> None:
     async with open_with(store, namespace) as memory:
         await create_summarised_session(memory)
-        session = memory.session("a", owner="ann")
+        session = memory.session("a")  # begun without an owner
         begun = memory.session("b", owner="ann")
         await fill(begun, 40)
         await Worker(memory.store, Echo()).drain()

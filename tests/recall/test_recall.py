@@ -241,7 +241,11 @@ async def test_blocks_and_signatures_that_cannot_be_read_cost_only_themselves(
         memory.recall_cache.forget("a")
         for _ in range(2):
             assert 40 not in seqs(await session.recall("shipyard"))
-        assert not await raw.hexists(keys.originals, "0")
+        assert await raw.hget(keys.originals, "0") == b"foreign", "a search changes nothing"
+        memory.recall_cache.forget("a")
+        context = await session.append_and_read({"role": "user", "content": "shipyard"}, recall=500)
+        assert 40 not in seqs(context.recalled)
+        assert not await raw.hexists(keys.originals, "0"), "a turn puts it into quarantine"
         assert 77 in seqs(await session.recall("大阪のホテル"))
 
 

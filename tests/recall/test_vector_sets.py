@@ -12,6 +12,7 @@ import pytest
 import redis.asyncio
 from recall.test_recall import create_summarised_session, trips_of
 from recall.test_semantic import FACTS, QUESTION, first
+from support.damage import put_block_aside
 from support.embedders import Words, vector
 from support.redis_server import REDIS_8, RedisServer, binary_of
 from support.stores import PATIENCE
@@ -136,7 +137,7 @@ async def end(memory: Memory, how: str, server: RedisServer, raw: Any) -> None:
         await session.append({"role": "user", "content": "anew"})
     elif how == "a block":
         await raw.hset(keys.originals, "4", "foreign")
-        assert await session.messages(include_originals=True)
+        await put_block_aside(memory, "a", 4)
         assert await raw.hexists(keys.originals, "v1")
     else:
         settings = Settings(shards=2, keep_originals=False)

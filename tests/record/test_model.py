@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.redis_server import RedisServer
 
-from redismem import RecordConflict, SessionExists
+from redismem import CorruptSession, RecordConflict, SessionExists
 from redismem.blocking import memory as blocking
 from redismem.concurrency.run_sync import run_without_loop
 from redismem.protocol.call import Call
@@ -200,7 +200,9 @@ class Pair:
     def damage(self, name: str) -> None:
         if name in self.model.records:
             self.raw.hset(self.keys(name).record, "", "garbage")
-            assert self.record(name).newest() is None
+            with pytest.raises(CorruptSession):
+                self.record(name).newest()
+            assert self.record(name).set_aside()
             stored = self.model.records.pop(name)
             self.model.copies[name].append(stored)
             newest = max(self.run(quarantine.copies_of([self.keys(name)])), key=lambda copy: copy.put_ms)

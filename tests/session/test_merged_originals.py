@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.damage import put_block_aside
 from support.stores import Store
 from support.worked import open_with
 from support.writers import Echo, chat_message
@@ -125,6 +126,8 @@ async def test_a_merged_block_that_cannot_be_read_goes_alone(store: Store, names
         page = await session.messages(20, before=41, include_originals=True)
         assert page == []
         assert list(await contents(session)) == list(range(65, 151))
+        assert await raw.hget(key, "0") == damaged, "reads change nothing"
+        await put_block_aside(memory, "a", 0)
         assert await raw.hmget(key, "0", "s0", "v2", "v5") == [None, None, None, b"of others"]
         await raw.hdel(key, "v5")
         assert await check_session(memory.store, "a") == []

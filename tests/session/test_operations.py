@@ -41,7 +41,7 @@ TABLES = [
     Table(
         "FORGOTTEN of store/test_interruptions.py",
         [call for call, _ in FORGOTTEN],
-        dict.fromkeys(("exists", "info", "state", "telemetry"), NO_SCRIPT),
+        dict.fromkeys(("exists", "info", "set_aside", "state", "telemetry"), NO_SCRIPT),
     ),
     Table("TURNS of protocol/test_acl.py", [call for call, _ in TURNS], {}),
 ]

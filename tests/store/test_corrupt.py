@@ -20,7 +20,9 @@ from redismem import (
     CorruptSession,
     Memory,
     Message,
+    ScriptFailed,
     Session,
+    SessionNotFound,
     Settings,
     UnsupportedFormat,
 )
@@ -108,20 +110,56 @@ async def test_an_unreadable_session_is_quarantined_and_starts_afresh(
     assert contents((await session.read()).messages) == ["current", "next"]
 
 
+READS: dict[str, Callable[[Session], Coroutine[Any, Any, Any]]] = {
+    "read": lambda session: session.read(),
+    "messages": lambda session: session.messages(),
+    "tail": lambda session: session.tail(5),
+    "info": lambda session: session.info(),
+    "state": lambda session: session.state(),
+    "exists": lambda session: session.exists(),
+    "recall": lambda session: session.recall("old"),
+}
+
+
+@pytest.mark.parametrize("what", CORRUPT)
+async def test_no_read_of_a_broken_session_writes_and_at_least_one_says_it(
+    raw: Any, session: Session, keys: SessionKeys, namespace: str, what: str
+) -> None:
+    await session.append(user_message("old"), user_message("b"), merge={"a": "CANARY"})
+    await CORRUPT[what](raw, keys)
+    before = await read_namespace(raw, namespace)
+    raised = set()
+    for name, read in READS.items():
+        try:
+            await read(session)
+        except (CorruptSession, SessionNotFound, ScriptFailed) as error:
+            raised.add((name, type(error)))
+    assert {("read", CorruptSession), ("info", CorruptSession)} & raised
+    assert await read_namespace(raw, namespace) == before
+    assert await session.set_aside()
+    assert not await session.set_aside(), "it is empty now"
+    assert (await session.read()).messages == []
+
+
 @pytest.mark.parametrize("method", [name for name, row in OPERATIONS.items() if row.corrupt is not UNSET])
-async def test_every_method_finds_a_fresh_session_where_there_was_a_foreign_key(
-    raw: Any, session: Session, keys: SessionKeys, method: str
+async def test_a_read_leaves_a_foreign_key_and_every_other_method_finds_a_fresh_session(
+    raw: Any, session: Session, keys: SessionKeys, namespace: str, method: str
 ) -> None:
     await session.append(user_message("a"))
     await CORRUPT["state is a string"](raw, keys)
     call, answer = OPERATIONS[method].call, OPERATIONS[method].corrupt
-    if isinstance(answer, type):
+    if answer is CorruptSession:
+        before = await read_namespace(raw, namespace)
+        with pytest.raises(CorruptSession, match="session user-42: "):
+            await call(session)
+        assert await read_namespace(raw, namespace) == before
+    elif isinstance(answer, type):
         with pytest.raises(answer):
             await call(session)
     else:
         result = await call(session)
         assert answer is ANY or result == answer
-    assert await raw.type(keys.state) in (b"none", b"hash")
+    assert (await raw.type(keys.state) in (b"none", b"hash")) is (answer is not CorruptSession)
     stored = 2 if method == "append" else 1  # the others use no id, or the id of this append
     assert (await session.append(user(), id="b")).last_seq == stored
 
@@ -166,7 +204,7 @@ async def test_a_session_that_cannot_be_quarantined_raises(
 
     monkeypatch.setattr(Store, "send", breaking)
     with pytest.raises(CorruptSession) as corrupt:
-        await session.read()
+        await session.append(user_message("b"))
     assert corrupt.value.session_id == "user-42"
 
 
@@ -198,7 +236,10 @@ async def test_no_log_line_and_no_error_holds_text_or_values(
         for what in ("a foreign element", "a param that is none", "a foreign state"):
             await session.append(user_message(secret), user_message(secret), merge={"a": secret})
             await CORRUPT[what](raw, keys)
-            await session.read()
+            with pytest.raises(CorruptSession) as corrupt:
+                await session.read()
+            shown.append(str(corrupt.value))
+            assert await session.set_aside()
     assert secret not in "".join(shown) + caplog.text
     assert "put into quarantine" in caplog.text
 

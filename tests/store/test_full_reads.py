@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from support.damage import put_block_aside
 from support.redis_server import RedisServer
 from support.stores import LONG_DEADLINES
 from support.writers import Echo, chat_message
@@ -109,8 +110,11 @@ async def test_an_unreadable_block_hides_no_other_message(
         messages = await session.messages(include_originals=True)
         assert 0 < len(messages) < 79
         assert await session.recall("walrus 3") != []
+        assert caplog.text.count("reads leave it out") == 1
+        await put_block_aside(memory, "a", int(newest))
         assert "could not be moved to quarantine" in caplog.text
         assert await client.hget(keys.originals, newest) == b"broken"
         await client.config_set("maxmemory", 0)
         assert await session.messages(include_originals=True) == messages
+        await put_block_aside(memory, "a", int(newest))
         assert not await client.hexists(keys.originals, newest)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from redismem import Memory
 from redismem.context import Summary
 from redismem.messages.gaps import encode_gap
+from redismem.protocol.session import pages
+from redismem.recall.originals import Originals
 from support.checks import CANARY
 from support.stored import set_counters
 
@@ -136,3 +139,10 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "a gap that is not noted": ("I14", "window", a_gap_that_is_not_noted),
     "noted and not chosen": ("I12", "window", counter("evicting", "idle")),
 }
+
+
+async def put_block_aside(memory: Memory, session_id: str, number: int) -> None:
+    """Put a block of originals into quarantine, as a turn does whose recall needs it."""
+    keys = memory.store.keys.session(session_id)
+    blocks = await memory.store.run(pages.blocks(keys, [number]))
+    await Originals(memory.store, keys).quarantine(blocks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
-from redismem import Conflict, Policy, SessionNotFound, State
+from redismem import Conflict, CorruptSession, Policy, SessionNotFound, State
 from support.checks import user
 
 Call = Callable[[Any], Any]
@@ -60,27 +60,34 @@ OPERATIONS: dict[str, Operation] = {
     "append_and_read that recalls": Operation(
         lambda session: session.append_and_read(user(), recall=100, id="b"), 1, UNSET, ANY, outage="served"
     ),
-    "read": Operation(lambda session: session.read(), 1, UNSET, ANY, refuses_layout=True, outage="served"),
-    "read limited": Operation(lambda session: session.read(limit=2), 1, UNSET, ANY, refuses_layout=True),
-    "tail": Operation(lambda session: session.tail(2), 1, [], [], refuses_layout=True, outage="served"),
+    "read": Operation(lambda session: session.read(), 1, UNSET, CorruptSession, refuses_layout=True, outage="served"),
+    "read limited": Operation(lambda session: session.read(limit=2), 1, UNSET, CorruptSession, refuses_layout=True),
+    "tail": Operation(lambda session: session.tail(2), 1, [], CorruptSession, refuses_layout=True, outage="served"),
     "messages": Operation(
-        lambda session: session.messages(), 1, SessionNotFound, SessionNotFound, refuses_layout=True, outage="served"
+        lambda session: session.messages(), 1, SessionNotFound, CorruptSession, refuses_layout=True, outage="served"
     ),
     "messages of none": Operation(lambda session: session.messages(limit=0), unknown=SessionNotFound),
     "messages before": Operation(
         lambda session: session.messages(limit=1, before=2), unknown=SessionNotFound, refuses_layout=True
     ),
     "messages with originals": Operation(lambda session: session.messages(include_originals=True), outage="refused"),
-    "recall": Operation(lambda session: session.recall("a"), 1, [], [], refuses_layout=True, outage="refused"),
+    "recall": Operation(
+        lambda session: session.recall("a"), 1, [], CorruptSession, refuses_layout=True, outage="refused"
+    ),
     "update": Operation(lambda session: session.update(merge={"a": 1}, plan=["b"]), 1, outage="served"),
     "merge": Operation(lambda session: session.merge({"a": 1}), 1, UNSET, ANY, refuses_layout=True, outage="served"),
-    "state": Operation(lambda session: session.state(), 1, State(), ANY, outage="served"),
-    "params": Operation(lambda session: session.params(), 1, {}, {}, outage="served"),
+    "state": Operation(lambda session: session.state(), 1, State(), CorruptSession, outage="served"),
+    "params": Operation(lambda session: session.params(), 1, {}, CorruptSession, outage="served"),
     "waiting": Operation(lambda session: session.waiting(), unknown=None, outage="served"),
     "last_intent": Operation(lambda session: session.last_intent(), unknown=None, outage="served"),
     "last_result": Operation(lambda session: session.last_result(), unknown=None, outage="served"),
     "plan": Operation(lambda session: session.plan(), unknown=None, outage="served"),
-    "exists": Operation(lambda session: session.exists(), 1, unknown=False, corrupt=False, outage="refused"),
+    "exists": Operation(
+        lambda session: session.exists(), 1, unknown=False, corrupt=CorruptSession, outage="refused"
+    ),
+    "set_aside": Operation(
+        lambda session: session.set_aside(), 2, unknown=False, corrupt=True, refuses_layout=True, outage=""
+    ),
     "set_policy": Operation(
         lambda session: session.set_policy(Policy(exempt=True)),
         1,
@@ -93,11 +100,11 @@ OPERATIONS: dict[str, Operation] = {
         lambda session: session.touch(), 1, unknown=False, corrupt=False, refuses_layout=True, outage="refused"
     ),
     "info": Operation(
-        lambda session: session.info(), 1, SessionNotFound, SessionNotFound, refuses_layout=True, outage="served"
+        lambda session: session.info(), 1, SessionNotFound, CorruptSession, refuses_layout=True, outage="served"
     ),
     "telemetry": Operation(
         lambda session: session.telemetry(),
-        1, {"history_count": 0, "params_keys": [], "waiting_for_param": None}, ANY,
+        1, {"history_count": 0, "params_keys": [], "waiting_for_param": None}, CorruptSession,
         refuses_layout=True, outage="served",
     ),
     "prune": Operation(

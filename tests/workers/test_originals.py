@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from support.damage import put_block_aside
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.worked import open_with, seqs
@@ -109,11 +110,15 @@ async def test_a_block_that_cannot_be_read_goes_alone(
         for _ in range(2):
             found = await session.messages(include_originals=True)
             assert {message.seq for message in found} == set(range(1, last + 7)) - lost
+        if number < 2:
+            assert await raw.hget(keys.originals, number) == broken, "reads change nothing"
+            await put_block_aside(memory, "a", number)
         assert not await raw.hexists(keys.originals, number) or number == 2
         (aside,) = [key async for key in raw.scan_iter(keys.quarantine + b":*")]
         assert await raw.hgetall(aside) == {b"%d" % number: broken}
         assert await raw.pttl(aside) > 0
-        assert [record.levelname for record in caplog.records if "a block of originals" in record.message] == ["ERROR"]
+        told = [record.levelname for record in caplog.records if "a block of originals" in record.message]
+        assert told == ["ERROR"] * (1 if number == 2 else 2), "once by all reads, once by the move"
         assert not await check_session(memory.store, "a")
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from langgraph.store.base import (
@@ -24,7 +25,7 @@ from langgraph.store.base import (
 from redismem import InvalidSettings, Memory
 from redismem.adapters.langgraph.opening import check_minutes
 from redismem.adapters.langgraph.ranking import Index, Vectors, compare, encode_vectors, query_vector, score
-from redismem.adapters.sessions import Owner, resolve_owner
+from redismem.adapters.sessions import Owner, read_or_begin, resolve_owner
 from redismem.record import Change, Record
 
 FIELDS = CREATED, VALUE, VECTORS = b"created", b"value", b"vectors"
@@ -132,7 +133,8 @@ class Items:
         return tuple(labels[1:].split(".")) if labels else (), key
 
     async def _read(self, op: GetOp) -> Item | None:
-        values = await self._record(op.namespace, op.key).get(*FIELDS)
+        record = self._record(op.namespace, op.key)
+        values = await read_or_begin(record, partial(record.get, *FIELDS))
         found = _decode((op.namespace, op.key), *values)
         if found is None:
             return None

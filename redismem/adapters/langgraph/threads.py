@@ -6,6 +6,7 @@ import bisect
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from redismem import InvalidRecord, InvalidSessionId, Memory, RecordConflict
 from redismem.adapters.langgraph import layout
 from redismem.adapters.langgraph.layout import Place
-from redismem.adapters.sessions import join_id, split_id
+from redismem.adapters.sessions import join_id, read_or_begin, split_id
 from redismem.record import Change, Found, Record, Traced
 
 _PAGE_LIMIT = 64
@@ -117,9 +118,10 @@ class Threads:
         place, checkpoint_id = self._place(config), get_checkpoint_id(config)
         record = self.record(place.thread_id)
         member = place.member(checkpoint_id) if checkpoint_id else None
-        found = await record.newest(
-            place.prefix, member=member, named=True, related=place.related, renew=self.options.renew
+        read = partial(
+            record.newest, place.prefix, member=member, named=True, related=place.related, renew=self.options.renew
         )
+        found = await read_or_begin(record, read)
         return None if found is None else await self._decode(record, place, found)
 
     async def _decode(self, record: Record, place: Place, found: Found) -> CheckpointTuple:

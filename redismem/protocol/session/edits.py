@@ -260,7 +260,7 @@ def encode_block_change(
 
     `known` must contain the block's dictionary. An unreadable block stays unchanged.
     """
-    with contextlib.suppress(Undecodable):  # the next read of the block puts it into quarantine
+    with contextlib.suppress(Undecodable):  # the next turn that recalls it puts it into quarantine
         first_seq, elements = decode_block(*block, known)
         if first_seq <= old.seq < first_seq + len(elements):
             elements[old.seq - first_seq] = changed.element + view.element(old)[-STAMP_BYTES:]

@@ -126,11 +126,26 @@ def is_sound(key: QuarantineKey) -> bool:
     return key.type == _TYPES[key.name]
 
 
+def live_keys(keys: SessionKeys) -> tuple[bytes, bytes, bytes]:
+    """Return the keys of a session that is not in quarantine: messages, state, originals."""
+    return keys.messages, keys.state, keys.originals
+
+
+def live_types(keys: SessionKeys) -> Call[list[QuarantineKey]]:
+    """Build a call that reads type and expiry of a live session's existing keys. Every `entry_count` is 0."""
+    commands = tuple(command for key in live_keys(keys) for command in (("TYPE", key), ("PEXPIRETIME", key)))
+
+    def decode(*answers: Any) -> list[QuarantineKey]:
+        return _present_keys(list(zip(answers[::2], answers[1::2], strict=True)))
+
+    return Call(keys.session_id, commands, decode, is_separable=True)
+
+
 def contents(
-    keys: SessionKeys, put_ms: int, present: Sequence[QuarantineKey]
+    keys: SessionKeys, names: tuple[bytes, bytes, bytes], present: Sequence[QuarantineKey]
 ) -> Call[tuple[dict[bytes, bytes], list[bytes]]]:
-    """Build a call that reads a quarantined session: state and elements. A key of a foreign type reads as empty."""
-    messages, state, _ = quarantine_keys(keys, put_ms)
+    """Build a call that reads state and elements from keys of a session. A key of a foreign type reads as empty."""
+    messages, state, _ = names
     sound = {key.name for key in present if is_sound(key)}
     reads: list[Command] = [("HGETALL", state)] if "state" in sound else []
     reads += [("LRANGE", messages, 0, -1)] if "messages" in sound else []

@@ -36,6 +36,7 @@ from redismem.recall.cached import Contents
 from redismem.recall.originals import Originals
 from redismem.recall.owner.cached import CachedOwner, Place
 from redismem.recall.owner.upkeep import OwnerIndex, do_logged
+from redismem.recall.recall import leave_out
 from redismem.recall.selection import Size, choose, count_hits, group_calls
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
@@ -59,6 +60,7 @@ class OwnerRecall:
         self._keys = calls.owner_keys(store.keys, owner)
         self._now_ms = 0
         self._stale = False
+        self._in_turn = False
 
     async def search(self, limit: int | None = None, max_tokens: int | None = None) -> list[Message]:
         """Return the best messages, by session and seq. Without limit and budget there are HITS_LIMIT hits.
@@ -76,6 +78,7 @@ class OwnerRecall:
 
         If the search fails, the turn succeeds: the failure is logged, and no messages are recalled.
         """
+        self._in_turn = True
         append = self._store.run(call, quarantine=True)
         context, loaded = await run_both(self._store.transport, append, self._load_or_error())
         if not context.degraded:
@@ -175,7 +178,9 @@ class OwnerRecall:
         except (Undecodable, InvalidSessionId):
             self._stale = True
             return []
-        await Originals(self._store, session_calls.keys).quarantine(page.unreadable)
+        except CorruptSession:
+            return []  # the next write of that session puts it into quarantine
+        await leave_out(Originals(self._store, session_calls.keys), page.unreadable, in_turn=self._in_turn)
         return contents
 
 

@@ -260,6 +260,14 @@ class ForgottenDocument(BaseModel):
     dropped: list[SeqRange]
 
 
+class ReadableDocument(BaseModel):
+    """The readable parts of a session. `faults` is empty for a session without damage."""
+
+    faults: list[str]
+    summaries: list[SummaryDocument]
+    messages: list[MessageDocument]
+
+
 class MessageList(BaseModel):
     """Messages, oldest first. `before` requests the next page; null means there is no next page."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -9,8 +10,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
+from redismem.errors import CorruptSession
 from redismem.info import Policy
+from redismem.inspection.quarantine import read_live
 from redismem.memory import Memory
+from redismem.messages.decoding import is_gap
 from redismem.messages.message import UNSET
 from redismem.session.session import Session
 from redismem.web import listing, searching
@@ -55,7 +59,8 @@ def session_of(request: Request, session_id: Annotated[str, Path(min_length=1)],
 async def check_owner(session: Session, owner: str | None) -> None:
     """Check the owner that a request names, before work that does not ask Redis for it. Raises OwnerMismatch."""
     if owner is not None:
-        await session.exists()
+        with contextlib.suppress(CorruptSession):  # then nobody owns it
+            await session.exists()
 
 
 TheMemory = Annotated[Memory, Depends(memory_of)]
@@ -184,6 +189,18 @@ async def list_messages(
     messages = await session.messages(limit, _parse_before(before), include_originals)
     more = messages[0].seq if len(messages) == limit and messages[0].seq > 1 else None
     return Json({"messages": [message_document(message) for message in messages], "before": more})
+
+
+@router.get("/sessions/{session_id}/readable", response_model=schemas.ReadableDocument)
+async def show_readable(session: TheSession, memory: TheMemory, owner: Owner = None) -> Response:
+    """Return the faults of a session, and the messages and summaries that can be read. Changes nothing.
+
+    A damaged session answers its other routes with `unreadable`, until its next message begins it anew.
+    """
+    await check_owner(session, owner)
+    read = await read_live(memory.store, session.id)
+    messages = [message_document(each) for each in read.messages[-_MOST_MESSAGES:] if not is_gap(each)]
+    return Json({"faults": [*dict.fromkeys(read.faults)], "summaries": read.summaries, "messages": messages})
 
 
 def _parse_before(before: str | None) -> int | datetime | None:

@@ -50,6 +50,7 @@ CODES: dict[str, tuple[int, str]] = {
     "head_too_large": (431, "The head of the request is too large"),
     "too_many_requests": (429, "Too many requests"),
     "internal": (500, "A defect of the service"),
+    "unreadable": (500, "The stored session cannot be read"),
     "store_unavailable": (503, "The store does not answer"),
     "forget_incomplete": (503, "Not all sessions are removed yet"),
     "unconfirmed": (503, "Too few replicas have it yet"),
@@ -80,7 +81,7 @@ _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
     (NotAllowed, "store_not_allowed"),
     (UnsupportedFormat, "other_layout"),
     (WrongShards, "other_layout"),
-    (CorruptSession, "store_unavailable"),
+    (CorruptSession, "unreadable"),
 )
 
 

@@ -80,6 +80,7 @@ export class Conversation {
       }
     } catch (error) {
       if (error.code === "session_not_found") this._forget();
+      else if (error.code === "unreadable") await this._readParts(error);
       else if (error.code === "store_unavailable" || error.code === "too_late") this._tellHealth("away");
       else if (error.status !== undefined) this.fault = error;
       // The stream of events reports all other errors. It may miss a short outage, so the read is retried here.
@@ -115,6 +116,14 @@ export class Conversation {
     this.fault = null;
     this._tellHealth("well");
     this._tell();
+  }
+
+  // Reads what can be read of a damaged conversation, and says the fault.
+  async _readParts(error) {
+    const parts = await ask("GET", sessionPath(this.sessionId, "/readable")).catch(() => ({ messages: [] }));
+    if (this._isClosed) return;
+    this.messages = new Map(parts.messages.map((message) => [message.seq, message]));
+    this.fault = error;
   }
 
   // Reads earlier messages until this one is read; at most the last ten thousand.

@@ -16,6 +16,7 @@ const PROBLEMS = {
   too_late: "The server gave up because this took too long.",
   conflict: "Another user was faster.",
   not_found: "This does not exist, or did not exist at that time.",
+  unreadable: "The stored conversation is damaged. What can be read is shown. The next message begins it anew; an operator finds the damaged one in quarantine.",
   internal: "Something went wrong in the server.",
 };
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.clock import T0, Clock
+from support.damage import put_block_aside
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.writers import Echo, chat_message
@@ -164,7 +165,7 @@ async def test_a_session_in_quarantine_leaves_the_index_at_the_next_check(
         keys = owner_keys(memory.store.keys, "ann")
         await raw.zadd(keys.indexes, {"ann": 1 << 45})
         await raw.hset(memory.store.keys.session("a").state, "counters", b"broken")
-        assert (await session.read()).messages == []
+        assert await session.set_aside()
         now_ms, due_ms = await memory.server_time_ms(), int(await raw.zscore(keys.indexes, "ann"))
         assert due_ms <= now_ms + 60_000
         await OwnerChecks(memory.store).check("ann", due_ms, now_ms)
@@ -180,7 +181,7 @@ async def test_a_block_in_quarantine_leaves_the_index_at_once(store: Store, name
         assert holds({0: before["a"][0]}, SECRET)
         for session_id in ("a", "d"):
             await raw.hset(memory.store.keys.session(session_id).originals, "0", b"broken")
-            await memory.session(session_id).messages(include_originals=True)
+            await put_block_aside(memory, session_id, 0)
             assert await raw.hget(memory.store.keys.session(session_id).originals, "0") is None, "in quarantine"
         left = {"a": {number: each for number, each in before["a"].items() if number}, "b": before["b"]}
         assert await read_index(memory, raw, "ann") == left

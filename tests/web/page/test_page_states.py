@@ -142,3 +142,26 @@ async def test_the_page_takes_few_requests_and_few_bytes(browser: Browser, conte
     # Script, styles and icon come from the cache.
     assert sum(received_bytes.values()) < 10_000
     await fresh.close()
+
+
+async def test_what_can_be_read_of_a_damaged_conversation_is_shown_with_the_fault(
+    context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
+) -> None:
+    namespace = server_options[server_options.index("--namespace") + 1]
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=LONG_DEADLINES) as memory:
+        session = memory.session("damaged")
+        await session.append({"role": "user", "content": "hello"}, {"role": "assistant", "content": "lost"})
+        key = memory.store.keys.session(session.id).messages
+        with redis.Redis.from_url(redis_server.url) as raw:
+            raw.lset(key, 1, b"\xc1")
+            page = await open_page(context, url, session.id)
+            damaged = re.compile("^The stored conversation is damaged")
+            await expect(page.locator("#thread-fault-word")).to_have_text(damaged)
+            await expect(page.locator(".mine .text")).to_have_text("hello")
+            await save_screenshot(page, "damaged")
+            assert await violations(page, part="#thread-fault") == []
+            assert raw.lrange(key, 1, 1) == [b"\xc1"], "an opened page changes nothing"
+        await session.append_and_read({"role": "user", "content": "anew"})
+        await expect(page.locator(".mine .text")).to_have_text("anew")
+        await expect(page.locator("#thread-fault")).to_be_hidden()
+    assert faults_of(page) == []
