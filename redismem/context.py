@@ -45,6 +45,8 @@ class Receipt:
     """The id of the life of the session that has the messages, as `Context.epoch`; if `degraded`, the last life that
     this process knows.
     """
+    newest_append: bytes = field(default=b"", compare=False, repr=False)
+    """The random name of the append, as `Context.newest_append`; b"" if it is not known."""
 
     def __repr__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
@@ -155,6 +157,11 @@ class Context:
     _recalled: Sequence[Message] | Recalled = ()
     with_days: bool = field(default=True, compare=False)
     """True if recalled messages are quoted below their days, see `REDISMEM_RECALL_DAYS`."""
+    newest_append: bytes = field(default=b"", compare=False)
+    """The random name of the newest append with messages; b"" if it is not known.
+
+    If Redis goes back to an older snapshot and takes other appends, they have the same seqs, but other names.
+    """
 
     @property
     def newest_ms(self) -> int:
@@ -373,8 +380,8 @@ Expected = int | Context | Receipt
 """Something a caller has seen of a session: a Context, a Receipt, or the last seq alone."""
 
 
-def parse_expected(expect: Expected, session_id: str) -> tuple[int | None, str]:
-    """Return the last seq and the epoch that a caller has seen. None and "" expect nothing.
+def parse_expected(expect: Expected, session_id: str) -> tuple[int | None, str, bytes]:
+    """Return the last seq, the epoch and the newest append that a caller has seen. None, "" and b"" expect nothing.
 
     A degraded context or receipt has provisional seqs, so it gives the epoch alone. A bare seq has no epoch.
 
@@ -382,14 +389,12 @@ def parse_expected(expect: Expected, session_id: str) -> tuple[int | None, str]:
         TypeError: `expect` is none of these.
         ValueError: The seq is negative, or the context is of another session.
     """
-    if isinstance(expect, Context):
-        if expect.session_id != session_id:
-            raise ValueError("expect is the context of another session")
-        return None if expect.degraded else expect.last_seq, expect.epoch
-    if isinstance(expect, Receipt):
-        return None if expect.degraded else expect.last_seq, expect.epoch
+    if isinstance(expect, Context) and expect.session_id != session_id:
+        raise ValueError("expect is the context of another session")
+    if isinstance(expect, Context | Receipt):
+        return (None, expect.epoch, b"") if expect.degraded else (expect.last_seq, expect.epoch, expect.newest_append)
     if type(expect) is not int:
         raise TypeError("expect is a context, a receipt, or the last seq as an integer")
     if expect < 0:
         raise ValueError("expect is a last seq: an integer, 0 or more")
-    return expect, ""
+    return expect, "", b""

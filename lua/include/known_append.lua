@@ -5,11 +5,7 @@
 -- write is allowed when memory is short.
 -- READS state token fresh ids total counters overtaking
 -- SETS b c d known_epoch oldest ring name at
-local b, c, d, known_epoch = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d', 'epoch'))
-b, c, d = b or '', c or '', d or ''
-local oldest = string.sub(ids, 1, 1)
-local ring = oldest == 'b' and b .. c .. d or oldest == 'c' and c .. d .. b or d .. b .. c -- [ring]
-ring = ring .. string.sub(ids, 2)
+--- @include append_ring
 local name = string.sub(token, 1, 7)
 local at = string.find(ring, name, -192, true)
 while at and at % 12 ~= 1 do at = string.find(ring, name, at + 1, true) end

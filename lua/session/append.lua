@@ -4,8 +4,8 @@
 -- than token_limit (- for no limit) and more messages than recent_limit. A half full window goes first: due since 0.
 -- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent call, or
 -- one that a client may resend by itself. Only 1 does not look for its token. tokens: of the unpinned messages.
--- expect: the last seq the caller saw, @ and the epoch, or @ with either or none; - is none
--- without the epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins:
+-- expect: the last seq the caller saw, @ and the epoch, or @ with either or none, and / and the newest append in hex digits;
+-- - is none without the epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins:
 -- number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
 -- limits may end with ~ and the policy of a session that the append creates, and @ and the owner, which an existing session
 -- must have. The key owners is needed only with an owner. Most appends have only the first four keys, because each key

@@ -27,6 +27,7 @@ from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, u
 from redismem.protocol.owners import check_same_owner, decode_owner, owner_mismatch
 from redismem.protocol.permissions import decode_refused_command
 from redismem.protocol.policy import decode_policy
+from redismem.protocol.ring import CALL_BYTES, NAME_BYTES, newest_append
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
 from redismem.settings.names import name_setting, over_limit
 
@@ -115,20 +116,21 @@ HEAVY = b"!"
 """The end of the reply to an append after which bodies should leave the window."""
 
 
-def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = False) -> Receipt:
-    """Decode the reply of append.lua. A change of the state is an append without messages.
+def receipt(session_id: str, sent_count: int, reply: Any, *, token: bytes = b"", any_kind: bool = False) -> Receipt:
+    """Decode the reply of append.lua to the append with this token. A change of the state is one without messages.
 
     Raises:
         CorruptSession: the window has another length than the counters say.
         IdReused: the id was used for an append and a state change. With `any_kind`, this is not raised.
     """
     if type(reply) is bytes:  # new messages of an existing session
-        packed, _, epoch = reply.partition(b"@")
+        packed, _, life = reply.partition(b"@")
         first_seq, total = bounds(packed)
         window_count = total - first_seq + 1 if b"+" not in packed else counters(packed).window_count
-        return Receipt(
-            total - sent_count + 1, total, total, False, False, window_count, epoch=_text(epoch.rstrip(HEAVY))
-        )
+        epoch = _text(life.rstrip(HEAVY))
+        seen = Receipt(total - sent_count + 1, total, total, False, False, window_count, epoch=epoch)
+        seen.newest_append = token[:CALL_BYTES]
+        return seen
     try:
         window_first_seq, total = bounds(reply[0])
         count = expected = total - window_first_seq + 1
@@ -145,7 +147,10 @@ def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = Fa
         made, sent = ("a change of the state", "an append") if sent_count else ("an append", "a change of the state")
         raise IdReused(f"the id was already used for {made}, so {sent} needs another", session_id)
     window_count = -1 if duplicate else count
-    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, window_count, epoch=_text(epoch))
+    seen = Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, window_count, epoch=_text(epoch))
+    # Of a duplicate, the bytes of the call that made it are unknown.
+    seen.newest_append = token[: NAME_BYTES if duplicate else CALL_BYTES]
+    return seen
 
 
 def _epoch(reply: Sequence[Any]) -> str:
@@ -213,8 +218,8 @@ def context(
             recent_limit,
             "" if bare else stored.get(layout.COMMITTED, b"").decode(),
         )
-        if limit is not None and limit < window_count:
-            decoded.is_part = True
+        decoded.newest_append = newest_append(stored)
+        decoded.is_part = limit is not None and limit < window_count
         if b"+" in packed:
             decoded.is_mixed = True
         return decoded if bare else _add_pinned(decoded, stored)
@@ -238,7 +243,13 @@ def _hidden_seqs(elements: Sequence[bytes], first_seq: int, total: int, limit: i
 
 
 def appended_context(
-    session_id: str, sent_count: int, recent_limit: int, reply: Any, stored: Any, elements: Sequence[bytes]
+    session_id: str,
+    sent_count: int,
+    recent_limit: int,
+    token: bytes,
+    reply: Any,
+    stored: Any,
+    elements: Sequence[bytes],
 ) -> Context:
     """Decode the context and receipt of `append_and_read`. Raises the errors of `context()` and `receipt()`."""
     decoded = context(session_id, recent_limit, stored if type(stored) is dict else fields(stored), elements)
@@ -249,8 +260,9 @@ def appended_context(
             window_count -= uncounted_count(reply.partition(b"@")[0])
         epoch = decoded.epoch
         decoded.receipt = Receipt(total - sent_count + 1, total, total, False, False, window_count, epoch=epoch)
+        decoded.receipt.newest_append = decoded.newest_append
     else:
-        decoded.receipt = receipt(session_id, sent_count, reply)
+        decoded.receipt = receipt(session_id, sent_count, reply, token=token)
     return decoded
 
 

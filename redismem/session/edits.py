@@ -24,27 +24,29 @@ def check_expected(context: Context, expect: Expected | None) -> None:
             message was replaced, unpinned or forgotten since.
         InvalidMessage: `expect` is invalid.
     """
-    seq = check_life(context.session_id, expect, context)
+    seq, newest = check_life(context.session_id, expect, context)
     if seq not in (None, context.last_seq):
         raise Conflict(
             f"another writer was faster: the last seq is {context.last_seq}", context.session_id, context.last_seq
         )
+    if not context.newest_append.startswith(newest) and context.newest_append:  # after a return to an older snapshot
+        raise make_conflict(context)
     if isinstance(expect, Context) and not expect.degraded and expect.window_version != context.window_version:
         raise make_conflict(context)
 
 
-def check_life(session_id: str, expect: Expected | None, context: Context | None = None) -> int | None:
-    """Check that `expect` names no other life than that of `context`, and return its last seq, if it has one.
+def check_life(session_id: str, expect: Expected | None, context: Context | None = None) -> tuple[int | None, bytes]:
+    """Check that `expect` names no other life than that of `context`, and return its last seq and newest append.
 
     Without a context, there is no session. Raises as `check_expected` does.
     """
     try:
-        seq, epoch = (None, "") if expect is None else parse_expected(expect, session_id)
+        seq, epoch, newest = (None, "", b"") if expect is None else parse_expected(expect, session_id)
     except (TypeError, ValueError) as refused:
         raise InvalidMessage(str(refused), session_id) from None
     if epoch not in ("", "" if context is None else context.epoch):
         raise cleared_conflict(session_id, 0 if context is None else context.last_seq)
-    return seq
+    return seq, newest
 
 
 def select_newest(context: Context, count: int, limit: int) -> list[Message]:

@@ -16,6 +16,7 @@ from support.script_text import Text, header, text
 
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.keys import Keys, ShardKeys
+from redismem.protocol.ring import ID_BYTES
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import append_ids
 
@@ -287,6 +288,6 @@ def test_the_keys_of_a_shard_are_the_indexes_in_their_order() -> None:
 
 def test_the_ring_is_as_large_as_the_scripts_make_it() -> None:
     source = scripts.load("append").source.decode()
-    assert f"string.find(ring, name, -{append_ids.ID_BYTES * append_ids.IDS_COUNT}, true)" in source
-    assert f"at % {append_ids.ID_BYTES} ~= 1" in source
-    assert f"#ids == {1 + 5 * append_ids.ID_BYTES} then" in source
+    assert f"string.find(ring, name, -{ID_BYTES * append_ids.IDS_COUNT}, true)" in source
+    assert f"at % {ID_BYTES} ~= 1" in source
+    assert f"#ids == {1 + 5 * ID_BYTES} then" in source

@@ -15,8 +15,8 @@ from redismem.messages.message import Message, TokenCounter, is_opaque
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.ids import append_token
+from redismem.protocol.ring import NAME_BYTES
 from redismem.protocol.sendings import renew
-from redismem.protocol.session import append_ids
 from redismem.protocol.session.state import StateChanges
 from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings
@@ -121,16 +121,16 @@ def compress_large(settings: Settings, element: bytes) -> bytes:
 
 
 def expect_argument(expect: Expected, session_id: str) -> str:
-    """Return the argument `expect` of append.lua: the last seq, `@` and the epoch.
+    """Return the argument `expect` of append.lua: the last seq, `@` and the epoch, `/` and the newest append.
 
     Raises:
         InvalidMessage: `expect` is neither a context of this session, a receipt nor a seq.
     """
     try:
-        seq, epoch = parse_expected(expect, session_id)
+        seq, epoch, newest = parse_expected(expect, session_id)
     except (TypeError, ValueError) as refused:
         raise InvalidMessage(str(refused), session_id) from None
-    return f"{'' if seq is None else seq}{epoch and f'@{epoch}'}" or ANY
+    return f"{'' if seq is None else seq}{epoch and f'@{epoch}'}{f'/{newest.hex()}' if newest else ''}" or ANY
 
 
 def create_token(id: str | None, session_id: str) -> bytes:
@@ -227,7 +227,7 @@ def parse_append(command: Command) -> Append:
     first_drop = first_set + 2 * int(sets_count)
     limits, _, owner = _limits(command).partition(b" @")
     return Append(
-        token[: append_ids.NAME_BYTES],
+        token[:NAME_BYTES],
         tuple(rest[:first_set]),
         int(tokens),
         tuple(rest[first_set:first_drop]),

@@ -12,16 +12,10 @@ from redismem.protocol import replies
 from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EPOCH, NEWEST_IDS, OLDER_IDS, bounds
+from redismem.protocol.ring import COUNT_BYTES, ID_BYTES, NAME_BYTES, message_count, ring_ids
 
-ID_BYTES = 12
-"""The bytes of an append id.
-
-Seven name the append, three the call, and two contain the message count. The top bit of the count is set if the append
-created the session.
-"""
 IDS_COUNT = 16
 """The number of appends and state changes that are always remembered. The ring may contain a few more."""
-NAME_BYTES, _COUNT_BYTES = 7, 2
 _NEWEST_COUNT = 5
 
 
@@ -35,22 +29,11 @@ class AppendId(NamedTuple):
 def decode_appends(fields: Mapping[bytes, bytes]) -> list[AppendId]:
     """Decode the last appends, oldest first: at most IDS_COUNT.
 
-    `ids_a` begins with the letter of the field with the oldest ids; the newest ids follow.
-
     Raises:
         Undecodable: the fields do not contain a ring.
     """
-    newest = fields.get(NEWEST_IDS, b"b")
-    letters = [name[-1:] for name in OLDER_IDS]
-    if newest[:1] not in letters:
-        raise Undecodable("the field ids_a does not begin with a letter of the ring")
-    oldest = letters.index(newest[:1])
-    older = (*OLDER_IDS[oldest:], *OLDER_IDS[:oldest])
-    ring = b"".join(fields.get(name, b"") for name in older) + newest[1:]
-    if len(ring) % ID_BYTES:
-        raise Undecodable("the ring of append ids ends within an id")
-    entries = [ring[at : at + ID_BYTES] for at in range(0, len(ring), ID_BYTES)][-IDS_COUNT:]
-    return [AppendId(entry[:NAME_BYTES], int.from_bytes(entry[-_COUNT_BYTES:]) & 0x7FFF) for entry in entries]
+    ids = ring_ids(fields)[-IDS_COUNT:]
+    return [AppendId(each[:NAME_BYTES], message_count(each)) for each in ids]
 
 
 def remember(fields: MutableMapping[bytes, bytes], name: bytes, message_count: int) -> None:
@@ -60,8 +43,8 @@ def remember(fields: MutableMapping[bytes, bytes], name: bytes, message_count: i
         full = b"ids_" + newest[:1]
         fields[full] = newest[1:]
         newest = OLDER_IDS[(OLDER_IDS.index(full) + 1) % len(OLDER_IDS)][-1:]
-    rest = bytes(ID_BYTES - NAME_BYTES - _COUNT_BYTES)
-    fields[NEWEST_IDS] = newest + name + rest + message_count.to_bytes(_COUNT_BYTES)
+    rest = bytes(ID_BYTES - NAME_BYTES - COUNT_BYTES)
+    fields[NEWEST_IDS] = newest + name + rest + message_count.to_bytes(COUNT_BYTES)
 
 
 class LastAppends(NamedTuple):

@@ -52,7 +52,7 @@ class SessionCalls:
     """Builds the calls of one session; the parts that all calls share are built once."""
 
     __slots__ = (
-        *("_append_head", "_confirm", "_needs_few_keys", "_reads", "_script"),
+        *("_append_head", "_confirm", "_needs_few_keys", "_reads", "_script", "_token_at"),
         *("clock", "count_tokens", "is_heavy", "keys", "session_owner", "settings"),
     )
 
@@ -85,6 +85,7 @@ class SessionCalls:
             appends, limits = (*appends, keys.shard.owners), b"%b @%b" % (limits, field)
         self._script = scripts.load("append")
         self._append_head: Command = ("EVALSHA", self._script.sha, len(appends), *appends, keys.session, limits)
+        self._token_at = len(self._append_head) + 1
         self._reads = context_reads(keys)
         self._confirm = settings.confirm
         self._needs_few_keys = self.is_heavy = False  # heavy: bodies should leave the window after the last append
@@ -99,7 +100,8 @@ class SessionCalls:
             InvalidTime: the clock returned an invalid time.
         """
         command, session_id = self._append("append", ANY, messages, options), self.keys.session_id
-        decode = partial(self._receipt, len(messages))  # no keywords below, which cost time on every turn
+        # No keywords, which cost time on every turn.
+        decode = partial(self._receipt, len(messages), command[self._token_at])
         call = Call(session_id, (command,), decode, self._script, mark_resent, Op.APPEND)
         if self._needs_few_keys:
             call.short_command = shorten(command)
@@ -110,7 +112,7 @@ class SessionCalls:
     ) -> Call[Context]:
         """Build an append and the reads of a context, in one transaction. Raises the errors of `append`."""
         command, session_id = self._append("append_and_read", layout.NONE, messages, options), self.keys.session_id
-        decode = partial(self._appended_context, len(messages))
+        decode = partial(self._appended_context, len(messages), command[self._token_at])
         call = Call(session_id, (command, *self._reads), decode, self._script, mark_resent, Op.APPEND_AND_READ)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
@@ -124,21 +126,23 @@ class SessionCalls:
             InvalidTime: the clock returned an invalid time.
         """
         command, session_id = self._command((), 0, self.change(**changes), id, ANY), self.keys.session_id
-        call = Call(session_id, (command,), partial(self._receipt, 0), self._script, mark_resent, Op.UPDATE)
+        call = Call(session_id, (command,), partial(self._receipt, 0, b""), self._script, mark_resent, Op.UPDATE)
         if self._needs_few_keys:
             call.short_command = shorten(command)
         return set_confirm(call, {"id": id}, self._confirm)
 
-    def _receipt(self, sent_count: int, reply: Any) -> Receipt:
-        receipt = replies.receipt(self.keys.session_id, sent_count, reply)
+    def _receipt(self, sent_count: int, token: Any, reply: Any) -> Receipt:
+        receipt = replies.receipt(self.keys.session_id, sent_count, reply, token=token)
         counters = reply if type(reply) is bytes else reply[0]
         self.is_heavy = counters.endswith(replies.HEAVY)
         self._needs_few_keys = needs_few_keys(counters, receipt.window_count, self.settings.threshold)
         return receipt
 
-    def _appended_context(self, sent_count: int, reply: Any, stored: Any, elements: Sequence[bytes]) -> Context:
+    def _appended_context(
+        self, sent_count: int, token: Any, reply: Any, stored: Any, elements: Sequence[bytes]
+    ) -> Context:
         limit = self.settings.recent_limit
-        context = replies.appended_context(self.keys.session_id, sent_count, limit, reply, stored, elements)
+        context = replies.appended_context(self.keys.session_id, sent_count, limit, token, reply, stored, elements)
         counters = reply if type(reply) is bytes else reply[0]
         self.is_heavy = counters.endswith(replies.HEAVY)
         self._needs_few_keys = needs_few_keys(counters, len(elements), self.settings.threshold)

@@ -20,6 +20,7 @@ from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
+from redismem.protocol.ring import NAME_BYTES
 from redismem.protocol.sendings import resend
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.append import append_limits, create_token, pins_argument
@@ -107,7 +108,7 @@ def rewrite(
     context, session_id = view.context, calls.keys.session_id
     if from_seq > context.last_seq + 1:
         raise NotInWindow(f"cannot rewrite from seq {from_seq}: the last seq is {context.last_seq}", session_id)
-    decode = partial(_decode_receipt, session_id, new.seqs_count)
+    decode = partial(_decode_receipt, session_id, new)
     return _call(calls, view, _ending(view, from_seq, int(not new.elements), cut), new, decode, Op.REWRITE)
 
 
@@ -122,8 +123,8 @@ def _ending(view: View, from_seq: int, own_count: int, cut: Cut | None) -> Endin
     return Ending(0, elements, removed, count_behind(view, from_seq) + len(in_window) + own_count, from_seq, cut)
 
 
-def _decode_receipt(session_id: str, seqs_count: int, reply: Any) -> Receipt | None:
-    return replies.receipt(session_id, seqs_count, reply) if reply else None
+def _decode_receipt(session_id: str, new: NewMessages, reply: Any) -> Receipt | None:
+    return replies.receipt(session_id, new.seqs_count, reply, token=new.token) if reply else None
 
 
 def find_receipt(view: View, new: NewMessages) -> Receipt | None:
@@ -134,8 +135,9 @@ def find_receipt(view: View, new: NewMessages) -> Receipt | None:
     except Undecodable:  # the script looks, too
         return None
     for name, count in reversed(appends):
-        if name == new.token[: append_ids.NAME_BYTES]:
-            return Receipt(last_seq - count + 1, last_seq, last_seq, False, True, epoch=view.context.epoch)
+        if name == new.token[:NAME_BYTES]:
+            epoch = view.context.epoch
+            return Receipt(last_seq - count + 1, last_seq, last_seq, False, True, epoch=epoch, newest_append=name)
         last_seq -= count
     return None
 

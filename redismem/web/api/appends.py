@@ -18,7 +18,7 @@ from redismem.web.service import Service
 PATH = "/v1/sessions/{session_id}/messages"
 _PREFIX, _SUFFIX = PATH.split("{session_id}")
 KEY = b"idempotency-key"
-ETAG = re.compile('"?(?:([0-9]{1,20}-[0-9a-f]{1,64})-)?([0-9]{1,16})"?')
+ETAG = re.compile('"?(?:([0-9]{1,20}-[0-9a-f]{1,64})-)?([0-9]{1,16})(?:-((?:[0-9a-f]{2}){7,10}))?"?')
 _JSON = (b"content-type", b"application/json")
 
 
@@ -66,7 +66,7 @@ async def append_messages(
     text = encode_json(document)
     answer_headers = [_JSON, (b"content-length", b"%d" % len(text))]
     if not receipt.degraded:  # in Redis, this seq may go to another message
-        answer_headers.append((b"etag", f'"{receipt.epoch}-{receipt.last_seq}"'.encode()))
+        answer_headers.append((b"etag", _etag(receipt).encode()))
     await answer.send_whole(200 if receipt.duplicate else 201, answer_headers, text)
 
 
@@ -109,14 +109,21 @@ def _options(headers: dict[bytes, bytes]) -> Any:
     return options
 
 
+def _etag(receipt: Receipt) -> str:
+    newest = f"-{receipt.newest_append.hex()}" if receipt.newest_append else ""
+    return f'"{receipt.epoch}-{receipt.last_seq}{newest}"'
+
+
 def parse_expected(header: bytes) -> int | Receipt:
     """Return the `expect` for an If-Match: the receipt of an ETag, or a bare last seq. Raises Problem: bad_request."""
     match = ETAG.fullmatch(header.strip().decode("latin-1"))
     if match is None:
         raise Problem("bad_request", "If-Match is the ETag of an earlier answer, or a last seq alone")
-    epoch, digits = match.groups()
+    epoch, digits, newest = match.groups()
     seq = int(digits)
-    return seq if epoch is None else Receipt(seq, seq, seq, False, False, epoch=epoch)
+    if epoch is None:
+        return seq
+    return Receipt(seq, seq, seq, False, False, epoch=epoch, newest_append=bytes.fromhex(newest or ""))
 
 
 def append_id(key: bytes) -> str:
