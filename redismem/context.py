@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from redismem.formats.opaque import pair_around_opaque, reveal_opaque
+from redismem.formats.openai_chat import chat_messages
 from redismem.formats.quoting import quote_as_data
-from redismem.formats.sendable import repair_messages, replace_unsendable
-from redismem.formats.tool_pairing import provider_view
+from redismem.formats.sendable import replace_unsendable
 from redismem.info import Policy
 from redismem.messages.decoding import StoredMessages, is_gap, scan_payloads
 from redismem.messages.message import Message, Opaque, moment
@@ -17,6 +16,7 @@ from redismem.messages.values import decode_value, encode_value
 
 if TYPE_CHECKING:
     from redismem.formats.anthropic import AnthropicContext
+    from redismem.formats.converse import ConverseContext
     from redismem.formats.gemini import GeminiContext
     from redismem.formats.recalled import Recalled
 
@@ -116,7 +116,10 @@ class Summary:
 class Context:
     """The input for a model: pinned messages, then summaries, then the messages after them, each oldest first.
 
-    `to_openai()`, `to_anthropic()` and `to_gemini()` return it in the format of a provider.
+    `to_openai()`, `to_responses()`, `to_anthropic()`, `to_gemini()` and `to_converse()` return it in the format of a
+    provider, whichever provider or framework wrote the messages. `thoughts=False` leaves out reasoning and its
+    signatures, which another model may refuse. `tools=False` turns calls and results into words, for requests without
+    tools.
     """
 
     session_id: str
@@ -233,18 +236,22 @@ class Context:
         """The messages of the window before `recent`. They wait for a summary."""
         return self.messages[: -self.recent_limit]
 
-    def to_openai(self, *, alternate: bool = False, now_ms: float | None = None) -> list[Any]:
+    def to_openai(
+        self, *, alternate: bool = False, now_ms: float | None = None, thoughts: bool = True, tools: bool = True
+    ) -> list[Any]:
         """Return the messages for OpenAI: `client.chat.completions.create(model=…, messages=context.to_openai())`.
 
         A new list of dicts: pinned messages, then background, summaries and recalled messages quoted in user messages,
-        then the messages of the window. Messages are exactly as appended, except for what OpenAI or its client refuses:
+        then the messages of the window. A message that OpenAI accepts is exactly as appended. The others, such as those
+        of another provider or framework, are written in OpenAI's format:
 
         - A result without its call right before it, and a call that got no result, are quoted in a user message. Calls
           at the very end may still wait for their results.
-        - Reasoning with nothing behind it is left out, and items whose reasoning is covered by a summary or beyond a
-          limit lose their `id`, or are quoted if they need it.
+        - Images of results and of the assistant follow in a user message. Other content that OpenAI refuses becomes a
+          placeholder in brackets, and thoughts of other providers are left out.
         - Arguments of a call that are not valid JSON, such as those of an answer that was cut off, become a string of
-          the object `{"arguments": …}`.
+          the object `{"arguments": …}`. Call ids that are too long are replaced by shorter ones, always the same.
+        - A name that OpenAI refuses, such as one with a space, is written before the text.
         - An assistant's `audio` becomes `{"id": …}`; once it has expired, its transcript becomes the text.
         - Lone surrogates, such as half an emoji, become U+FFFD.
 
@@ -259,51 +266,37 @@ class Context:
         if alternate:
             from redismem.formats.alternation import alternate_roles
 
-            return repair_messages(alternate_roles(self._paired()), True, now_ms)
-        messages = self._messages
-        if self._pinned is None and not self.is_mixed and isinstance(messages, StoredMessages):
-            payloads = messages.payloads()
-            if messages.may_hold_calls:
-                payloads = self._repair(payloads, messages.may_hold_surrogates, now_ms)
-            return self._quotes() + payloads
-        pinned, payloads, may_hold_calls, may_hold_surrogates = self._payloads()
-        whole = [*pinned, *self._quotes(), *payloads] if pinned else payloads
-        if may_hold_calls:
-            whole = self._repair(whole, may_hold_surrogates, now_ms, len(pinned), len(whole) - len(payloads))
-        return whole if pinned else self._quotes() + whole
-
-    def _paired(self) -> list[dict[str, Any]]:
-        """The messages to convert to another format, without opaque ones, with calls and results paired."""
-        pinned, payloads, may_hold_calls, may_be_opaque = self._payloads()
+            return alternate_roles(self._spoken(), thoughts=thoughts, tools=tools)
+        pinned, payloads, may_hold_calls, is_odd = self._payloads()
         whole = [*pinned, *self._quotes(), *payloads]
-        if may_hold_calls:
-            whole = self._view(whole, may_be_opaque, len(pinned), len(whole) - len(payloads))
-        return [payload for payload in whole if type(payload) is not Opaque] if may_be_opaque else whole
+        if not may_hold_calls:
+            return whole
+        return chat_messages(whole, thoughts=thoughts, tools=tools, now_ms=now_ms, may_hold_surrogates=is_odd)
 
-    def _view(
-        self, payloads: list[dict[str, Any]], may_be_opaque: bool, pinned_count: int = 0, window_at: int = 0
-    ) -> list[dict[str, Any]]:
-        """Pair calls and results.
+    def to_responses(self, *, ids: bool = True, thoughts: bool = True, tools: bool = True) -> list[Any]:
+        """Return the messages for OpenAI's Responses API: `client.responses.create(model=…, input=…)`.
 
-        If messages before the window are left out, the window's first items may lack their reasoning.
+        Items of OpenAI are exactly as appended, except for what OpenAI refuses: reasoning with nothing behind it is
+        left out, and an item whose reasoning is covered by a summary or beyond a limit, or whose id an earlier item
+        has, loses its `id`, or is quoted if it needs the id. Messages in other formats become items. Opaque messages
+        are verbatim and in their places.
+
+        Args:
+            ids: False removes the ids of all items, for requests with `store=False`: OpenAI does not know them then.
+                Reasoning without encrypted content is left out.
         """
-        pair = pair_around_opaque if may_be_opaque else provider_view
-        return pair(payloads, pinned_count, window_at if self.is_part or self.first_seq > 1 else None)
+        from redismem.formats.openai_responses import responses_input
 
-    def _repair(
-        self,
-        payloads: list[dict[str, Any]],
-        may_hold_surrogates: bool,
-        now_ms: float | None,
-        pinned_count: int = 0,
-        window_at: int = 0,
-    ) -> list[dict[str, Any]]:
-        """Return the messages as OpenAI accepts them back. Opaque messages are stored as those with surrogates are."""
-        view = self._view(payloads, may_hold_surrogates, pinned_count, window_at)
-        if view is payloads and not may_hold_surrogates:
-            return payloads
-        repaired = repair_messages(view, may_hold_surrogates, now_ms)
-        return reveal_opaque(repaired) if may_hold_surrogates else repaired
+        pinned, payloads, _, _ = self._payloads()
+        quotes = self._quotes()
+        cut_at = len(pinned) + len(quotes) if self.is_part or self.first_seq > 1 else None
+        whole = [*pinned, *quotes, *payloads]
+        return responses_input(whole, len(pinned), cut_at, ids=ids, thoughts=thoughts, tools=tools)
+
+    def _spoken(self) -> list[dict[str, Any]]:
+        """The messages to write in another format, without opaque ones."""
+        pinned, payloads, _, _ = self._payloads()
+        return [each for each in (*pinned, *self._quotes(), *payloads) if type(each) is not Opaque]
 
     def _quotes(self) -> list[dict[str, Any]]:
         """The user messages that quote the background, the summaries and the recalled messages."""
@@ -335,27 +328,39 @@ class Context:
         others = [message.visible for message in self.messages]
         return pinned, others, *scan_payloads(pinned + others)
 
-    def to_anthropic(self) -> AnthropicContext:
+    def to_anthropic(self, *, thoughts: bool = True, tools: bool = True) -> AnthropicContext:
         """Return arguments for Anthropic: `client.messages.create(model=…, max_tokens=…, **context.to_anthropic())`.
 
         Messages with the role system or developer at the start become `system`; later ones become user texts that say
-        so. Messages in the formats of OpenAI and Gemini are converted; parts in Anthropic's format stay unchanged.
-        Content that Anthropic would refuse, such as audio or a broken URL, becomes a placeholder in brackets. Opaque
-        messages are left out.
+        so. Messages in other formats are converted; parts in Anthropic's format stay unchanged. Content that Anthropic
+        would refuse, such as audio or a broken URL, becomes a placeholder in brackets. The name of a speaker is written
+        before the text. Opaque messages are left out.
         """
         from redismem.formats.anthropic import anthropic_context
 
-        return anthropic_context(self._paired(), self._quoted_count)
+        return anthropic_context(self._spoken(), self._quoted_count, thoughts=thoughts, tools=tools)
 
-    def to_gemini(self) -> GeminiContext:
+    def to_gemini(self, *, thoughts: bool = True, tools: bool = True) -> GeminiContext:
         """Return JSON values for Gemini: `contents`, and `system_instruction` for the config.
 
-        Messages in the formats of OpenAI and Anthropic are converted; parts in Gemini's format stay unchanged. Content
-        that Gemini would refuse becomes a placeholder in brackets. Opaque messages are left out.
+        Messages in other formats are converted; parts in Gemini's format stay unchanged. Content that Gemini would
+        refuse becomes a placeholder in brackets. The name of a speaker is written before the text. Opaque messages are
+        left out.
         """
         from redismem.formats.gemini import gemini_context
 
-        return gemini_context(self._paired(), self._quoted_count)
+        return gemini_context(self._spoken(), self._quoted_count, thoughts=thoughts, tools=tools)
+
+    def to_converse(self, *, thoughts: bool = True, tools: bool = True) -> ConverseContext:
+        """Return arguments for Bedrock: `client.converse(modelId=…, **context.to_converse())`.
+
+        Messages in other formats are converted; blocks in Converse's format stay unchanged. Images and files are bytes,
+        as boto3 expects them. Converse fetches no URL but those of S3, so others become placeholders in brackets. The
+        name of a speaker is written before the text. Opaque messages are left out.
+        """
+        from redismem.formats.converse import converse_context
+
+        return converse_context(self._spoken(), self._quoted_count, thoughts=thoughts, tools=tools)
 
     @property
     def _quoted_count(self) -> int:

@@ -141,7 +141,9 @@ async def test_clear_removes_every_trace_of_a_session(raw: Any, memory: Memory, 
 
 
 async def test_prune_keeps_the_newest_and_whole_tool_calls(session: Session) -> None:
-    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}, {"id": "c2"}]}
+    function = {"name": "look", "arguments": "{}"}
+    calls = [{"id": id, "type": "function", "function": function} for id in ("c1", "c2")]
+    call = {"role": "assistant", "content": None, "tool_calls": calls}
     results = [{"role": "tool", "tool_call_id": id, "content": "x"} for id in ("c1", "c2")]
     await session.append(user_message("a"), call, *results, user_message("b"))
     assert await session.prune(5) == 0

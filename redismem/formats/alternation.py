@@ -6,41 +6,40 @@ Calls and their results come between a user's message and the assistant's answer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from redismem.formats.forms import CHAT_PARTS, Payload
-from redismem.formats.parts import ASSISTANT, SYSTEM, USER, Call, Part, parse_message, placeholder, role_of
-from redismem.formats.sections import RARE_KEYS
-from redismem.formats.tool_calls import label, text_of
+from redismem.formats.forms import Payload
+from redismem.formats.openai_chat import chat_messages
+from redismem.formats.parts import ASSISTANT, SYSTEM, USER, View, parse_message, placeholder, role_of
+from redismem.formats.quoting import attribute
+from redismem.formats.sections import name_of
 from redismem.formats.turns import BEGINNING
 
 _TOOL = "tool"
-# Fields that templates do not know. Their content becomes part of the text.
-_FOREIGN = RARE_KEYS | {"parts"}
 _NO_ANSWER = "(The assistant did not answer.)"
 
 
-def alternate_roles(payloads: Sequence[Payload]) -> list[Payload]:
-    """Return the messages as one system message, then alternating turns.
+def alternate_roles(payloads: Sequence[Payload], *, thoughts: bool = True, tools: bool = True) -> list[Payload]:
+    """Return messages of any format as one system message, then alternating turns. No message may be opaque.
 
-    A message that fits is returned as the same dict.
-
-    Adjacent messages of the same role are joined: strings with a blank line between them, parts in one list. Content in
-    formats other than OpenAI's chat becomes text. `payloads` must come from `provider_view`, with every result after
-    its call.
+    A message that fits is returned as the same dict. Adjacent messages of the same role are joined: strings with a
+    blank line between them, parts in one list.
     """
-    spoken = [payload for payload in payloads if role_of(payload) != SYSTEM]
-    view = _join_system([payload for payload in payloads if role_of(payload) == SYSTEM])
+    # Templates know no audio, so all of it has expired.
+    messages = chat_messages(payloads, thoughts=thoughts, tools=tools, now_ms=math.inf)
+    view = _join_system([message for message in messages if role_of(message) == SYSTEM])
     before = SYSTEM
-    for role, group in groupby(_chat_messages(spoken), lambda payload: payload["role"]):
+    spoken = (known for message in messages if role_of(message) != SYSTEM for known in _known(message))
+    for role, group in groupby(spoken, lambda message: message["role"]):
         if role == ASSISTANT and before == SYSTEM:
             view.append({"role": USER, "content": BEGINNING})
         if role == USER and before == _TOOL:
             view.append({"role": ASSISTANT, "content": _NO_ANSWER})
-        messages = list(group)
-        view += messages if role == _TOOL else [_join(messages)]
+        said = list(group)
+        view += said if role == _TOOL else [_join(said)]
         before = role
     return view
 
@@ -54,65 +53,18 @@ def _join_system(messages: Sequence[Payload]) -> list[Payload]:
     return [{"role": SYSTEM, "content": "\n\n".join(texts)}]
 
 
-def _chat_messages(payloads: Sequence[Payload]) -> Iterator[Payload]:
-    """Yield the non-blank messages, as user, assistant or tool.
-
-    A call becomes text if the next message does not answer it.
-    """
-    expects_result = False
-    for at, payload in enumerate(payloads):
-        is_last = at + 1 == len(payloads)
-        if _is_chat(payload) and payload["role"] == ASSISTANT and payload.get("tool_calls"):
-            expects_result = is_last or (_is_chat(payloads[at + 1]) and payloads[at + 1]["role"] == _TOOL)
-            yield from [payload] if expects_result else _as_texts(payload)
-        elif _is_chat(payload) and payload["role"] == _TOOL and expects_result:
-            yield payload
-        else:
-            expects_result = False
-            is_plain = _is_chat(payload) and payload["role"] != _TOOL
-            for message in [_without_calls(payload)] if is_plain else _as_texts(payload):
-                if not _is_blank(message["content"]):
-                    yield message
+def _known(message: Payload) -> Iterator[Payload]:
+    """Yield a message of fields that templates know: not the older function calls, and no refusal. Skip blank ones."""
+    if "function_call" in message or message["role"] == "function" or isinstance(message.get("refusal"), str):
+        for role, parts in parse_message(message, View(tools=False)):
+            yield {"role": role, "content": "\n\n".join(map(placeholder, parts))}
+    elif message["role"] == _TOOL or message.get("tool_calls") or not _is_blank(message.get("content")):
+        yield message
 
 
-def _is_chat(payload: Payload) -> bool:
-    """True for a message that chat templates know."""
-    role, content, calls = payload.get("role"), payload.get("content"), payload.get("tool_calls")
-    if role not in (USER, ASSISTANT, _TOOL) or any(payload.get(name) is not None for name in _FOREIGN):
-        return False
-    if calls and not (role == ASSISTANT and isinstance(calls, list)):
-        return False
-    if isinstance(content, list):
-        return all(isinstance(part, dict) and part.get("type") in CHAT_PARTS for part in content)
-    return isinstance(content, str) or (content is None and role != USER)
-
-
-def _without_calls(payload: Payload) -> Payload:
-    """Remove an empty list of calls, because templates would take the message for a call."""
-    others = {name: value for name, value in payload.items() if name != "tool_calls"}
-    return {"content": None, **others} if len(others) < len(payload) or "content" not in payload else payload
-
-
-def _as_texts(payload: Payload) -> Iterator[Payload]:
-    """Yield the texts of a message by role: in some formats one message contains a call and its result."""
-    for role, parts in parse_message(payload, lambda *_: False):
-        yield {"role": ASSISTANT if role == ASSISTANT else USER, "content": _join_parts(parts)}
-
-
-def _text(payload: Payload) -> str:
-    content = payload.get("content")
-    if isinstance(content, str):
-        return content
-    return _join_parts(part for _, parts in parse_message(payload, lambda *_: False) for part in parts)
-
-
-def _join_parts(parts: Iterable[Part]) -> str:
-    return "\n\n".join(
-        f"(called {label(part.call.name)} with {text_of(part.call.arguments)})"
-        if isinstance(part, Call)
-        else placeholder(part)
-        for part in parts
-    )
+def _text(message: Payload) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "\n\n".join(part["text"] for part in content)
 
 
 def _is_blank(content: Any) -> bool:
@@ -124,7 +76,7 @@ def _is_blank(content: Any) -> bool:
 def _join(messages: Sequence[Payload]) -> Payload:
     """Join adjacent messages of the same role into one.
 
-    If they have different `name`s, each name is written into its message's text.
+    If they have different names, each name is written into its message's text.
     """
     if len(messages) == 1:
         return messages[0]
@@ -142,10 +94,10 @@ def _join(messages: Sequence[Payload]) -> Payload:
 
 
 def _named(message: Payload) -> Any:
-    name, content = message.get("name"), message.get("content")
-    if not isinstance(name, str) or _is_blank(content):
+    name, content = name_of(message), message.get("content")
+    if not name or _is_blank(content):
         return content
-    return f"{name}: {content}" if isinstance(content, str) else _parts(f"{name}:") + _parts(content)
+    return attribute(name, content) if isinstance(content, str) else _parts(attribute(name, "")) + _parts(content)
 
 
 def _parts(content: Any) -> list[Any]:

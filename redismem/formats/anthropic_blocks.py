@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from redismem.formats.forms import Payload
@@ -12,6 +13,7 @@ _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _MOST_CHARS = {"image": 5 * 1024 * 1024, "file": 30 * 1024 * 1024}
 """The longest accepted base64 texts. Anthropic accepts 5 MB per image and 32 MB per request."""
 _MOST_MARKS = 4
+_SERVER_ID = re.compile("srvtoolu_[A-Za-z0-9_]{1,64}")
 _BESIDE_MEDIA = {"title": str, "context": str, "citations": dict}
 # The required fields of each block type.
 _CALL = {"id": str, "name": str, "input": dict}
@@ -24,6 +26,7 @@ _HELD: dict[str, dict[str, type | tuple[type, ...]]] = {
     "document": {"source": dict},
     "search_result": {"source": str, "title": str, "content": list},
     "container_upload": {"file_id": str},
+    "tool_reference": {"tool_name": str},
 }
 _OF_SERVERS: dict[str, type | tuple[type, ...]] = {"tool_use_id": str, "content": (str, list, dict)}
 
@@ -33,8 +36,12 @@ def is_sound(block: Payload) -> bool:
     kind = str(block.get("type"))
     if not all(isinstance(block.get(name), types) for name, types in _HELD.get(kind, _OF_SERVERS).items()):
         return False
+    if kind in ("thinking", "redacted_thinking"):
+        return kind != "thinking" or bool(block["signature"])
     if block.get("cache_control") is not None and not cache_mark(block):
         return False
+    if kind == "server_tool_use" or (kind not in _HELD and kind != "mcp_tool_result"):
+        return _SERVER_ID.fullmatch(str(block.get("id", block.get("tool_use_id")))) is not None
     if kind == "search_result":
         return all(map(_is_text, block["content"]))
     return kind not in ("image", "document") or _is_source(block["source"], kind)
@@ -65,13 +72,19 @@ def cache_mark(block: Payload) -> Payload:
 
 
 def limit_cache_marks(contents: Iterable[list[Payload]]) -> None:
-    """Remove all prompt-cache marks except the last four, because Anthropic refuses more.
+    """Remove all prompt-cache marks except the last four, and the TTL of an hour behind a shorter one.
 
-    Applications often mark the newest message of each turn, so the number of stored marks grows with each turn.
+    Anthropic refuses more marks, and a longer TTL behind a shorter one. Applications often mark the newest message of
+    each turn, so the number of stored marks grows with each turn.
     """
     marked = [(blocks, at) for blocks in contents for at, block in enumerate(blocks) if block.get("cache_control")]
     for blocks, at in marked[:-_MOST_MARKS]:
         blocks[at] = {name: value for name, value in blocks[at].items() if name != "cache_control"}
+    is_short = False
+    for blocks, at in marked[-_MOST_MARKS:]:
+        if is_short and blocks[at]["cache_control"].get("ttl") == "1h":
+            blocks[at] = blocks[at] | {"cache_control": {"type": "ephemeral"}}
+        is_short = is_short or blocks[at]["cache_control"].get("ttl") != "1h"
 
 
 def citation_field(block: Payload) -> Payload:
@@ -104,7 +117,7 @@ def media_fields(media: Media) -> Payload:
     fields = {
         name: value
         for name, value in block.items()
-        if name not in ("source", "cache_control")
+        if name not in ("type", "source", "cache_control")
         and (value is None or isinstance(value, _BESIDE_MEDIA.get(name, object)))
     }
     return fields | cache_mark(block)
@@ -112,4 +125,5 @@ def media_fields(media: Media) -> Payload:
 
 def _stored_block(media: Media) -> Payload:
     """Return the stored block if it is in Anthropic's format, else {}."""
-    return media.part if media.part is not None and "type" in media.part else {}
+    part = media.part or {}
+    return part if part.get("type") in ("image", "document") and isinstance(part.get("source"), dict) else {}

@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 from redismem.formats.forms import DISCRIMINATORS, TEXT, UNKNOWN, Form
 
 Key = tuple[str, str]
-"""The format of a call and its id. A result without an id has `function` and the function's name as its key."""
+"""`id` and the id of a call. A result without an id has `function` and the function's name as its key."""
 Kind = Literal["call", "result", "both", "thought", "text", "nested", "media", "strings", "note"]
 NO_KEY: Key = ("", "")
-"""The key of a call or result without an id or name. Some formats, such as Ollama's, match results by position."""
+"""The key of a result without an id or name."""
 _DEPTH_LIMIT = 64
 _DATA_CHARS = 200
 _KIND_KEYS = frozenset(name for name, _ in DISCRIMINATORS)
@@ -68,8 +68,8 @@ class Element(NamedTuple):
     """True if the message contains this call in `tool_calls` too."""
 
 
-def make_key(space: str, call_id: object) -> Key:
-    """Return the key of a call from its id of any type."""
+def make_key(call_id: object, space: str = "id") -> Key:
+    """Return the key of a call from its id, or from its function's name, of any type."""
     return space, call_id if isinstance(call_id, str) else repr(call_id)
 
 

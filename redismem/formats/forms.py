@@ -81,8 +81,8 @@ class Form(NamedTuple):
     """True if OpenAI refuses the item without its `id`."""
     speaker: str = ""
     """The role of the part, if it is not the role of its message."""
-    json_field: str = ""
-    """The field of the arguments, if OpenAI requires a JSON text there."""
+    media: Reader = read_nothing
+    """The reader of a result's media, if they are beside the result."""
 
 
 def _call(id: str, name: Reader | str, *arguments: str | tuple[str, ...], **more: Any) -> Form:
@@ -98,6 +98,12 @@ def _hosted(name: Reader | str, arguments: str, *result: str) -> Form:
     return _call("id", name, arguments, result=at(*result), needs_id=True)._replace(role="hosted")
 
 
+def _generated_image(item: Payload) -> list[Payload] | None:
+    data = item.get("result")
+    mime = f"image/{item.get('output_format') or 'png'}"
+    return [{"type": "image", "media_type": mime, "data": data}] if isinstance(data, str) else None
+
+
 THOUGHT, MEDIA, STRINGS, NOTE = Form("thought"), Form("media"), Form("strings"), Form("note")
 TEXT = Form("text", result=at("text"))
 UNKNOWN = Form("strings")
@@ -105,7 +111,7 @@ UNKNOWN = Form("strings")
 
 _NAME, _CONTENT = at("name"), at("content")
 ITEMS: dict[str, Form] = {  # OpenAI Responses: messages that have a type instead of a role
-    "function_call": _call("call_id", _NAME, "arguments", "input", json_field="arguments"),
+    "function_call": _call("call_id", _NAME, "arguments", "input"),
     "function_call_output": _result("call_id", "output"),
     "custom_tool_call": _call("call_id", _NAME, "arguments", "input"),
     "custom_tool_call_output": _result("call_id", "output"),
@@ -126,7 +132,7 @@ ITEMS: dict[str, Form] = {  # OpenAI Responses: messages that have a type instea
     "web_search_call": _hosted("web_search", "action"),
     "file_search_call": _hosted("file_search", "queries", "results"),
     "code_interpreter_call": _hosted("code_interpreter", "code", "outputs"),
-    "image_generation_call": _hosted("image_generation", "revised_prompt", "status"),
+    "image_generation_call": _hosted("image_generation", "revised_prompt", "status")._replace(media=_generated_image),
     "mcp_call": _hosted(_NAME, "arguments", "output", "error"),
     "mcp_list_tools": _hosted("mcp_list_tools", "server_label", "tools", "error"),
     "reasoning": THOUGHT,
@@ -190,7 +196,7 @@ TYPES: dict[str, Form] = {  # parts with a `type`
     "computer_tool_call": _call("call_id", "computer", "arguments", "actions", "action", inside=True),
     "computer_tool_result": _result("call_id", "outputs", "output", "result", inside=True),
     "image_generation_tool_call": _call("image_id", "image_generation", inside=True),
-    "image_generation_tool_result": _result("image_id", inside=True),
+    "image_generation_tool_result": _result("image_id", "outputs", inside=True),
     "function_approval_request": _call("id", at("function_call.name"), "function_call.arguments"),
     "function_approval_response": _result("id", "approved"),
     **dict.fromkeys(("uri", "data", "hosted_file", "hosted_vector_store"), MEDIA),
@@ -242,7 +248,7 @@ BLOCK_TYPES: dict[str, Form] = {  # LlamaIndex: blocks with a `block_type`
     "citation": Form("nested", result=at("cited_content")),
 }
 _GEMINI_CALL = _call("id", _NAME, "args", by_name=True)
-_GEMINI_RESULT = _result("id", "response", name=_NAME, by_name=True)
+_GEMINI_RESULT = _result("id", "response", name=_NAME, by_name=True, media=at("parts"))
 _GEMINI_CODE = _call("id", "code_execution", "code", by_name=True, inside=True)
 _GEMINI_OUTPUT = _result("id", "output", "outcome", name=constant("code_execution"), by_name=True, inside=True)
 _GEMINI_TYPE = at("tool_type", "toolType")
@@ -278,12 +284,11 @@ CALL_ENTRY = _call(
     "custom.arguments",
     "args",
     "arguments",
+    by_name=True,
 )
 """The row of an entry of `tool_calls`."""
-FUNCTION = _call("name", _NAME, "arguments", json_field="arguments")
+FUNCTION = _call("name", _NAME, "arguments")
 """The row of the function in an entry of `tool_calls`, and of the older `function_call` beside a content."""
-CHAT_PARTS = frozenset(["text", "image_url", "input_audio", "file"])
-"""The types of the parts of OpenAI's chat."""
 DISCRIMINATORS = (("type", TYPES), ("part_kind", PART_KINDS), ("block_type", BLOCK_TYPES), ("kind", KINDS))
 
 
@@ -331,3 +336,17 @@ def _find_kind(part: Payload, kind: str, rows: dict[str, Form]) -> Form:
         by_beginning = (form for beginning, form in PREFIXES.items() if kind.startswith(beginning))
         return next(by_ending, None) or next(by_beginning, UNKNOWN)
     return UNKNOWN
+
+
+_MCP_FIELDS = frozenset(["isError", "structuredContent", "_meta", "meta"])
+
+
+def unwrap_content(content: Any) -> Any:
+    """Return the parts in a result of MCP, which some frameworks wrap again, if they hold media; else the content."""
+    if isinstance(content, dict) and len(names := [name for name in content if name not in _MCP_FIELDS]) == 1:
+        inner = content[names[0]] if names[0] in ("content", "output", "result") else None
+        if isinstance(inner, dict):
+            return content if (parts := unwrap_content(inner)) is inner else parts
+        if isinstance(inner, list) and all(isinstance(part, dict) for part in inner):
+            return inner if any(find(part)[0].role == "media" for part in inner) else content
+    return content

@@ -57,6 +57,12 @@ def guess_mime(address: str) -> str:
     return _MIME_BY_ENDING.get(ending.lower(), "") if dot else ""
 
 
+def kind_of_mime(mime: str, kind: str) -> str:
+    """Return image, audio or video if the MIME type says so, `file` for any other type, and `kind` without a type."""
+    main = mime.partition("/")[0]
+    return main if main in ("image", "audio", "video") else "file" if mime else kind
+
+
 def parse_mime(text: object) -> str:
     """Return the MIME type without its parameters; "" if the text is not one."""
     if not isinstance(text, str):

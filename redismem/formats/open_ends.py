@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from redismem.formats.elements import NO_KEY, Key, ends_of, make_key
-from redismem.formats.forms import FUNCTION, UNKNOWN, Form, Payload, find
-from redismem.formats.reading import call_keys, entry_key, read_message, result_key
+from redismem.formats.forms import CALL_ENTRY, FUNCTION, UNKNOWN, Form, Payload, find
+from redismem.formats.reading import call_keys, read_message, result_key
 from redismem.formats.sections import CALL_LISTS, Section, item_form, sections, whole_key
 
 OpenEnds = tuple[list[Key], dict[Key, Key | None]]
@@ -29,11 +29,11 @@ def open_ends(payload: Payload) -> OpenEnds:
             if made and section.values:  # the calls in the content may be the same
                 return _ends_of_elements(payload)
             for entry in section.values:
-                key = entry_key(entry) if isinstance(entry, dict) else NO_KEY
-                if key != NO_KEY:
-                    made[key] = None
-        elif section.space == "function":
-            made[make_key("function", FUNCTION.name(section.values[0]))] = None
+                if isinstance(entry, dict):
+                    key, by_name = call_keys(CALL_ENTRY, entry, numbers)
+                    made[key] = by_name
+        elif name == "function_call":
+            made[make_key(FUNCTION.name(section.values[0]), "function")] = None
         elif name != "audio" and not _add_parts(section, numbers, answered, made):
             return _ends_of_elements(payload)
     return answered, made
@@ -41,8 +41,8 @@ def open_ends(payload: Payload) -> OpenEnds:
 
 def _ends_of_item(item: Payload, form: Form) -> OpenEnds:
     if form.role == "call":
-        return [], dict([call_keys(form, item, "item", {})])
-    return [result_key(form, item, "item")] if form.role == "result" else [], {}
+        return [], dict([call_keys(form, item, {})])
+    return [result_key(form, item)] if form.role == "result" else [], {}
 
 
 def _add_parts(section: Section, numbers: dict[Key, int], answered: list[Key], made: dict[Key, Key | None]) -> bool:
@@ -50,7 +50,6 @@ def _add_parts(section: Section, numbers: dict[Key, int], answered: list[Key], m
 
     Return False if the table lacks a part, or if the message may contain the result of one of its own calls.
     """
-    space = section.space
     for part in section.values:
         if not isinstance(part, dict):
             continue
@@ -58,10 +57,10 @@ def _add_parts(section: Section, numbers: dict[Key, int], answered: list[Key], m
         if form.role == "staged" or form.inside or form is UNKNOWN:
             return False
         if form.role == "call":
-            key, made_by_name = call_keys(form, body, space, numbers)
+            key, made_by_name = call_keys(form, body, numbers)
             made[key] = made_by_name
         elif form.role == "result":
-            answered.append(result_key(form, body, space))
+            answered.append(result_key(form, body))
     return True
 
 

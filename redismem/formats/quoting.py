@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 # Control characters, zero-width characters, and marks of direction. A provider may drop them, or a model overlook them.
@@ -16,6 +17,24 @@ def tag_pattern(*names: str) -> re.Pattern[str]:
     space, gap = rf"[\s{_INVISIBLE}]*+", f"[{_INVISIBLE}]*+"
     words = "|".join(gap.join(name) for name in names)
     return re.compile(rf"<(?={space}/?+{space}(?:{words})\b)", re.IGNORECASE)
+
+
+_PLAIN_NAME = re.compile(
+    "(?!(?:system|developer|assistant|user|tool|function|model)$)[A-Za-z0-9_-]{1,64}", re.IGNORECASE
+)
+
+
+def label(value: object) -> str:
+    """Quote a name or id on one short line without `<`, so that a reader cannot take it for anything else."""
+    if not isinstance(value, str) or not value:
+        return "without a name"
+    return json.dumps(" ".join(value[:256].split())[:64].replace("<", ""), ensure_ascii=False)
+
+
+def attribute(name: str, text: str) -> str:
+    """Return what a person or agent said with the name before it. A name that could pass for a role is quoted."""
+    shown = name if _PLAIN_NAME.fullmatch(name) else label(name)
+    return f"{shown}: {text}" if text else f"{shown}:"
 
 
 _OWN_TAG = tag_pattern("summary", "project", "recalled", "params")

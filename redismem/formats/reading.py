@@ -12,7 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from redismem.formats.elements import NO_KEY, Element, Key, ToolCall, ToolResult, ends_of, is_blank, make_key
-from redismem.formats.forms import CALL_ENTRY, FUNCTION, STAGED_RESULTS, TEXT, UNKNOWN, Form, Payload, find
+from redismem.formats.forms import (
+    CALL_ENTRY,
+    FUNCTION,
+    STAGED_RESULTS,
+    TEXT,
+    UNKNOWN,
+    Form,
+    Payload,
+    find,
+    unwrap_content,
+)
 from redismem.formats.sections import CALL_LISTS, Section, item_form, sections, whole_result
 
 log = logging.getLogger("redismem")
@@ -45,7 +55,7 @@ def listed_keys(found: Sequence[Section]) -> set[Key]:
     entries = [
         value for section in found if section.path and section.path[-1] in CALL_LISTS for value in section.values
     ]
-    return {make_key("chat", entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry}
+    return {make_key(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry}
 
 
 def is_repeat(element: Element, listed: set[Key]) -> bool:
@@ -59,19 +69,20 @@ def read_value(value: Any, section: Section, index: int = -1, numbers: dict[Key,
     if isinstance(value, str):
         return Element("text", value, TEXT, path, index, value)
     if not isinstance(value, dict):
-        text = "" if value is None else json.dumps(value, ensure_ascii=False, default=repr)
+        text = "" if value is None else _text_of(value)
         return Element("text", value, TEXT, path, index, text)
-    if section.space == "function":
-        name = FUNCTION.name(value)
-        call = ToolCall(make_key("function", name), name, FUNCTION.arguments(value))
+    if numbers is None:
+        numbers = {}
+    name = path[-1] if path else ""
+    if name == "function_call":
+        call = ToolCall(make_key(FUNCTION.name(value), "function"), FUNCTION.name(value), FUNCTION.arguments(value))
         return Element("call", value, FUNCTION, path, index, call=call)
-    if path and path[-1] in CALL_LISTS:
-        call = ToolCall(entry_key(value), CALL_ENTRY.name(value), CALL_ENTRY.arguments(value))
-        return Element("call", value, CALL_ENTRY, path, index, call=call)
-    if path and path[-1] == "audio":
+    if name in CALL_LISTS:
+        return Element("call", value, CALL_ENTRY, path, index, call=_read_call(CALL_ENTRY, value, numbers))
+    if name == "audio":
         transcript = value.get("transcript")
         return Element("text", value, TEXT, path, index, transcript if isinstance(transcript, str) else "")
-    return _read_part(value, section.space, path, index, {} if numbers is None else numbers)
+    return _read_part(value, path, index, numbers)
 
 
 def read_part(value: Any) -> Element:
@@ -79,62 +90,58 @@ def read_part(value: Any) -> Element:
     return read_value(value, Section((), ()))
 
 
-def _read_part(part: Payload, space: str, path: tuple[str, ...], index: int, numbers: dict[Key, int]) -> Element:
+def _read_part(part: Payload, path: tuple[str, ...], index: int, numbers: dict[Key, int]) -> Element:
     form, kind, body = find(part)
     if form is UNKNOWN and part:
         _warn_once(kind)
     match form.role:
         case "hosted" | "staged" as role:
-            call = _read_call(form, body, space, numbers)
+            call = _read_call(form, body, numbers)
             if role == "staged" and body.get("state") not in STAGED_RESULTS:
                 return Element("call", part, form, path, index, call=call)
-            return Element("both", part, form, path, index, "", call, _read_result(form, body, space, part))
+            return Element("both", part, form, path, index, "", call, _read_result(form, body, part))
         case "call":
-            return Element("call", part, form, path, index, call=_read_call(form, body, space, numbers))
+            return Element("call", part, form, path, index, call=_read_call(form, body, numbers))
         case "result":
-            return Element("result", part, form, path, index, result=_read_result(form, body, space, part))
+            return Element("result", part, form, path, index, result=_read_result(form, body, part))
         case "text" | "nested" as role:
             value = form.result(body)
             if role == "nested" and not isinstance(value, str | None):
                 inner = value if isinstance(value, list) else [value]
                 return Element("nested", part, form, path, index, inner=inner)
-            text = value or "" if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False, default=repr)
+            text = "" if value is None else _text_of(value)
             return Element("text", part, form, path, index, text)
         case kept:
             return Element(kept, part, form, path, index)
 
 
-def entry_key(entry: Payload) -> Key:
-    """Return the key of an entry of `tool_calls`."""
-    call_id = CALL_ENTRY.id(entry)
-    return NO_KEY if call_id is None else make_key("chat", call_id)
-
-
-def call_keys(form: Form, body: Payload, space: str, numbers: dict[Key, int]) -> tuple[Key, Key | None]:
+def call_keys(form: Form, body: Payload, numbers: dict[Key, int]) -> tuple[Key, Key | None]:
     """Return the key of a call, and the second key under which a result may name it."""
     call_id = form.id(body)
+    if form is CALL_ENTRY and call_id is not None:
+        return make_key(call_id), None
     if not form.by_name:
         other_id = form.other_id(body)
-        return make_key(space, call_id), None if other_id is None else make_key(space, other_id)
-    by_name = make_key("function", form.name(body))
+        return make_key(call_id), None if other_id is None else make_key(other_id)
+    by_name = make_key(form.name(body), "function")
     if call_id is not None:
-        return make_key(space, call_id), by_name
+        return make_key(call_id), by_name
     number = numbers[by_name] = numbers.get(by_name, -1) + 1  # calls of one function are numbered in their order
-    return ("gemini", f"{by_name[1]}-{number}"), by_name
+    return make_key(f"{by_name[1]}-{number}"), by_name
 
 
-def result_key(form: Form, body: Payload, space: str) -> Key:
+def result_key(form: Form, body: Payload) -> Key:
     """Return the key of the call that a result answers."""
     call_id = form.id(body)
-    return make_key("function", form.name(body)) if form.by_name and call_id is None else make_key(space, call_id)
+    return make_key(form.name(body), "function") if form.by_name and call_id is None else make_key(call_id)
 
 
-def _read_call(form: Form, body: Payload, space: str, numbers: dict[Key, int]) -> ToolCall:
-    key, by_name = call_keys(form, body, space, numbers)
+def _read_call(form: Form, body: Payload, numbers: dict[Key, int]) -> ToolCall:
+    key, by_name = call_keys(form, body, numbers)
     return ToolCall(key, form.name(body), form.arguments(body), by_name)
 
 
-def _read_result(form: Form, body: Payload, space: str, part: Payload) -> ToolResult:
+def _read_result(form: Form, body: Payload, part: Payload) -> ToolResult:
     content = form.result(body)
     is_error = part.get("part_kind") == "retry-prompt" or (
         not _ERROR_FIELDS.isdisjoint(body) and any(body.get(field) == value for field, value in _ERRORS)
@@ -143,7 +150,17 @@ def _read_result(form: Form, body: Payload, space: str, part: Payload) -> ToolRe
         content, is_error = content or body["exception"], True
     if isinstance(content, dict) and "value" in content and isinstance(content.get("type"), str):  # AI SDK
         content, is_error = content["value"], is_error or content["type"].startswith("error")
-    return ToolResult(result_key(form, body, space), content, form.name(body), is_error)
+    content, media = unwrap_content(content), form.media(body)
+    if form.role == "hosted" and body.get("error") is not None:  # of an MCP server, perhaps beside an output
+        content, is_error = "\n".join(map(_text_of, filter(None, (body.get("output"), body["error"])))), True
+    if isinstance(media, list) and media:
+        texts = content if isinstance(content, list) else [{"type": "text", "text": _text_of(content)}]
+        content = [*texts, *media] if content else media
+    return ToolResult(result_key(form, body), content, form.name(body), is_error)
+
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def _warn_once(kind: str) -> None:
@@ -181,53 +198,6 @@ def is_thought(payload: Payload) -> bool:
     if not values or not isinstance(values[0], dict) or find(values[0])[0].role not in ("thought", "note"):
         return False  # nearly always
     return {element.kind for element in read_message(payload) if not is_blank(element)} == {"thought"}
-
-
-def without(payload: Payload, dropped: Sequence[Element]) -> Payload | None:
-    """Return the message without these elements, and without thoughts that are then at the end.
-
-    Returns None if nothing else is left.
-    """
-    gone = {(element.path, element.place) for element in dropped}
-    left = [element for element in read_message(payload) if (element.path, element.place) not in gone]
-    while left and (left[-1].kind == "thought" or is_blank(left[-1])):
-        gone.add((left[-1].path, left[-1].place))
-        left.pop()
-    if not left:
-        return None
-    copy = dict(payload)
-    if ((), -1) in gone:  # a result in a message that makes calls too
-        copy = {name: value for name, value in payload.items() if name not in ("tool_call_id", "content")}
-    for path in {path for path, _ in gone if path}:
-        _remove(copy, path, {index for at, index in gone if at == path})
-    return copy
-
-
-def _remove(copy: Payload, path: tuple[str, ...], indices: set[int]) -> None:
-    """Remove the values at these indices from a section of `copy`. The dicts on the path to the section are copied."""
-    for name in path[:-1]:
-        copy[name] = dict(copy[name])
-        copy = copy[name]
-    name = path[-1]
-    values = [] if -1 in indices else [value for at, value in enumerate(copy[name]) if at not in indices]
-    if values or name in ("parts", "contents", "blocks"):
-        copy[name] = values
-    elif name == "content":
-        copy[name] = "" if len(path) > 1 else None
-    else:
-        del copy[name]
-
-
-def drop_calls(payload: Payload, dropped: set[Key]) -> Payload | None:
-    """Return the message without the dropped calls, or None if nothing else is left."""
-    return without(
-        payload,
-        [
-            element
-            for element in read_message(payload)
-            if element.kind == "call" and element.call is not None and element.call.key in dropped
-        ],
-    )
 
 
 def without_id(payload: Payload) -> Payload | None:

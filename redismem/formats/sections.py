@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from redismem.formats.elements import NO_KEY, Key, ToolResult, make_key
-from redismem.formats.forms import ITEMS, OUTPUTS, Form, Payload, find
+from redismem.formats.forms import ITEMS, OUTPUTS, Form, Payload, find, unwrap_content
 
 _KEYS = frozenset(
     ["tool_calls", "tool_call_id", "function_call", "type", "parts", "contents", "blocks", "additional_kwargs", "audio"]
@@ -33,14 +33,10 @@ RARE_KEYS = frozenset(["type", "contents", "blocks", "refusal", "audio", "functi
 
 
 class Section(NamedTuple):
-    """A list or a single value of a message that contains elements.
-
-    `space` is the format of its call ids, see `Key`.
-    """
+    """A list or a single value of a message that contains elements."""
 
     path: tuple[str, ...]
     values: Sequence[Any]
-    space: str = "part"
     is_list: bool = True
 
 
@@ -65,6 +61,15 @@ def speaker_of(payload: Payload) -> str:
         return _LANGCHAIN_ROLES[payload["type"]] or (role if isinstance(role, str) else "")
     kind = payload.get("kind")
     return _PYDANTIC_ROLES.get(kind, "") if isinstance(kind, str) else ""
+
+
+def name_of(payload: Payload) -> str:
+    """Return the name of the person or agent who speaks in a message, or "". The name of a tool is none."""
+    if speaker_of(payload) in ("tool", "function"):
+        return ""
+    body = _langchain_body(payload) or payload
+    names = (body.get("name"), body.get("author_name"))
+    return next((name for name in names if isinstance(name, str) and name.strip()), "")
 
 
 def _langchain_body(payload: Payload) -> Payload | None:
@@ -103,23 +108,22 @@ def sections(payload: Payload, is_result: bool) -> list[Section]:
         pass
     elif content:
         is_list = isinstance(content, list)
-        found.append(Section(("content",), content if is_list else (content,), "part", is_list))
+        found.append(Section(("content",), content if is_list else (content,), is_list))
     elif isinstance(parts, list):
         found.append(Section(("parts",), parts))
     if isinstance(calls, list):
-        found.append(Section(("tool_calls",), calls, "chat"))
+        found.append(Section(("tool_calls",), calls))
     return found
 
 
 def _all_sections(payload: Payload, is_result: bool) -> list[Section]:
     if is_item(payload):
-        return [Section((), [payload], "item", is_list=False)]
+        return [Section((), [payload], is_list=False)]
     body = _langchain_body(payload)
     prefix: tuple[str, ...] = () if body is None else ("data",)
     body = payload if body is None else body
     extra = body.get("additional_kwargs") if "blocks" in body else None  # of LlamaIndex
-    space = "chat" if prefix or isinstance(extra, dict) else "part"
-    found = [] if is_result else _content_sections(body, prefix, space)
+    found = [] if is_result else _content_sections(body, prefix)
     found += [
         Section((*prefix, name), [body[name]], is_list=False)
         for name in ("refusal", "audio")
@@ -129,15 +133,13 @@ def _all_sections(payload: Payload, is_result: bool) -> list[Section]:
     if isinstance(extra, dict):
         sources.append((("additional_kwargs",), extra))
     for path, source in sources:
-        found += [
-            Section((*path, name), source[name], "chat") for name in CALL_LISTS if isinstance(source.get(name), list)
-        ]
+        found += [Section((*path, name), source[name]) for name in CALL_LISTS if isinstance(source.get(name), list)]
         if isinstance(source.get("function_call"), dict):
-            found.append(Section((*path, "function_call"), [source["function_call"]], "function", is_list=False))
+            found.append(Section((*path, "function_call"), [source["function_call"]], is_list=False))
     return found
 
 
-def _content_sections(body: Payload, prefix: tuple[str, ...], space: str) -> list[Section]:
+def _content_sections(body: Payload, prefix: tuple[str, ...]) -> list[Section]:
     """Return the sections of texts and parts.
 
     If a message has `content` and `parts`, the parts repeat the content, except in the AI SDK.
@@ -145,12 +147,9 @@ def _content_sections(body: Payload, prefix: tuple[str, ...], space: str) -> lis
     content, parts = body.get("content"), body.get("parts")
     if content and not (isinstance(content, str) and _has_invocations(parts)):
         values, is_list = (content, True) if isinstance(content, list) else ([content], False)
-        return [Section((*prefix, "content"), values, space, is_list)]
-    return [
-        Section((*prefix, name), body[name], space)
-        for name in ("parts", "contents", "blocks")
-        if isinstance(body.get(name), list)
-    ]
+        return [Section((*prefix, "content"), values, is_list)]
+    names = [name for name in ("parts", "contents", "blocks") if isinstance(body.get(name), list)]
+    return [Section((*prefix, name), body[name]) for name in names]
 
 
 def _has_invocations(parts: object) -> bool:
@@ -168,17 +167,18 @@ def whole_key(payload: Payload) -> Key | None:
         body = _langchain_body(payload) or payload
     call_id = body.get("tool_call_id")
     if call_id is not None:
-        return make_key("chat", call_id)
+        return make_key(call_id)
     role = speaker_of(payload)
     if role not in ("tool", "function"):
         return None
     extra = body.get("additional_kwargs")
     call_id = extra.get("tool_call_id") if isinstance(extra, dict) else None
     if call_id is not None:
-        return make_key("chat", call_id)
+        return make_key(call_id)
     if "parts" in body or "contents" in body or _holds_results(_content_of(body)):
         return None
-    return make_key("function", body.get("name", body.get("tool_name"))) if role == "function" else NO_KEY
+    name = body.get("name", body.get("tool_name"))  # Ollama's results have no id
+    return make_key(name, "function") if role == "function" or isinstance(name, str) else NO_KEY
 
 
 def whole_result(payload: Payload) -> ToolResult | None:
@@ -189,7 +189,12 @@ def whole_result(payload: Payload) -> ToolResult | None:
     body = _langchain_body(payload) or payload
     name = body.get("name", body.get("tool_name"))
     name = body.get("tool_name", name) if key == NO_KEY else name
-    return ToolResult(key, _content_of(body), name, body.get("status") == "error" and key[0] != "function")
+    return ToolResult(
+        key,
+        unwrap_content(_content_of(body)),
+        name,
+        body.get("status") == "error" and speaker_of(payload) != "function",
+    )
 
 
 def _content_of(body: Payload) -> Any:

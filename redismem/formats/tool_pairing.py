@@ -1,131 +1,176 @@
-"""Pair tool calls and results as providers require: every result right after its call, open calls only at the end.
+"""Pair tool calls and results as OpenAI requires: every result behind its call, open calls only at the end. No I/O.
 
-A result is quoted in a user message if it is late or a summary covers its call. A call without a result is quoted too,
-unless it is at the end. Reasoning without output is left out. Items at the beginning lose their ids if a summary covers
-their reasoning. All other messages stay unchanged. No I/O.
+A result whose call is not there and a call without a result are quoted in a user message. All other messages stay
+unchanged, and opaque ones stay in their places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from redismem.formats.elements import Element, Key, ToolCall, ends_of, is_blank
+from redismem.formats.elements import Key, make_key
 from redismem.formats.forms import Payload
-from redismem.formats.reading import drop_calls, is_thought, read_message, without, without_id
-from redismem.formats.sections import has_calls, is_item, is_output, may_hold_calls
+from redismem.formats.open_ends import open_ends
+from redismem.formats.reading import calls, is_thought, read_message, results
+from redismem.formats.sections import is_item, is_output, item_form, may_hold_calls, whole_key
 from redismem.formats.tool_calls import Waiting, quote_call, quote_result
-from redismem.formats.tool_order import is_in_order
+from redismem.messages.message import Opaque
 
 
-def provider_view(payloads: list[Payload], pinned_count: int = 0, cut_at: int | None = None) -> list[Payload]:
-    """Return the messages to send, or `payloads` itself if nothing has to change.
+def pair_chat(messages: Sequence[Payload]) -> list[Payload]:
+    """Return messages of chat completions with every result right behind the message with its call."""
+    shown: list[Payload] = []
+    names: dict[Key, Any] | None = None
+    waiting = Waiting()
+    head_at = 0  # the place of the message whose calls wait
+    for message in messages:
+        role, made = message.get("role"), _chat_calls(message)
+        answered = whole_key(message) if role in ("tool", "function") else None
+        if answered is not None and waiting.answer(answered) is None:
+            names = _names(messages) if names is None else names
+            late = quote_result(results(message)[0], names.get(answered))
+            at = head_at if waiting.open else len(shown)  # nothing may separate a call from its results
+            shown.insert(at, late)
+            head_at += 1
+            continue
+        if waiting.open and answered is None and type(message) is not Opaque:
+            shown[head_at : head_at + 1], quotes = _split_calls(shown[head_at], waiting.open)
+            shown += quotes
+            waiting = Waiting()
+        if made:
+            head_at = len(shown)
+            waiting.add(made)
+        shown.append(message)
+    return shown
+
+
+def _chat_calls(message: Payload) -> dict[Key, Key | None]:
+    """Return the keys of the calls of a message of chat completions."""
+    if "tool_calls" in message:
+        return {make_key(call["id"]): None for call in message["tool_calls"]}
+    return {make_key(message["function_call"]["name"], "function"): None} if "function_call" in message else {}
+
+
+def _names(messages: Sequence[Payload]) -> dict[Key, Any]:
+    """Return the name of the tool of each call."""
+    return {call.key: call.name for message in messages if may_hold_calls(message) for call in calls(message)}
+
+
+def _split_calls(message: Payload, keys: Collection[Key]) -> tuple[list[Payload], list[Payload]]:
+    """Return the message without these calls, unless nothing else is left, and the calls as quotes."""
+    elements = [element for element in read_message(message) if element.call and element.call.key in keys]
+    parts = [element.part for element in elements]
+    copy = dict(message)
+    left = [entry for entry in copy.pop("tool_calls", None) or () if entry not in parts]
+    if copy.get("function_call") in parts:
+        del copy["function_call"]
+    if left:
+        copy["tool_calls"] = left
+    is_said = bool(left) or any(copy.get(name) for name in ("content", "refusal", "audio", "function_call"))
+    return [copy] if is_said else [], [quote_call(element.call) for element in elements if element.call]
+
+
+def pair_items(
+    items: Sequence[Payload], pinned_count: int = 0, cut_at: int | None = None, *, ids: bool = True
+) -> list[Payload]:
+    """Return items of OpenAI Responses with a call for every result and an output for all reasoning.
+
+    A result may come any number of items after its call. OpenAI refuses an item with an id if the reasoning that led to
+    the item is missing, and two items with one id: such an item loses its id, or is quoted if OpenAI requires the id.
 
     Args:
-        pinned_count: The number of pinned messages. They come first, and the messages that were around them are
-            missing.
-        cut_at: The index of the first message behind the ones that a summary or a limit has left out; `None` means that
+        pinned_count: The number of pinned items. They come first, and the items that were around them are missing.
+        cut_at: The index of the first item behind the ones that a summary or a limit has left out; `None` means that
             none are missing.
+        ids: False removes all ids, which OpenAI does not know if it stored no responses.
     """
-    if not has_calls(payloads):
-        return payloads
-    left = _without_lost_ids(payloads, pinned_count, cut_at)
-    if is_in_order(left):
-        return [*left]
-    view = _View()
-    messages = [Read(payload) for payload in left]
-    unpaired = _unpaired_items(messages)
-    for at, message in enumerate(messages):
-        view.take(message, at in unpaired)
-    return _without_bare_thoughts(view.finish())
-
-
-def _without_bare_thoughts(payloads: list[Payload]) -> list[Payload]:
-    """Leave out reasoning without output, because providers refuse it."""
+    lost = _repeated_ids(items) if ids else set(range(len(items)))
+    lost.update(_lost_ids(items[:pinned_count], 0, ends_at_other=False))
+    if cut_at is not None:
+        lost.update(_lost_ids(items[cut_at:], cut_at, ends_at_other=True))
     left: list[Payload] = []
-    is_followed = False
-    for payload in reversed(payloads):
-        if may_hold_calls(payload) and is_thought(payload):
-            if not is_followed:
-                continue
+    for at, item in enumerate(items):
+        left += _without_id(item) if at in lost else [item]
+    unpaired, shown, quotes = _unpaired(left), list[Payload](), list[Payload]()
+    names = _names(left) if unpaired else {}
+    for at, item in enumerate(left):
+        if not is_output(item) and type(item) is not Opaque:  # nothing may separate reasoning and output
+            shown += quotes
+            quotes = []
+        if at in unpaired:
+            shown += [quote_result(result, names.get(result.key)) for result in results(item)]
+            quotes += map(quote_call, calls(item))
         else:
-            is_followed = is_output(payload)
-        left.append(payload)
-    left.reverse()
-    return left
+            shown.append(item)
+    return _without_bare_thoughts(shown + quotes)
 
 
-def _without_lost_ids(payloads: list[Payload], pinned_count: int, cut_at: int | None) -> list[Payload]:
-    """Return the messages. An item without its reasoning loses its id, or is quoted if OpenAI requires the id.
-
-    OpenAI refuses an item with an id if the reasoning that led to the item is missing.
-    """
-    pinned, window = payloads[:pinned_count], [] if cut_at is None else payloads[cut_at:]
-    lost = {*_lost_ids(pinned, 0, ends_at_other=False), *_lost_ids(window, cut_at or 0, ends_at_other=True)}
-    if not lost:
-        return payloads
-    left: list[Payload] = []
-    for at, payload in enumerate(payloads):
-        sendable = without_id(payload) if at in lost else payload
-        left += _quote_item(payload) if sendable is None else [sendable]
-    return left
+def _repeated_ids(items: Sequence[Payload]) -> set[int]:
+    """Return the indices of items whose id an earlier item has."""
+    seen: set[str] = set()
+    repeated: set[int] = set()
+    for at, item in enumerate(items):
+        item_id = item.get("id")
+        if isinstance(item_id, str):
+            repeated.update([at] if item_id in seen else [])
+            seen.add(item_id)
+    return repeated
 
 
-def _lost_ids(payloads: Iterable[Payload], first: int, *, ends_at_other: bool) -> Iterator[int]:
+def _lost_ids(items: Sequence[Payload], first: int, *, ends_at_other: bool) -> Iterator[int]:
     """Yield the indices of items with an id before the first reasoning.
 
     With `ends_at_other`, stop at the first message that no model produced.
     """
-    for at, payload in enumerate(payloads, first):
-        if not is_output(payload):
+    for at, item in enumerate(items, first):
+        if type(item) is Opaque:
+            continue
+        if not is_output(item):
             if ends_at_other:
                 return
-        elif may_hold_calls(payload) and is_thought(payload):
+        elif is_thought(item):
             return
-        elif "id" in payload:
+        else:
             yield at
 
 
-def _quote_item(item: Payload) -> Iterator[Payload]:
+def _without_id(item: Payload) -> list[Payload]:
+    """Return the item without its `id`, or in quotes if OpenAI refuses it without; reasoning is left out then."""
+    if "id" not in item or type(item) is Opaque:
+        return [item]
+    form = item_form(item)
+    is_lost_thought = form is not None and form.role == "thought" and not item.get("encrypted_content")
+    if form is None or not (form.needs_id or is_lost_thought):
+        return [{name: value for name, value in item.items() if name != "id"}]
+    quotes: list[Payload] = []
     for element in read_message(item):
         if element.call is not None:
-            yield quote_call(element.call, is_answered=True)
+            quotes.append(quote_call(element.call, is_answered=True))
         if element.kind == "both" and element.result is not None and element.result.content is not None:
-            yield quote_result(element.result, element.call and element.call.name)
+            quotes.append(quote_result(element.result, element.call and element.call.name))
+    return quotes
 
 
-class Read:
-    """A message, its elements and its open ends."""
-
-    __slots__ = ("elements", "ends", "payload")
-
-    def __init__(self, payload: Payload) -> None:
-        self.payload = payload
-        self.elements: list[Element] = read_message(payload) if may_hold_calls(payload) else []
-        self.ends = ends_of(self.elements)
-
-
-def _unpaired_items(messages: Sequence[Read]) -> frozenset[int]:
-    """Return the indices of OpenAI Responses API items that are a call without a result or a result without a call.
-
-    A result may come any number of items after its call.
-    """
+def _unpaired(items: Sequence[Payload]) -> frozenset[int]:
+    """Return the indices of calls without a result, unless they are at the end, and of results without a call."""
     open_at: dict[Key, int] = {}
     keys_at: dict[int, list[Key]] = {}
     unpaired: set[int] = set()
     last_other = -1
-    for at, message in enumerate(messages):
-        if not is_item(message.payload):
-            last_other = at
+    for at, item in enumerate(items):
+        if not is_item(item):
+            last_other = last_other if type(item) is Opaque else at
             continue
-        for call in message.ends.made:
-            keys_at[at] = [call.key] if call.by_name is None else [call.key, call.by_name]
+        answered, made = open_ends(item)
+        for key, other_key in made.items():
+            keys_at[at] = [key] if other_key is None else [key, other_key]
             unpaired.update(open_at[key] for key in keys_at[at] if key in open_at)
             open_at.update(dict.fromkeys(keys_at[at], at))
-        for result in message.ends.answered:
-            call_at = open_at.get(result.key)
-            for key in [] if call_at is None else keys_at[call_at]:
-                open_at.pop(key, None)
+        for key in answered:
+            call_at = open_at.get(key)
+            for own_key in [] if call_at is None else keys_at[call_at]:
+                open_at.pop(own_key, None)
             if call_at is None:
                 unpaired.add(at)
     # A call is at the end, and still open, if only other calls and results follow it.
@@ -133,141 +178,16 @@ def _unpaired_items(messages: Sequence[Read]) -> frozenset[int]:
     return frozenset(unpaired.union(at for at in open_at.values() if at < end))
 
 
-class _View:
-    """The view under construction, message by message.
-
-    A group is a message with tool calls, followed by the results that have arrived. It is open until every call has its
-    result. Until then, late results, which are quoted as text, go before the group.
-    """
-
-    def __init__(self) -> None:
-        self._shown: list[Payload] = []
-        self._aside: list[Payload] = []
-        self._group: list[Payload] = []
-        self._quotes: list[Payload] = []
-        """Quotes of items of the current response.
-
-        They go behind it, because nothing may separate its reasoning and output.
-        """
-        self._waiting = Waiting()
-        self._twins: set[Key] = set()
-        self._made: dict[Key, ToolCall] = {}
-        self._names: dict[Key, Any] = {}
-
-    def take(self, message: Read, is_unpaired_item: bool) -> None:
-        """Add the next message of the conversation."""
-        made, answered = message.ends
-        for call in made:
-            self._names[call.key] = call.name
-        if self._quotes and not is_output(message.payload):
-            self._shown += self._quotes
-            self._quotes = []
-        if is_item(message.payload):
-            self._close()
-            self._take_item(message, is_unpaired_item)
-        elif answered:
-            self._take_results(message)
-        else:
-            self._take_other(message.payload, made)
-
-    def finish(self) -> list[Payload]:
-        """Return the messages to send."""
-        self._drop_twins()
-        return [*self._shown, *self._quotes, *self._aside, *self._group]
-
-    def _take_item(self, message: Read, is_unpaired: bool) -> None:
-        if not is_unpaired:
-            self._shown.append(message.payload)
-            return
-        self._shown += [quote_result(result, self._names.get(result.key)) for result in message.ends.answered]
-        self._quotes += map(quote_call, message.ends.made)
-
-    def _take_results(self, message: Read) -> None:
-        """Add a message with results. Late results are quoted before the open group."""
-        made = message.ends.made
-        late: list[Payload] = []
-        dropped: list[Element] = []
-        answered = {id(result) for result in message.ends.answered}
-        for element in message.elements:
-            result = element.result
-            if result is None or id(result) not in answered:
+def _without_bare_thoughts(items: Sequence[Payload]) -> list[Payload]:
+    """Leave out reasoning without output, because OpenAI refuses it."""
+    left: list[Payload] = []
+    is_followed = False
+    for item in reversed(items):
+        if type(item) is not Opaque:
+            if not is_thought(item):
+                is_followed = is_output(item)
+            elif not is_followed:
                 continue
-            if (made and not element.form.inside) or not self._answer(result.key):
-                named = result.key[1] if result.key[0] == "function" else self._names.get(result.key, result.name)
-                late.append(quote_result(result, named))
-                dropped.append(element)
-        left = without(message.payload, dropped) if dropped else message.payload
-        if left is None:
-            self._aside += late
-        elif len(dropped) == len(answered):
-            self._close()
-            self._shown += late
-            self._take_other(left, made)
-            return
-        else:
-            self._aside += late
-            self._group.append(left)
-            if made:
-                self._reopen(left, made)
-            elif any(element.kind != "result" and not is_blank(element) for element in message.elements):
-                self._close()
-        self._close_if_answered()
-
-    def _reopen(self, payload: Payload, made: Sequence[ToolCall]) -> None:
-        """End the group with a message that makes calls too. Its results are of tools that the provider runs itself."""
-        if self._waiting.open:  # the group ends with quotes, which no result may follow
-            self._group[-1:] = filter(None, [drop_calls(payload, {call.key for call in made})])
-            self._aside += map(quote_call, made)
-            return
-        self._close()
-        self._group = [self._shown.pop()]
-        self._wait_for(made)
-
-    def _wait_for(self, made: Sequence[ToolCall]) -> None:
-        self._made = {call.key: call for call in made}
-        self._waiting = Waiting()
-        self._waiting.add({call.key: call.by_name for call in made})
-
-    def _answer(self, key: Key) -> bool:
-        """Close the call that a result answers, and copies of the call in other formats.
-
-        Return False if no such call is open.
-        """
-        if self._waiting.answer(key) is None:
-            return False
-        if not self._waiting.open:
-            return True
-        for twin in ((form, key[1]) for form in ("chat", "part", "item") if key[0] != "function"):
-            if twin in self._waiting.open:
-                del self._waiting.open[twin]
-                self._twins.add(twin)
-        return True
-
-    def _drop_twins(self) -> None:
-        if self._twins:
-            self._group[0] = drop_calls(self._group[0], self._twins) or self._group[0]
-            self._twins = set()
-
-    def _take_other(self, payload: Payload, made: Sequence[ToolCall]) -> None:
-        self._close()
-        if made:
-            self._wait_for(made)
-        self._group.append(payload)
-        self._close_if_answered()
-
-    def _close_if_answered(self) -> None:
-        if not self._waiting.open:
-            self._close()
-
-    def _close(self) -> None:
-        """End the group. Calls that are still unanswered are removed from it and quoted."""
-        self._drop_twins()
-        if self._waiting.open:
-            head = drop_calls(self._group[0], set(self._waiting.open))
-            self._group[:1] = [] if head is None else [head]
-        self._shown += self._aside
-        self._shown += self._group
-        self._aside, self._group = [], []
-        if self._waiting.open:
-            self._shown += [quote_call(self._made[key]) for key in self._waiting.open]
-            self._waiting = Waiting()
+        left.append(item)
+    left.reverse()
+    return left

@@ -1,8 +1,7 @@
-"""Build alternating turns as Anthropic and Gemini require, with results in the turn right after their calls. No I/O.
+"""Build alternating turns as Anthropic, Gemini and Bedrock require, with results right after their calls. No I/O.
 
-Both refuse a call without a result in the next turn, and a result without its call in the turn before. `provider_view`
-repairs most of that. This module quotes the rest as text, such as calls of the Responses API, whose results may come
-any number of items later.
+They refuse a call without a result in the next turn, and a result without its call in the turn before. Such calls and
+results are quoted as text.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
+from typing import TypeGuard
 
 from redismem.formats.forms import Payload
 from redismem.formats.parts import (
@@ -19,19 +19,25 @@ from redismem.formats.parts import (
     USER,
     Call,
     Media,
+    Native,
     Part,
     Result,
     Text,
+    View,
     parse_message,
+    placeholder,
+    quote,
     role_of,
     text_of,
-    to_text,
 )
-from redismem.formats.tool_calls import Waiting, quote_call, quote_result
+from redismem.formats.reading import read_part
+from redismem.formats.tool_calls import Waiting
 
 # Possessive repeats scan a long run of spaces only once.
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+system_message\b)", re.IGNORECASE)
 BEGINNING = "(The conversation begins with what the assistant said.)"
+
+_NOTHING_SAID = "(The assistant thought, and said nothing.)"
 
 
 @dataclass(slots=True)
@@ -43,20 +49,22 @@ class Turn:
 
 
 def build_turns(
-    payloads: Iterable[Payload], is_native: Callable[[Payload, str], bool], *, media_follow: bool = False
+    payloads: Iterable[Payload], view: View, takes: Callable[[Media, str], bool], *, media_follow: bool = False
 ) -> list[Turn]:
     """Build non-empty, alternating turns that begin with the user.
 
     A system or developer message becomes a user text between tags that no other text can open. The turn after a call
-    contains its result, but calls of the last turn may be open. For `is_native` see `parse_message`.
+    contains its result, but calls of the last turn may be open.
 
     Args:
+        takes: `takes(media, role)` is true if the provider accepts the media from this role. Media that it takes only
+            from the user move from the assistant's turn to the user's next one.
         media_follow: True if the provider accepts the media of results only after all results of the turn.
     """
     turns: list[Turn] = []
     own_results: list[Part] = []
     for payload in payloads:
-        for role, parts in starmap(_untagged, parse_message(payload, is_native)):
+        for role, parts in starmap(_untagged, parse_message(payload, view)):
             for part in parts:
                 if isinstance(part, Result) and part.is_own:
                     own_results.append(part)  # further calls of this turn may follow
@@ -67,11 +75,42 @@ def build_turns(
                 _append_turn(turns, Turn(role, [part]))
     _append_turn(turns, Turn(USER, own_results))
     paired: list[Turn] = []
-    for turn in _pair_calls(turns, media_follow):
+    for turn in _move_media(_pair_calls(turns, view, media_follow), takes):
+        if all(map(_is_thought, turn.parts)):
+            continue
+        if _is_thought(turn.parts[-1]):  # Anthropic refuses a message that ends in a thought
+            turn.parts.append(Text(_NOTHING_SAID))
         _append_turn(paired, turn)
     if paired and paired[0].role == ASSISTANT:
         paired.insert(0, Turn(USER, [Text(BEGINNING)]))
     return paired
+
+
+def _is_thought(part: Part) -> bool:
+    return isinstance(part, Native) and read_part(part.part).kind == "thought"
+
+
+def _move_media(turns: list[Turn], takes: Callable[[Media, str], bool]) -> list[Turn]:
+    """Move the assistant's media that only the user may send into the user's next turn, behind its results."""
+    for at, turn in enumerate(turns):
+        moved = [
+            part
+            for part in turn.parts
+            if turn.role == ASSISTANT and isinstance(part, Media) and not takes(part, ASSISTANT) and takes(part, USER)
+        ]
+        if not moved:
+            continue
+        turn.parts = [
+            Text(f"[{part.kind}]") if isinstance(part, Media) and part in moved else part for part in turn.parts
+        ]
+        if at + 1 == len(turns):
+            if any(isinstance(part, Call) for part in turn.parts):
+                break  # nothing may follow an open call but its result
+            turns.append(Turn(USER))
+        parts = turns[at + 1].parts
+        results_count = sum(isinstance(part, Result) for part in parts)
+        parts[results_count:results_count] = moved
+    return turns
 
 
 def _untagged(role: str, parts: list[Part]) -> tuple[str, list[Part]]:
@@ -97,21 +136,34 @@ def _untag_text(text: Text) -> Text:
     return text._replace(text=_OWN_TAG.sub(r"<\\", text.text))
 
 
-def split_opening(payloads: Sequence[Payload], background_count: int) -> tuple[list[Part], list[Payload]]:
-    """Return the parts of the leading system and developer messages, and all other messages.
+def split_opening(
+    payloads: Sequence[Payload], background_count: int, view: View | None = None
+) -> tuple[list[Text | Native], list[Payload]]:
+    """Return the texts of the leading system and developer messages, and all other messages.
 
     System messages behind the first `background_count` other messages, which are summaries, are leading ones too.
     """
-    system: list[Part] = []
+    view = view or View()
+    system: list[Text | Native] = []
     others: list[Payload] = []
+    count = 0
     for at, payload in enumerate(payloads):
         if role_of(payload) == SYSTEM:
-            system += [part for _, parts in parse_message(payload, lambda *_: False) for part in parts]
-        elif len(others) < background_count:
+            parts = [part for _, parts in parse_message(payload, view) for part in parts]
+            media = [part.part for part in parts if isinstance(part, Media)]
+            said = (part for part in parts if not isinstance(part, Media))
+            system += [part if _is_kept(part, view) else Text(placeholder(part)) for part in said]
+            others += [{"role": USER, "content": media}] if media else []
+        elif count < background_count:
             others.append(payload)
+            count += 1
         else:
             return system, [*others, *payloads[at:]]
     return system, others
+
+
+def _is_kept(part: Part, view: View) -> TypeGuard[Text | Native]:
+    return isinstance(part, Text) or (isinstance(part, Native) and view.is_native(part.part, SYSTEM))
 
 
 def _append_turn(turns: list[Turn], turn: Turn) -> None:
@@ -122,16 +174,17 @@ def _append_turn(turns: list[Turn], turn: Turn) -> None:
         turns.append(turn)
 
 
-def _pair_calls(turns: list[Turn], media_follow: bool) -> list[Turn]:
+def _pair_calls(turns: list[Turn], view: View, media_follow: bool) -> list[Turn]:
     """Quote every call that the next turn does not answer, and every result without its call in the turn before."""
     for at, turn in enumerate(turns):
         if turn.role == USER:
             before = turns[at - 1] if at else Turn(ASSISTANT)
-            results, others = _match_results(turn, before)
+            results, others = _match_results(turn, before, view)
             if at + 1 < len(turns) or others or (media_follow and any(map(_has_media, results.values()))):
                 others = [*_take_unanswered(before, set(results)), *others]
             turn.parts = [*results.values(), *others]
-        elif not isinstance(turn.parts[-1], Call):
+            continue
+        if not isinstance(turn.parts[-1], Call):
             turn.parts.sort(key=lambda part: isinstance(part, Call))  # the next turn has to follow the calls
     return turns
 
@@ -140,7 +193,7 @@ def _has_media(part: Part) -> bool:
     return isinstance(part, Result) and any(isinstance(inner, Media) for inner in part.parts)
 
 
-def _match_results(turn: Turn, before: Turn) -> tuple[dict[str, Part], list[Part]]:
+def _match_results(turn: Turn, before: Turn, view: View) -> tuple[dict[str, Part], list[Part]]:
     """Return the results by call id, in the order of the calls, and all other parts."""
     calls = [part.call for part in before.parts if isinstance(part, Call)]
     waiting = Waiting()
@@ -155,7 +208,7 @@ def _match_results(turn: Turn, before: Turn) -> tuple[dict[str, Part], list[Part
         if answered is not None and answered[1] not in results:
             results[answered[1]] = part._replace(result=part.result._replace(key=answered))
         else:
-            others.append(to_text(quote_result(part.result, None)))
+            others += quote_late(part, view)
     return {call.key[1]: results[call.key[1]] for call in calls if call.key[1] in results}, others
 
 
@@ -168,6 +221,11 @@ def _take_unanswered(turn: Turn, answered: set[str]) -> list[Part]:
             others.append(part)
             answered.discard(part.call.key[1] if isinstance(part, Call) else "")
         else:
-            quotes.append(to_text(quote_call(part.call)))
+            quotes.append(quote(part.call, False))
     turn.parts = others
     return quotes
+
+
+def quote_late(part: Result, view: View) -> list[Part]:
+    """Return a result without its call in words, and its media."""
+    return [view.quote_result(part.result), *(inner for inner in part.parts if isinstance(inner, Media))]

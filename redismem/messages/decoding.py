@@ -32,6 +32,7 @@ _decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
 _decode_any_elements = msgspec.msgpack.Decoder(list[_AnyElement]).decode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _new = object.__new__
+_PLAIN_ROLES = frozenset(["system", "developer", "user", "assistant"])
 
 
 def is_gap(message: Message) -> bool:
@@ -60,7 +61,7 @@ class StoredMessages:
         try:
             self._rows = _decode_elements(array)
             self.may_hold_surrogates = False
-            self.may_hold_calls = _may_hold_form(array, [row.payload for row in self._rows])
+            self.may_hold_calls = not _are_plain([row.payload for row in self._rows])
         except (msgspec.MsgspecError, ValueError, RecursionError):
             self._rows, self.may_hold_surrogates = _decode_any_rows(array, elements)
             self.may_hold_calls = True
@@ -123,31 +124,25 @@ class StoredMessages:
 
 
 def scan_payloads(payloads: list[dict[str, Any]]) -> tuple[bool, bool]:
-    """Return two flags: any dict may contain a tool call, and any dict may contain a lone surrogate."""
+    """Return two flags: any dict may be more than a plain text, and any dict may contain a lone surrogate."""
     if Opaque in map(type, payloads):
         return True, True
     try:
-        packed = encode_plain(payloads)
+        encode_plain(payloads)
     except (TypeError, ValueError, OverflowError):
         return True, True
-    return _may_hold_form(packed, payloads), False
+    return not _are_plain(payloads), False
 
 
-def _may_hold_form(packed: bytes, payloads: list[dict[str, Any]]) -> bool:
-    """True if a message contains a tool call, a result, a thought or audio; False for almost all others.
-
-    Almost every form of these contains "_" (0x5F). The exceptions: a role or type of eight letters (0xA8), such as
-    `thinking`, the AI SDK's `toolCallId` (0xAA), `parts`, audio that never expires, and messages with a type or a
-    content that is no text, such as Bedrock's `toolUse`. Bytes are searched for an integer fastest.
-    """
-    if 0x5F in packed or 0xA8 in packed or 0xAA in packed:
-        return True
-    if 0xA5 in packed and (b"\xa5parts" in packed or b"\xa5audio" in packed):
-        return True
-    for payload in payloads:  # noqa: SIM110 (any() costs three times as much, on every turn)
-        if type(payload.get("content")) is not str or "type" in payload:
-            return True
-    return False
+def _are_plain(payloads: list[dict[str, Any]]) -> bool:
+    """True if each message has a text and a role that all providers have, and nothing else. Every turn asks."""
+    try:
+        for payload in payloads:  # any() costs three times as much
+            if len(payload) != 2 or type(payload["content"]) is not str or payload["role"] not in _PLAIN_ROLES:
+                return False
+    except (KeyError, TypeError):  # no role or content, or a role that is no text
+        return False
+    return True
 
 
 def split_elements(joined: bytes, length: int) -> list[bytes]:

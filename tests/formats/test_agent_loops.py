@@ -53,9 +53,11 @@ def words_of(value: Any) -> set[str]:
 def check_openai(loop: Loop, context: Context) -> set[str]:
     """Check that the view is accepted and holds every word of the messages; return the words."""
     told = words_of([message.to_openai() for message in context.messages])
-    shown = context.to_openai()
-    assert faults(loop.form, loop.came_of, shown) == []
-    assert told <= words_of(shown), "lost in to_openai"
+    chat, items = context.to_openai(), context.to_responses()
+    assert faults("chat", {}, chat) == []
+    assert faults("items", loop.came_of, items) == []
+    assert told <= words_of(chat), "lost in to_openai"
+    assert told <= words_of(items), "lost in to_responses"
     return told
 
 

@@ -74,7 +74,7 @@ def test_no_cut_parts_an_item_from_its_reasoning() -> None:
             after = cut_after(messages, wanted)
             context = context_of(told[after:])
             context.is_part = True
-            assert faults("items", loop.came_of, context.to_openai()) == []
+            assert faults("items", loop.came_of, context.to_responses()) == []
 
 
 def test_what_a_response_puts_out_is_one_group_with_the_results() -> None:
@@ -91,11 +91,11 @@ def test_a_message_of_thoughts_leads_what_follows_it() -> None:
 
 
 def test_items_after_a_cut_inside_a_group_lose_their_ids() -> None:
-    shown = cut_context(call(), result(), reasoning(2), call(2), result(2), answer(3)).to_openai()
+    shown = cut_context(call(), result(), reasoning(2), call(2), result(2), answer(3)).to_responses()
     assert [item.get("id") for item in shown] == [None, None, "rs_2", "fc_2", None, "msg_3"]
-    assert "id" not in cut_context(answer(), USER).to_openai()[0]
+    assert "id" not in cut_context(answer(), USER).to_responses()[0]
     told = [answer(), USER]
-    assert context_of(told).to_openai() == told, "nothing was cut: it came of no reasoning"
+    assert context_of(told).to_responses() == told, "nothing was cut: it came of no reasoning"
 
 
 @pytest.mark.parametrize("kind", ["computer_call", "local_shell_call", "mcp_approval_request", "program"])
@@ -103,7 +103,7 @@ def test_an_item_that_needs_its_id_is_quoted_with_its_result(kind: str) -> None:
     call, result = pair(kind, ("c1", "asked", "found"))
     named = {"local_shell_call": "id", "mcp_approval_request": "approval_request_id"}.get(kind)
     told = [{"type": kind, "id": "x1", **call}, {"type": PAIRS[kind], **result, **({named: "x1"} if named else {})}]
-    first, second = cut_context(*told).to_openai()
+    first, second = cut_context(*told).to_responses()
     assert first["role"] == second["role"] == "user"
     assert "asked" in first["content"]
     assert "was not there" not in first["content"]
@@ -111,20 +111,20 @@ def test_an_item_that_needs_its_id_is_quoted_with_its_result(kind: str) -> None:
 
 
 def test_a_hosted_call_without_its_reasoning_is_quoted_with_its_result() -> None:
-    first, second, last = cut_context(hosted("mcp_call", "m1", "asked", "found"), answer()).to_openai()
+    first, second, last = cut_context(hosted("mcp_call", "m1", "asked", "found"), answer()).to_responses()
     assert ("asked" in first["content"], "found" in second["content"]) == (True, True)
     assert last == answer() or "id" not in last
 
 
 def test_reasoning_with_nothing_behind_it_goes() -> None:
-    assert context_of([USER, reasoning()]).to_openai() == [USER]
-    assert context_of([reasoning(), USER, answer()]).to_openai()[0] == USER
-    shown = context_of([USER, reasoning(), call(), USER]).to_openai()
+    assert context_of([USER, reasoning()]).to_responses() == [USER]
+    assert context_of([reasoning(), USER, answer()]).to_responses()[0] == USER
+    shown = context_of([USER, reasoning(), call(), USER]).to_responses()
     assert [item.get("type") for item in shown] == [None, None, None], "its call got no result and is quoted"
 
 
 def test_a_call_without_a_result_does_not_part_its_neighbour_from_their_reasoning() -> None:
-    shown = context_of([USER, reasoning(), call(1), call(2), result(2), USER]).to_openai()
+    shown = context_of([USER, reasoning(), call(1), call(2), result(2), USER]).to_responses()
     assert shown[:3] == [USER, reasoning(), call(2)]
     assert "was not there" in shown[3]["content"]
     assert shown[4:] == [result(2), USER]
@@ -134,7 +134,7 @@ def test_a_pinned_item_is_shown_without_the_reasoning_it_left() -> None:
     messages = messages_of(USER, reasoning(), call(), result(), answer(2))
     messages[4] = messages[4].with_pin(True)
     context = Context("s", [], messages, State(), 5, 1, 5, "1-a", 6, is_mixed=True)
-    shown = context.to_openai()
+    shown = context.to_responses()
     assert "id" not in shown[0]
     assert shown[1:] == [USER, reasoning(), call(), result()]
 
@@ -143,8 +143,8 @@ async def test_a_limit_within_the_last_group_gives_its_end(session: Session) -> 
     told = [USER, reasoning(), call(), result(), reasoning(2), answer(2)]
     await session.append(*told)
     for limit, expected in ((2, told[4:]), (3, told[4:]), (5, told[1:]), (6, told)):
-        assert (await session.read(limit=limit)).to_openai() == expected
-    (last,) = (await session.read(limit=1)).to_openai()
+        assert (await session.read(limit=limit)).to_responses() == expected
+    (last,) = (await session.read(limit=1)).to_responses()
     assert last == {name: value for name, value in answer(2).items() if name != "id"}
 
 
@@ -152,7 +152,7 @@ async def test_a_pop_and_a_prune_take_whole_groups(session: Session) -> None:
     await session.append(USER, reasoning(), call(), result(), reasoning(2), answer(2))
     assert [message.to_openai() for message in await session.pop()] == [reasoning(2), answer(2)]
     assert await session.prune(2) == 1, "the group of three began before the newest two"
-    assert (await session.read()).to_openai() == [reasoning(), call(), result()]
+    assert (await session.read()).to_responses() == [reasoning(), call(), result()]
 
 
 def test_a_group_longer_than_the_window_may_be_is_cut_inside() -> None:
@@ -168,7 +168,7 @@ def test_a_group_longer_than_the_window_may_be_is_cut_inside() -> None:
     assert plan(context_of(searches[:30], stored=False), 0, settings).covered == ()
     late = cut_context(*searches[31:])
     came_of = {f"ws_{number}": f"rs_{number}" for number in range(60)}
-    assert faults("items", came_of, late.to_openai()) == []
+    assert faults("items", came_of, late.to_responses()) == []
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -201,7 +201,7 @@ def test_reasoning_without_an_underscore_is_left_out_if_nothing_follows(thought:
     user = {"role": "user", "content": f"Hello.{padding}"}
     window = stored(user, thought)
     assert window.may_hold_calls
-    assert Context("s", [], window, State(), 2, 1, 2, "1-a", 6).to_openai() == [user]
+    assert Context("s", [], window, State(), 2, 1, 2, "1-a", 6).to_responses() == [user]
 
 
 def test_no_byte_of_a_text_passes_for_a_name() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from random import Random
 from types import FrameType
 from typing import Any
 
@@ -16,13 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.agent_loops import FORMS, Loop, Payload
 
-from redismem.formats import tool_pairing
 from redismem.formats.elements import ends_of
 from redismem.formats.open_ends import open_ends
 from redismem.formats.reading import read_message
 from redismem.formats.tool_groups import cut_after, cut_before
-from redismem.formats.tool_order import is_in_order
-from redismem.formats.tool_pairing import provider_view
 from redismem.messages.message import Message
 
 
@@ -49,42 +45,21 @@ def talk(form: str, seed: int) -> list[Payload]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_ordinary_conversation_is_in_order(form: str) -> None:
-    told = [talk(form, seed) for seed in range(10)]
-    for messages in told:
-        for payload in messages:
+def test_an_ordinary_conversation_has_open_ends(form: str) -> None:
+    for seed in range(10):
+        for payload in talk(form, seed):
             check_ends(payload)
-        has_two_ids = any(payload.get("type") == "local_shell_call" for payload in messages)  # a rare kind
-        assert is_in_order(messages) or has_two_ids
-
-
-@given(form=st.sampled_from(FORMS), seed=st.integers(0, 10_000))
-def test_the_check_of_the_order_changes_no_view(form: str, seed: int) -> None:
-    random = Random(seed)
-    told = talk(form, seed)
-    for _ in range(random.randint(0, 3)):
-        at, other = random.randrange(len(told)), random.randrange(len(told))
-        match random.choice(["drop", "swap", "twice", "foreign"]):
-            case "drop" if len(told) > 1:
-                del told[at]
-            case "swap":
-                told[at], told[other] = told[other], told[at]
-            case "twice":
-                told.insert(other, told[at])
-            case "foreign":
-                told[other:other] = Loop(random.choice(FORMS), seed + 1).step(2, True)
-    cut_at = random.choice([None, 0])
-    quick = provider_view(told, 0, cut_at)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tool_pairing, "is_in_order", lambda _: False)
-        assert quick == provider_view(told, 0, cut_at)
 
 
 WINDOW: list[Payload] = [{"role": "user", "content": "What is the weather?"}]
 for number in range(3):
     function = {"name": "look", "arguments": '{"q": 1}'}
     WINDOW += [
-        {"role": "assistant", "content": None, "tool_calls": [{"id": f"call_{number}", "function": function}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": f"call_{number}", "type": "function", "function": function}],
+        },
         {"role": "tool", "tool_call_id": f"call_{number}", "content": "It rains."},
     ]
 WINDOW += [{"role": "assistant", "content": "It rains."}, *[{"role": "user", "content": "Thanks."}] * 2]
@@ -114,8 +89,6 @@ def test_an_ordinary_window_costs_few_calls() -> None:
     assert count_calls(lambda: cut_after(messages, 5)) <= 108
 
 
-@pytest.mark.parametrize(("text", "limit"), [("a word", 4), ("a_word", 20)])
-def test_a_window_without_calls_is_not_read(text: str, limit: int) -> None:
-    """If a text has an underscore, the keys of each message are checked."""
-    context = context_of([{"role": "user", "content": text}] * 10)
-    assert count_calls(context.to_openai) <= limit
+def test_a_window_of_plain_texts_is_not_read() -> None:
+    context = context_of([{"role": "user", "content": "a_word"}] * 10)
+    assert count_calls(context.to_openai) <= 5

@@ -16,7 +16,8 @@ from support.views import assistant, chat_call, chat_result, user
 
 from redismem import Message, Session
 from redismem.context import Context
-from redismem.formats.sendable import repair_messages, replace_unsendable
+from redismem.formats.openai_chat import chat_messages
+from redismem.formats.sendable import replace_unsendable
 
 Payload = dict[str, Any]
 HALF = "look \ud83d"
@@ -26,7 +27,7 @@ EXPIRY_MS = 1_700_000_000_000
 
 
 def views(context: Context) -> list[Any]:
-    return [context.to_openai(), context.to_anthropic(), context.to_gemini()]
+    return [context.to_openai(), context.to_responses(), context.to_anthropic(), context.to_gemini()]
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -40,7 +41,7 @@ def views(context: Context) -> list[Any]:
         [user("show it"), chat_call(HALF, arguments=json.dumps({"q": "x"})), chat_result(HALF, HALF)],
         [user("show it"), chat_call("a", arguments=f'{{"q": "{HALF}"}}'), chat_result("a")],
         [user("show it"), chat_call("a", arguments=f'{{"q": "{HALF}'), chat_result("a")],
-        [{"role": HALF, "content": "hello"}],
+        [{"role": HALF, "content": HALF}],
     ],
 )
 def test_no_half_of_a_character_reaches_a_client(told: list[Payload], stored: bool) -> None:
@@ -122,7 +123,8 @@ FORMS: dict[str, tuple[Payload, Callable[[Payload], Any]]] = {
 def test_arguments_that_were_cut_off_go_as_in_the_other_views(form: str, stored: bool) -> None:
     told, arguments_in = FORMS[form]
     context = context_of([user("the weather?"), told], stored=stored)
-    arguments = json.loads(arguments_in(context.to_openai()[-1]))
+    view = context.to_responses() if form == "item" else context.to_openai()
+    arguments = json.loads(arguments_in(view[-1]))
     assert arguments == {"arguments": CUT}
     assert context.to_anthropic()["messages"][-1]["content"][0]["input"] == arguments
     assert context.to_gemini()["contents"][-1]["parts"][0]["function_call"]["args"] == arguments
@@ -132,7 +134,7 @@ def test_arguments_that_were_cut_off_go_as_in_the_other_views(form: str, stored:
 @given(st.one_of(texts, values.map(json.dumps), values.map(lambda value: json.dumps(value)[:-1])))
 def test_arguments_are_valid_json_and_unchanged_if_they_were(text: str) -> None:
     told = chat_call("a", arguments=text)
-    (shown,) = repair_messages([told], False)
+    (shown,) = chat_messages([told])
     arguments = shown["tool_calls"][0]["function"]["arguments"]
     json.loads(arguments)
     arguments.encode()
@@ -173,5 +175,5 @@ def test_audio_goes_back_as_a_reference_until_it_expires(
 
 def test_expired_audio_beside_calls_needs_no_text() -> None:
     told = chat_call("a") | {"audio": AUDIO | {"transcript": ""}}
-    (shown,) = repair_messages([told], False, EXPIRY_MS)
+    (shown,) = chat_messages([told], now_ms=EXPIRY_MS)
     assert shown == chat_call("a")

@@ -12,7 +12,7 @@ from support.json_values import is_identical, texts, values
 from support.stores import Store
 
 from redismem import InvalidMessage, Message, Settings
-from redismem.formats.opaque import pair_around_opaque, reveal_opaque
+from redismem.formats.openai_chat import chat_messages
 from redismem.messages.decoding import StoredMessages, decode_messages
 from redismem.messages.encoding import default_tokens, encode_message
 from redismem.messages.message import STAMP_BYTES, Opaque
@@ -85,22 +85,17 @@ async def test_it_does_not_separate_a_call_from_its_result(store: Store, namespa
         assert [each["role"] for each in context.to_anthropic()["messages"]] == ["user", "assistant", "user"]
         item = {"type": "function_call", "call_id": "c2", "name": "look", "arguments": "{}"}
         context = await session.append_and_read(item, Message.opaque(ENVELOPE))
-        assert context.to_openai()[-2:] == [item, ENVELOPE], "the call is still open"
+        assert context.to_responses()[-2:] == [item, ENVELOPE], "the call is still open"
 
 
 def test_each_keeps_its_place_among_changed_messages() -> None:
     sealed = [Opaque({"n": number}) for number in range(4)]
     late = {"role": "tool", "tool_call_id": "c9", "content": "late"}
-    view = pair_around_opaque([sealed[0], CALL, sealed[1], RESULT, sealed[2], late, USER, sealed[3]], 0, None)
-    quoted = [each for each in view if each not in (CALL, RESULT, USER) and type(each) is not Opaque]
-    assert len(quoted) == 1
-    assert [view.index(each) for each in (CALL, RESULT, USER)] == sorted(
-        view.index(each) for each in (CALL, RESULT, USER)
-    )
-    assert [each for each in reveal_opaque(view) if "n" in each] == [{"n": number} for number in range(4)]
-    assert view[0] is sealed[0]
-    assert view[2] is sealed[1]
-    assert view[-1] is sealed[3]
+    view = chat_messages([sealed[0], CALL, sealed[1], RESULT, sealed[2], late, USER, sealed[3]])
+    shown = [{"n": 0}, CALL, {"n": 1}, RESULT, {"n": 2}, USER, {"n": 3}]
+    (quoted,) = [each for each in view if each not in shown]
+    assert "late" in quoted["content"]
+    assert [each for each in view if each is not quoted] == shown
 
 
 async def test_it_is_pinned_only_on_request_and_keeps_its_mark_in_edits(store: Store, namespace: str) -> None:

@@ -36,15 +36,15 @@ def _anthropic_types() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
     return TypeAdapter(MessageParam), TypeAdapter(TextBlockParam)
 
 
-def _consume_iterables(value: Any) -> Any:
+def consume_iterables(value: Any) -> Any:
     """Return the value with all iterables read: pydantic validates iterables only on reading."""
     if isinstance(value, dict):
-        return {key: _consume_iterables(item) for key, item in value.items()}
+        return {key: consume_iterables(item) for key, item in value.items()}
     if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, BaseModel):  # some published types of input hold models of output
-        return _consume_iterables(value.model_dump(exclude_unset=True))
-    return [_consume_iterables(item) for item in value]
+        return consume_iterables(value.model_dump(exclude_unset=True))
+    return [consume_iterables(item) for item in value]
 
 
 def check_openai(messages: list[Any]) -> None:
@@ -54,7 +54,7 @@ def check_openai(messages: list[Any]) -> None:
         ValidationError: A message does not fit the types.
     """
     for message in messages:
-        _consume_iterables(_openai_message().validate_python(message))
+        consume_iterables(_openai_message().validate_python(message))
 
 
 def check_sendable(context: Any) -> None:
@@ -99,7 +99,7 @@ def check_anthropic(context: Any) -> None:
     check_sendable(context)
     for kind, items in zip(_anthropic_types(), (context["messages"], context.get("system", [])), strict=True):
         for item in items:
-            assert _consume_iterables(kind.validate_python(item)) == item, "it has unknown keys"
+            assert consume_iterables(kind.validate_python(item)) == item, "it has unknown keys"
     assert list(_anthropic_faults(context["messages"])) == []
     assert str(context).count("'cache_control': {") <= 4
 

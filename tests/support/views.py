@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 from redismem.context import Context, State, Summary
 from redismem.messages.message import Message
+from support.converse_rules import check_converse
+from support.openai_rules import check_chat, check_responses
 from support.provider_rules import check_anthropic, check_gemini
 
 Payload = dict[str, Any]
 PNG = base64.b64encode(b"\x89PNG-bytes").decode()
 URL = "https://example.com/cat.png"
+VIEWS: dict[str, tuple[Callable[..., Any], Callable[[Any], None]]] = {
+    "openai": (Context.to_openai, check_chat),
+    "responses": (Context.to_responses, check_responses),
+    "anthropic": (Context.to_anthropic, check_anthropic),
+    "gemini": (Context.to_gemini, check_gemini),
+    "converse": (Context.to_converse, check_converse),
+}
+"""Each view, and the check of its provider."""
+
+
+def view_of(name: str, *payloads: Payload, **options: Any) -> Any:
+    """Return a view that its provider accepts."""
+    view, check = VIEWS[name]
+    found = view(context(*payloads), **options)
+    check(found)
+    return found
+
+
+def holds_picture(view: Any, data: str = PNG) -> bool:
+    """True if a view has the bytes of a picture, encoded or not."""
+    return data in str(view) or repr(base64.b64decode(data)) in str(view)
 
 
 def context(*payloads: Payload, summaries_count: int = 0) -> Context:

@@ -15,7 +15,7 @@ from redismem.context import Context, State, Summary
 from redismem.messages.message import Message
 from redismem.web.http.problems import Problem
 
-Format = Literal["openai", "anthropic", "gemini"]
+Format = Literal["openai", "responses", "anthropic", "gemini", "converse"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
@@ -150,10 +150,15 @@ def _head_document(context: Context, hidden: Collection[str]) -> dict[str, Any]:
 
 def request_document(context: Context, form: Format) -> dict[str, Any]:
     """Return the part of a context to send to a model, in the format of its provider."""
-    if form == "anthropic":
-        return dict(context.to_anthropic())
-    if form == "gemini":
-        return dict(context.to_gemini())
+    match form:
+        case "responses":
+            return {"input": context.to_responses()}
+        case "anthropic":
+            return dict(context.to_anthropic())
+        case "gemini":
+            return dict(context.to_gemini())
+        case "converse":
+            return dict(context.to_converse())  # its bytes become base64, as in Bedrock's own JSON
     return {"messages": context.to_openai()}
 
 

@@ -12,6 +12,7 @@ from redismem import Memory, Message
 from redismem.web.http.json import FORMATS
 from redismem.workers.summaries import Worker
 
+LISTS = {"openai": "messages", "responses": "input"}
 URL = "/v1/sessions/s/context"
 
 
@@ -54,8 +55,8 @@ async def test_the_request_is_the_models_input_to_the_last_digit(http: RunningSe
     context = await session.read()
     for form in FORMATS:
         answer = await http.ask("GET", f"{URL}/request", params={"format": form})
-        written = getattr(context, f"to_{form}")()
-        assert answer.json() == (written if isinstance(written, dict) else {"messages": written})
+        written: Any = getattr(context, f"to_{form}")()
+        assert answer.json() == (written if isinstance(written, dict) else {LISTS[form]: written})
         assert answer.headers["content-type"] == "application/json"
         assert answer.text.startswith('{\n  "')
     text = (await http.ask("GET", f"{URL}/request")).text

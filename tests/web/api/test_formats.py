@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.converse_rules import check_converse
 from support.http_service import RunningService
-from support.provider_rules import check_anthropic, check_gemini, check_openai
+from support.openai_rules import check_chat, check_responses
+from support.provider_rules import check_anthropic, check_gemini
 from support.views import URL, assistant, chat_call, chat_result, text, user
+
+from redismem.formats.converse import decode_bytes
 
 IMAGE = {"type": "image_url", "image_url": {"url": URL}}
 SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}
@@ -30,9 +34,11 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "nobody": [],
 }
 CHECKS: dict[str, Any] = {
-    "openai": lambda request: check_openai(request["messages"]),
+    "openai": lambda request: check_chat(request["messages"]),
+    "responses": lambda request: check_responses(request["input"]),
     "anthropic": check_anthropic,
     "gemini": check_gemini,
+    "converse": lambda request: check_converse(decode_bytes(request)),
 }
 
 

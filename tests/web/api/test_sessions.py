@@ -194,13 +194,16 @@ async def test_a_context_fits_max_tokens_and_names_its_format(http: RunningServi
         assert (await http.ask("GET", path("s", f"/context{wrong}"))).status_code == 422
 
 
+LISTS = {"openai": "messages", "responses": "input"}
+
+
 @pytest.mark.parametrize("form", FORMATS)
 async def test_a_format_is_written_as_the_context_writes_it(http: RunningService, memory: Memory, form: str) -> None:
     await http.ask("POST", path("s", "/messages"), json=[numbered_message(1), numbered_message(2, "assistant")])
     answer = await http.ask("GET", path("s", f"/context?format={form}"))
     written = getattr(await memory.session("s").read(), f"to_{form}")()
     assert answer.json()["format"] == form
-    assert answer.json()["request"] == (written if isinstance(written, dict) else {"messages": written})
+    assert answer.json()["request"] == (written if isinstance(written, dict) else {LISTS[form]: written})
 
 
 async def test_the_state_is_changed_and_read(http: RunningService) -> None:
