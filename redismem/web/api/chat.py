@@ -82,7 +82,7 @@ async def clear(named: schemas.ChatSession, service: TheService, memory: TheMemo
     """Remove a session with all its data. An answer in progress ends and is not stored."""
     session = memory.session(named.session_id, owner=named.owner)
     await check_owner(session, named.owner)
-    service.chat.stop_all(caller.namespace, session.id, "cleared")
+    await service.chat.stop_before_clear(caller.namespace, session.id)
     return Json({"cleared": await session.clear()})
 
 

@@ -162,7 +162,7 @@ async def show_session(session: TheSession) -> Response:
 async def clear_session(session: TheSession, service: TheService, caller: TheCaller, owner: Owner = None) -> Response:
     """Remove a session with all its data. An answer in progress ends and is not stored."""
     await check_owner(session, owner)
-    service.chat.stop_all(caller.namespace, session.id, "cleared")
+    await service.chat.stop_before_clear(caller.namespace, session.id)
     await session.clear(missing_ok=False)
     return Response(status_code=204)
 

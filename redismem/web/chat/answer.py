@@ -29,6 +29,8 @@ class Turn:
         self.text = ""
         self.stop_reason = ""
         self.stopped = asyncio.Event()
+        self.question_settled = asyncio.Event()
+        """Set once the question is stored, or will not be."""
         self._grace_s = grace_s
         self._notices: list[dict[str, str]] = []
         self._end: dict[str, Any] | None = None

@@ -124,6 +124,15 @@ class Chat:
             turn.stop(reason)
         return len(turns)
 
+    async def stop_before_clear(self, namespace: str, session_id: str) -> None:
+        """Stop the answers of a session that is about to be cleared, and wait until their questions are settled.
+
+        A question that is stored after the clear would begin the session anew. No answer of theirs is stored any more.
+        """
+        self.stop_all(namespace, session_id, storing.CLEARED)
+        for turn in [turn for key, turn in self._live.items() if key[:2] == (namespace, session_id)]:
+            await turn.question_settled.wait()
+
     async def aclose(self, stop_s: float) -> None:
         """Wait up to `stop_s` for running answers to end. Then stop the remaining ones and store them as incomplete."""
         if self._tasks:
@@ -137,7 +146,10 @@ class Chat:
 
     async def _run_turn(self, turn: Turn, session: Session, text: str, project: Background | None) -> None:
         try:
-            context, step = await self._remember(turn, session, text, project)
+            try:
+                context, step = await self._remember(turn, session, text, project)
+            finally:
+                turn.question_settled.set()
             if context is None and self._needs_memory:
                 turn.end(complete=False, reason="the memory did not take it", seq=None, waiting_for=None)
                 return

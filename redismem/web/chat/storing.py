@@ -16,6 +16,8 @@ from redismem.web.chat.answer import Turn
 
 log = logging.getLogger("redismem")
 
+CLEARED = "cleared"
+"""The reason why a turn was stopped, and the code of its notice, if its session was cleared."""
 _ATTEMPTS_COUNT = 5
 _OUTAGES_COUNT = 2
 """The number of attempts that may fail with StoreUnavailable: one due to `expect`, one due to `confirm`."""
@@ -24,7 +26,7 @@ _NOTICES = {
     "too_large": "This answer or the whole conversation is too long for the memory: the answer is not stored.",
     "unconfirmed": "This is stored, but too few replicas have it yet: a failure now may lose it.",
     "degraded": "The memory is unreachable right now: this server keeps the message until it is back.",
-    "cleared": "This conversation was cleared meanwhile, so this answer is not stored.",
+    CLEARED: "This conversation was cleared meanwhile, so this answer is not stored.",
 }
 
 
@@ -59,6 +61,9 @@ async def store_reply(turn: Turn, session: Session, context: Context) -> int | N
     append has an id, so retries store the reply once.
     """
     if not turn.text:
+        return None
+    if turn.stop_reason == CLEARED:
+        notify(turn, CLEARED)
         return None
     metadata = {"turn": turn.id} | ({"incomplete": turn.stop_reason} if turn.stop_reason else {})
     message = Message("assistant", turn.text, metadata=metadata)
@@ -95,7 +100,7 @@ async def _append_reply(turn: Turn, session: Session, context: Context, message:
             return receipt.last_seq
         now = await session.read(limit=1)
         if not (now.degraded or context.degraded) and now.epoch != context.epoch:
-            notify(turn, "cleared")
+            notify(turn, CLEARED)
             return None
         _relax(options, now)
     raise last_failure

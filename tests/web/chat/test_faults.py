@@ -29,7 +29,8 @@ from support.stores import LONG_DEADLINES, short_deadlines
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
 from redismem.slots import Slots
-from redismem.web.chat.answer import parse_event_id
+from redismem.web.chat import storing
+from redismem.web.chat.answer import Turn, parse_event_id
 from redismem.web.chat.chat import Chat
 from redismem.workers.scheduler import Scheduler
 
@@ -84,6 +85,33 @@ async def test_a_server_that_stops_stores_the_text_so_far(memory: Memory, provid
         seen = [each async for each in events]
         assert seen[-1].document["reason"] == "the server stopped"
     assert message_rows(await memory.session("s").messages())[1][2] == "the server stopped"
+
+
+@pytest.mark.parametrize("path", ["/api/chat/clear", "/v1/sessions/s"])
+async def test_a_clear_while_the_question_is_being_stored_leaves_nothing_of_the_turn(
+    memory: Memory, provider: Provider, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    turns: list[Turn] = []
+    append_question, stored = storing.append_question, asyncio.Event()
+
+    async def append_later(turn: Turn, *rest: Any) -> Any:
+        turns.append(turn)
+        await turn.stopped.wait()
+        context = await append_question(turn, *rest)
+        stored.set()
+        return context
+
+    monkeypatch.setattr(storing, "append_question", append_later)
+    async with serve_chat(memory, provider) as http:
+        turn = asyncio.create_task(read_events(http.client, "/api/chat", json=ASKED))
+        await until(lambda: turns)
+        options = {"json": {"session_id": "s"}} if path.startswith("/api") else {}
+        cleared = await http.ask("POST" if options else "DELETE", path, **options)
+        await stored.wait()
+        events = await turn
+        assert cleared.status_code == (200 if options else 204)
+        assert (events[-1].document["reason"], events[-1].document["seq"]) == ("cleared", None)
+        assert not await memory.session("s").exists()
 
 
 async def test_an_answer_does_not_revive_a_session_that_was_cleared_meanwhile(
