@@ -9,4 +9,5 @@ while true do
   local name = string.sub(head, start, start + size - 1)
   after_names = start + size
   if parent then names[#names + 1] = name else parent = name end
+  if #names > 10000 then return redis.error_reply('WIDE 10000') end
 end

@@ -10,7 +10,7 @@
 --   to
 --   is_reversed    1 or 0: from the greatest member downwards
 --   limit          most members
---   budget_bytes   no further member once the reply is larger
+--   budget_bytes   no further member once the reply is larger, or has 40,000 elements
 --   with_names     1 or 0
 --   prefix_size    bytes of the member before the part that the range takes over
 --   range_prefix
@@ -20,7 +20,7 @@
 -- FIELDS
 -- REPLY 1 if there is more, else 0; then of each member: name, value, count of names, each with its value, count of the
 --   range, each member with its value. A missing value is nil
--- ERROR FORMAT version · CORRUPT description · PAST now_ms
+-- ERROR FORMAT version · CORRUPT description · PAST now_ms · WIDE limit
 local record, order = unpack(KEYS)
 local ttl_ms, now_ms, from, to, is_reversed, limit, budget_bytes, with_names, prefix_size, range_prefix, range_suffix,
   range_end, range_limit = unpack(ARGV, 1, 13)
@@ -45,7 +45,7 @@ local function put(wanted)
   end
 end
 for place, member in ipairs(members) do
-  if place > tonumber(limit) or size > tonumber(budget_bytes) then -- [limit]
+  if place > tonumber(limit) or size > tonumber(budget_bytes) or #reply > 40000 then -- [limit]
     reply[1] = 1
     break
   end

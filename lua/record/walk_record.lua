@@ -9,7 +9,7 @@
 --   start          the first member
 --   skips_start    1 or 0: 1 collects nothing of the first member
 --   limit          most members to visit
---   budget_bytes   no further member once the reply is larger
+--   budget_bytes   no further member once the reply is larger, or 20,000 fields were looked at
 --   with_heads     1 or 0
 --   prefix_size    bytes of the member before the part that the ranges take over
 --   range_prefix
@@ -26,14 +26,14 @@ local record, order = unpack(KEYS)
 local start, skips_start, limit, budget_bytes, with_heads, prefix_size, range_prefix, range_suffix,
   range_end, range_limit, traces = unpack(ARGV, 1, 11)
 --- @include record_format
-local reply, size, visited, member, open = {'', 0, ''}, 0, 0, start, {}
+local reply, size, count, visited, member, open = {'', 0, ''}, 0, 0, 0, start, {}
 for place in string.gmatch(traces, '(%d+),') do open[#open + 1] = tonumber(place) end
 local follows_all = #open == 0
 local function put(kind, name, value)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, name, value
   size = size + #name + (value and #value or 0)
 end
-while member ~= '' and visited < tonumber(limit) and size <= tonumber(budget_bytes) do
+while member ~= '' and visited < tonumber(limit) and size <= tonumber(budget_bytes) and count <= 20000 do
   local head = redis.call('HGET', record, member)
   if not head then member = '' break end -- [end of the chain]
   --- @include record_head
@@ -46,6 +46,7 @@ while member ~= '' and visited < tonumber(limit) and size <= tonumber(budget_byt
         'LIMIT', 0, range_limit + 1)
       if #range > tonumber(range_limit) then return redis.error_reply('WIDE ' .. range_limit) end
     end
+    count = count + #names + #range
     for at, name in ipairs(range) do values[at] = redis.call('HGET', record, name) or '' end
     for _, place in ipairs(open) do
       local seed_prefix, value_prefix = unpack(ARGV, 10 + 2 * place, 11 + 2 * place)

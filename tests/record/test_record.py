@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from redismem import InvalidRecord, InvalidSessionId, Memory, RecordConflict, TooLarge
+from redismem.protocol.record.reads import Walker
 from redismem.record import Change, Head, Record, RecordEntry, Related, Trace
 
 ODD = bytes(range(256))
@@ -150,6 +152,31 @@ async def test_a_walk_goes_on_beyond_the_bound_of_one_call_and_refuses_a_circle(
     await record.write(Change(sets={b"c/1": Head(b"c/7").encode()}))
     with pytest.raises(TooLarge, match="circle"):
         await record.walk(b"c/7")
+
+
+async def test_the_names_of_heads_are_bounded(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One head of 300,000 names held Redis for two seconds."""
+    names = tuple(b"b%05d" % number for number in range(10_001))
+    with pytest.raises(TooLarge, match="names 10,001 fields"):
+        Head(b"", names).encode()
+    value = b"".join(b"%d:%b" % (len(name), name) for name in (b"", *names)) + b";"  # of another writer
+    await record.write(Change(sets={b"h": value}, adds=[b"h"]))
+    for read in (partial(record.newest, named=True), partial(record.page, named=True), partial(record.walk, b"h")):
+        with pytest.raises(TooLarge, match="over 10000 names"):
+            await read()
+    assert (await record.newest()).value == value  # type: ignore[union-attr]
+    await record.drop(b"h")
+    heads = {b"c%02d" % at: Head(b"c%02d" % (at - 1) if at else b"", names[:2_000]).encode() for at in range(15)}
+    await record.write(Change(sets=heads, adds=heads))
+    page = await record.page(named=True)
+    assert len(page.found) == 10
+    rest = await record.page(named=True, after=page.after)
+    assert [each.member for each in (*page.found, *rest.found)] == list(heads)
+    replies: list[Any] = []
+    collect = Walker._collect
+    monkeypatch.setattr(Walker, "_collect", lambda walker, reply: collect(walker, replies.append(reply) or reply))
+    walk = await record.walk(b"c14", related=Related(b"w", b":"), traces=[Trace(b"none")])
+    assert (walk.traced[0].seed, [reply[1] for reply in replies]) == (None, [11, 4])
 
 
 async def test_a_drop_removes_members_with_their_fields_in_bounded_steps(

@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from redismem.errors import TooLarge
+
 _SIZE = re.compile(rb"([0-9]{1,7}):")
 _END = b";"
+_NAMES_COUNT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,13 @@ class Head:
     """Any further bytes."""
 
     def encode(self) -> bytes:
-        """Return the value to write."""
+        """Return the value to write.
+
+        Raises:
+            TooLarge: It names more than 10,000 fields.
+        """
+        if len(self.names) > _NAMES_COUNT:
+            raise TooLarge(f"a head names {len(self.names):,} fields, over {_NAMES_COUNT:,}, a fixed limit")
         texts = (self.parent, *self.names)
         return b"".join(b"%d:%b" % (len(text), text) for text in texts) + _END + self.body
 
