@@ -70,6 +70,7 @@ class RedisPy:
         self._reading = given_client.reading_options(client)
         self._client = client
         self.is_embedded = given_client.is_embedded(client)
+        self._expiry = given_client.Expiry(client)
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
         # A client that the caller provides retries by itself, unless its configuration turns retries off.
@@ -97,6 +98,8 @@ class RedisPy:
         await self._enter_loop()
         try:
             with Deadline(timeout_s):
+                if self._expiry.is_due():
+                    await self._client.dbsize()
                 answers = await self._execute(commands)
                 if script is not None and word_of(answers) == "NOSCRIPT":
                     answers = await self._load_and_run(commands, script, self._execute)
@@ -110,6 +113,8 @@ class RedisPy:
         await self._enter_loop()
         try:
             with Deadline(timeout_s):
+                if self._expiry.is_due():
+                    await self._client.dbsize()
                 return await self._pipeline(commands, transaction=False)
         except _LOST as error:
             raise await self._failure(error) from None
@@ -224,6 +229,7 @@ class BlockingRedisPy:
         self._reading = given_client.reading_options(client)
         self._client = client
         self.is_embedded = given_client.is_embedded(client)
+        self._expiry = given_client.Expiry(client)
         self.place = "" if owned else given_client.place(client)
         self._owned = owned
         # A client that the caller provides retries by itself, unless its configuration turns retries off.
@@ -248,6 +254,8 @@ class BlockingRedisPy:
     ) -> list[Any]:
         del timeout_s, subject  # the socket's own timeout, reply_timeout_s, bounds each read
         try:
+            if self._expiry.is_due():
+                self._client.dbsize()
             answers = self._execute(commands)
             if script is not None and word_of(answers) == "NOSCRIPT":
                 answers = self._load_and_run(commands, script, self._execute)
@@ -260,6 +268,8 @@ class BlockingRedisPy:
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         del timeout_s
         try:
+            if self._expiry.is_due():
+                self._client.dbsize()
             return self._pipeline(commands, transaction=False)
         except _LOST as error:
             raise self._failure(error) from None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
+import time
 from typing import Any
 
 from redis.client import NEVER_DECODE
@@ -13,6 +15,7 @@ from redismem.errors import InvalidSettings
 from redismem.events import facts
 
 log = logging.getLogger("redismem")
+_EXPIRY_S = 1.0
 
 
 def _options(client: Any) -> dict[str, Any]:
@@ -29,6 +32,24 @@ def _options(client: Any) -> dict[str, Any]:
 def is_embedded(client: Any) -> bool:
     """True if the client is a fakeredis client."""
     return type(client).__module__.partition(".")[0] == "fakeredis"
+
+
+class Expiry:
+    """The times at which a store is asked for its size, by which fakeredis removes expired keys; Redis does so itself.
+
+    Otherwise a session that nobody asks for again would stay in memory.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._due_s = 0.0 if is_embedded(client) else math.inf
+
+    def is_due(self) -> bool:
+        """True if the store has to be asked, at most once a second."""
+        now_s = time.monotonic()
+        if now_s < self._due_s:
+            return False
+        self._due_s = now_s + _EXPIRY_S
+        return True
 
 
 def reading_options(client: Any) -> dict[str, Any]:
