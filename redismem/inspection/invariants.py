@@ -27,7 +27,7 @@ from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import decode_block, is_merged, numbers_in
 from redismem.originals.dictionaries import Dictionaries, DictionaryMissing
-from redismem.originals.signatures import decode_signature, split_signatures
+from redismem.originals.signatures import is_signature, split_signatures
 from redismem.originals.vectors import decode_vectors
 from redismem.protocol import layout, replies
 from redismem.protocol.layout import Counters, QueueState
@@ -247,13 +247,14 @@ def _original_rules(seen: Stored, first_seq: int) -> Broken:
         try:
             first, elements = decode_block(number, block, seen.dictionaries)
             decode_messages(elements, first, "")
-            _check_signatures(number, block, seen.originals.get(b"s%d" % number, b""))
         except DictionaryMissing as missing:
             yield "I15", f"block {number} of the originals cannot be read: {missing}"
             continue
         except (Undecodable, RedismemError):
             yield "I15", f"block {number} of the originals cannot be read"
             continue
+        if (field := seen.originals.get(b"s%d" % number)) is not None and not _are_signatures(number, block, field):
+            yield "I15", f"the signatures of block {number} of the originals cannot be read: recall makes its own"
         for at in numbers_in(number, block):
             if at in embedded and not _are_vectors(embedded[at]):
                 yield "I15", f"the vectors of block {at} of the originals cannot be read"
@@ -292,13 +293,12 @@ def _field_rules(seen: Stored, blocks: dict[int, bytes], embedded: Set[int]) -> 
         yield "I15", f"blocks {twice} of the originals are also in a merged block"
 
 
-def _check_signatures(number: int, block: bytes, field: bytes) -> None:
-    """Check the signatures of a block. Raises Undecodable."""
-    signatures = split_signatures(field)
-    if len(signatures) != len(numbers_in(number, block)):
-        raise Undecodable("another number of signatures than blocks")
-    for signature in signatures:
-        decode_signature(signature)
+def _are_signatures(number: int, block: bytes, field: bytes) -> bool:
+    try:
+        signatures = split_signatures(field)
+    except Undecodable:
+        return False
+    return len(signatures) == len(numbers_in(number, block)) and all(map(is_signature, signatures))
 
 
 def _are_vectors(encoded: bytes) -> bool:

@@ -50,6 +50,14 @@ def sign_messages(messages: Sequence[Message], block_bytes: int) -> bytes:
     return encode_signature(0, texts, block_bytes, days)
 
 
+def sign_parts(parts: Mapping[int, tuple[int, Sequence[bytes]]], epoch: str) -> dict[int, bytes]:
+    """Return the signature of each block, from its first seq and elements. Raise Undecodable, UnsupportedFormat."""
+    return {
+        number: sign_messages(decode_messages(elements, first_seq, epoch), sum(map(len, elements)))
+        for number, (first_seq, elements) in parts.items()
+    }
+
+
 def encode_fields(
     first_seq: int,
     elements: Sequence[bytes],

@@ -18,7 +18,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -241,17 +240,29 @@ def split_signatures(field: bytes) -> list[bytes]:
 
 
 def find_signatures(fields: Mapping[int, bytes | None], numbers: Iterable[int]) -> list[bytes | None]:
-    """Return the signature of each of these blocks, None for a missing or unreadable one.
+    """Return the signature of each of these blocks: None for a missing one, b"" for one in an unreadable field.
 
     `fields` has the fields `s<n>` of these blocks, and of the merged blocks that may contain them.
     """
     split: dict[int, list[bytes]] = {}
     for number, field in fields.items():
-        with suppress(Undecodable):
-            split[number] = split_signatures(field or b"")
+        if field is not None:
+            try:
+                split[number] = split_signatures(field)
+            except Undecodable:
+                split[number] = [b""]
     found: list[bytes | None] = []
     for number in numbers:
         merged = split.get(head_of(number), ())
-        own = split.get(number, (None,))[0]
+        own = split.get(number, merged if b"" in merged else (None,))[0]
         found.append(merged[number - head_of(number)] if len(merged) > 1 else own)
     return found
+
+
+def is_signature(encoded: bytes) -> bool:
+    """True if a signature can be decoded: it may be damaged, or of another build."""
+    try:
+        decode_signature(encoded)
+    except Undecodable:
+        return False
+    return True

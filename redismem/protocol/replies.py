@@ -107,9 +107,7 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "OVERTAKEN": lambda _, session_id: ScriptFailed(
         "a call that is sent once was refused as overtaken by a later one, which is a defect", session_id
     ),
-    "WIDE": lambda limit, _: TooLarge(
-        f"a member of the record has over {limit} names or relatives, a fixed limit"
-    ),
+    "WIDE": lambda limit, _: TooLarge(f"a member of the record has over {limit} names or relatives, a fixed limit"),
 }
 """For each word of a script's refusal, a function that makes the error from the detail and the session id."""
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
+from types import MappingProxyType
 
 from redismem.formats.recalled import format_line, line_tokens
 from redismem.messages.decoding import StoredMessages
@@ -24,6 +25,7 @@ _SESSION_BYTES = 2_000
 _CALL_BYTES = 600
 
 
+_NONE: Mapping[int, bytes] = MappingProxyType({})
 Part = tuple[int, Sequence[bytes]]
 """First seq and elements of one block."""
 
@@ -123,18 +125,20 @@ class CachedSession:
             new == old for old, new in zip(stats.weights, signature.weights, strict=True) if old
         )
 
-    def add_signatures(self, stored: Mapping[int, bytes | None], stop: int) -> None:
-        """Add the signatures of the full blocks before `stop`. Skips unreadable signatures."""
+    def add_signatures(
+        self, stored: Mapping[int, bytes | None], stop: int, renewed: Mapping[int, bytes] = _NONE
+    ) -> None:
+        """Add the signatures of the full blocks before `stop`: a renewed one, if any, else the stored one."""
         with self._lock:
             numbers = range(self.stop, stop)  # empty if another search was faster
-            decoded = ((number, _decode_signature(stored.get(number))) for number in numbers)
+            decoded = ((number, _decode_signature(renewed.get(number, stored.get(number)))) for number in numbers)
             self.postings.add([(number, signature) for number, signature in decoded if signature])
             for number in numbers:
                 if (encoded := stored.get(number)) is not None:
                     self._last = number, encoded
             self.stop = max(self.stop, stop)
 
-    def grow(self, number: int, encoded: bytes | None) -> None:
+    def grow(self, number: int, encoded: bytes | None, renewed: bytes | None = None) -> None:
         """Replace the signature of the last, partly filled block. `None` means that no block is partly filled."""
         if number != self.stop or (number, encoded) == self._growing:
             return
@@ -143,7 +147,7 @@ class CachedSession:
                 # A failover may have replaced the last messages, so the cached block may be wrong.
                 if (removed := self.contents.pop(number, None)) is not None:
                     self._contents_bytes -= removed.size_bytes
-                self.postings.grow(number, _decode_signature(encoded))
+                self.postings.grow(number, _decode_signature(renewed or encoded))
                 self._growing = number, encoded
 
     def add_vectors(self, stored: Mapping[int, bytes | None], mark: bytes, since: int) -> None:
@@ -260,7 +264,12 @@ def _decode_signature(encoded: bytes | None) -> Signature | None:
     try:
         return decode_signature(encoded)
     except Undecodable:
-        return None  # recall skips the block; `redismem check` reports it
+        return None  # `redismem check` reports it
+
+
+def is_unreadable(encoded: bytes | None) -> bool:
+    """True if there is a signature that cannot be decoded: it is damaged, or another build wrote it."""
+    return encoded is not None and _decode_signature(encoded) is None
 
 
 def _decode_vectors(encoded: bytes | None, mark: bytes) -> Vectors | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from time import time
@@ -23,7 +24,7 @@ from redismem.messages.message import Message, day_of
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import block_number, decode_parts, unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
-from redismem.originals.fields import sign_messages
+from redismem.originals.fields import sign_messages, sign_parts
 from redismem.originals.signatures import TEXT_CHARS, decode_signature
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call
@@ -44,7 +45,7 @@ from redismem.recall.bm25 import (
     select_blocks,
 )
 from redismem.recall.cache import NO_CACHE, RecallCache
-from redismem.recall.cached import CachedSession, Contents, Part, SelectedMessages
+from redismem.recall.cached import CachedSession, Contents, Part, SelectedMessages, is_unreadable
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
 from redismem.recall.selection import Size, choose, count_hits, group_calls, map_calls
@@ -204,15 +205,31 @@ class Recall:
             more = await self._store.run(pages.read_signatures(self._keys, missing, without), quarantine=True)
             stored.update(zip(missing, more.signatures, strict=False))
             vectors.update(zip(without, more.signatures[len(missing) :], strict=False))
-        for number in range(cached.stop, stop):
-            cached.add_signatures(stored, number + 1)
-            await self._store.transport.sleep(0)
-        cached.grow(stop, stored.get(stop) if new.stop > stop else None)
+        renewed: dict[int, bytes] = {}
+        for number in range(cached.stop, new.stop):
+            if number not in renewed and is_unreadable(stored.get(number)):
+                following = range(number, min(number + _FIRST_COUNT, new.stop))
+                renewed |= await self._sign_again([each for each in following if is_unreadable(stored.get(each))])
+            if number < stop:
+                cached.add_signatures(stored, number + 1, renewed)
+                await self._store.transport.sleep(0)
+        cached.grow(stop, stored.get(stop) if new.stop > stop else None, renewed.get(stop))
         cached.postings.drop_before(stop - SIGNATURES_LIMIT)
         if self._meaning is not None:
             self._meaning.add_vectors(cached, vectors, new.stop, fields[-1])
         cached.validator = (self._numbers, signed)
         return cached
+
+    async def _sign_again(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return new signatures of blocks, made from their messages; b"" for a block that cannot be read."""
+        renewed = dict.fromkeys(numbers, b"")
+        blocks = await self._store.run(pages.blocks(self._keys, numbers), quarantine=True)
+        dictionaries = await load_dictionaries(self._store, (block.stored for block in blocks))
+        for block in blocks:
+            with suppress(Undecodable, UnsupportedFormat):  # `_load_blocks` quarantines or refuses such a block
+                parts = decode_parts(*block, dictionaries)
+                renewed |= await run_apart(self._store.transport, partial(sign_parts, parts, self._signed.epoch))
+        return renewed
 
     async def _load_blocks(self, cached: CachedSession, numbers: Sequence[int]) -> None:
         """Read the blocks that are not cached. A turn puts unreadable ones into quarantine, a search leaves them."""

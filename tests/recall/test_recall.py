@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -221,20 +221,37 @@ async def test_without_originals_nothing_is_recalled(store: Store, namespace: st
         assert await session.recall("dog Biscuit") == []
 
 
-async def test_blocks_and_signatures_that_cannot_be_read_cost_only_themselves(
-    store: Store, namespace: str, raw: Any
+@pytest.mark.parametrize(
+    "spoil", [lambda field: b"foreign", lambda field: field[:1] + field[2:], lambda field: field[1:]]
+)
+async def test_signatures_that_cannot_be_read_are_made_again_from_the_messages(
+    store: Store, namespace: str, raw: Any, spoil: Callable[[bytes], bytes]
 ) -> None:
+    """Another build may have written them, or they are damaged. `check` says that the messages are whole."""
     async with open_with(store, namespace) as memory:
         session, keys = await create_summarised_session(memory), memory.store.keys.session("a")
-        sound = await raw.hget(keys.originals, "s0")
-        for foreign in (b"foreign", sound[:1] + sound[2:], sound[1:]):
-            await raw.hset(keys.originals, "s0", foreign)
-            assert await check_session(memory.store, "a")
-            memory.recall_cache.forget("a")
-            assert 3 not in seqs(await session.recall("dog Biscuit"))
-            assert 77 in seqs(await session.recall("大阪のホテル"))
-        await raw.hset(keys.originals, "s0", sound)
+        fields = await raw.hgetall(keys.originals)
+        spoilt = {name: spoil(field) for name, field in fields.items() if name[:1] == b"s"}
+        await raw.hset(keys.originals, mapping=spoilt)
+        said = {violation.text for violation in await check_session(memory.store, "a")}
+        assert said == {
+            f"the signatures of block {int(name[1:])} of the originals cannot be read: recall makes its own"
+            for name in spoilt
+        }
         memory.recall_cache.forget("a")
+        for _ in range(2):
+            for question, seq in ASKED.items():
+                assert seq in seqs(await session.recall(question))
+        # The next summary extends the last block, and signs it anew.
+        await session.append(*(chat_message(number) for number in range(20)))
+        await Worker(memory.store, Echo()).drain()
+        assert 90 in seqs(await session.recall("Где куплена машина?"))
+        assert len(await check_session(memory.store, "a")) < len(spoilt)
+
+
+async def test_a_block_that_cannot_be_read_costs_only_itself(store: Store, namespace: str, raw: Any) -> None:
+    async with open_with(store, namespace) as memory:
+        session, keys = await create_summarised_session(memory), memory.store.keys.session("a")
         assert 40 in seqs(await session.recall("shipyard"))
         await raw.hset(keys.originals, "0", "foreign")
         assert 40 in seqs(await session.recall("shipyard")), "this process has read it before"
@@ -246,6 +263,8 @@ async def test_blocks_and_signatures_that_cannot_be_read_cost_only_themselves(
         context = await session.append_and_read({"role": "user", "content": "shipyard"}, recall=500)
         assert 40 not in seqs(context.recalled)
         assert not await raw.hexists(keys.originals, "0"), "a turn puts it into quarantine"
+        await raw.hset(keys.originals, mapping={"0": "foreign", "s0": "foreign"})
+        memory.recall_cache.forget("a")
         assert 77 in seqs(await session.recall("大阪のホテル"))
 
 

@@ -241,13 +241,16 @@ def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
 
 
 def read_for_merge(keys: SessionKeys, numbers: Sequence[int]) -> Call[tuple[list[Block], dict[int, bytes]]]:
-    """Build a call that reads blocks by number, and the signatures that exist, by number of the block."""
+    """Build a call that reads blocks by number, and their readable signatures, by number of the block."""
+    from redismem.originals.signatures import is_signature
+
     fields = with_heads(numbers)
 
     def decode(reply: Sequence[bytes | None]) -> tuple[list[Block], dict[int, bytes]]:
         stored = dict(zip(fields, reply, strict=False))
         signatures = zip(numbers, decode_signatures(numbers, reply[len(fields) :]), strict=True)
-        return find_blocks(numbers, stored), {number: each for number, each in signatures if each}
+        readable = {number: each for number, each in signatures if each and is_signature(each)}
+        return find_blocks(numbers, stored), readable
 
     command: Command = ("HMGET", keys.originals, *fields, *(f"s{number}" for number in fields))
     return Call(keys.session_id, (command,), decode, op=Op.BLOCK)
