@@ -12,7 +12,7 @@ from redismem.formats.quoting import quote_as_data
 from redismem.formats.reading import read_message
 from redismem.formats.sections import may_hold_calls
 from redismem.formats.tool_calls import element_text
-from redismem.messages.encoding import default_tokens
+from redismem.messages.encoding import estimate_tokens
 from redismem.messages.message import Message, day_of
 from redismem.messages.values import encode_plain
 
@@ -128,7 +128,7 @@ def line_tokens(line: str, message: Message) -> int:
     """Return the tokens of a message's line, in the unit in which the message's own tokens were counted."""
     tokens = len(line.encode("utf-8", "surrogatepass")) // 4 + 1
     try:
-        usual = default_tokens(encode_plain(message.visible))
+        usual = estimate_tokens(visible := message.visible, encode_plain(visible))
     except (TypeError, ValueError, OverflowError):  # lone surrogates, or an opaque message
         return tokens
     return tokens if usual == message.tokens else -(-tokens * message.tokens // usual)

@@ -38,7 +38,10 @@ _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(millisecond
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 TokenCounter = Callable[[dict[str, Any]], int]
-"""A function that counts the tokens of a message's dict, called once per append. The default: bytes / 4 + 4."""
+"""A function that counts the tokens of a message's dict, called once per append.
+
+The default: bytes / 4 + 4, with at most 1,000 for each picture, recording or file.
+"""
 
 
 def moment(ms: float) -> datetime:

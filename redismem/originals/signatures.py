@@ -253,9 +253,13 @@ def find_signatures(fields: Mapping[int, bytes | None], numbers: Iterable[int]) 
                 split[number] = [b""]
     found: list[bytes | None] = []
     for number in numbers:
-        merged = split.get(head_of(number), ())
-        own = split.get(number, merged if b"" in merged else (None,))[0]
-        found.append(merged[number - head_of(number)] if len(merged) > 1 else own)
+        merged = split.get(head_of(number), [])
+        if len(merged) > 1:
+            found.append(merged[number - head_of(number)])
+        elif (own := split.get(number)) is not None:
+            found.append(own[0])
+        else:
+            found.append(b"" if b"" in merged else None)
     return found
 
 

@@ -172,11 +172,16 @@ async def test_the_names_of_heads_are_bounded(record: Record, monkeypatch: pytes
     assert len(page.found) == 10
     rest = await record.page(named=True, after=page.after)
     assert [each.member for each in (*page.found, *rest.found)] == list(heads)
-    replies: list[Any] = []
+    visited: list[int] = []
     collect = Walker._collect
-    monkeypatch.setattr(Walker, "_collect", lambda walker, reply: collect(walker, replies.append(reply) or reply))
+
+    def count(walker: Walker, reply: list[Any]) -> None:
+        visited.append(reply[1])
+        collect(walker, reply)
+
+    monkeypatch.setattr(Walker, "_collect", count)
     walk = await record.walk(b"c14", related=Related(b"w", b":"), traces=[Trace(b"none")])
-    assert (walk.traced[0].seed, [reply[1] for reply in replies]) == (None, [11, 4])
+    assert (walk.traced[0].seed, visited) == (None, [11, 4])
 
 
 async def test_a_drop_removes_members_with_their_fields_in_bounded_steps(
