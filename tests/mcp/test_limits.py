@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from support.checks import until
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
@@ -138,3 +139,44 @@ async def test_a_key_leaves_sessions_to_others(serve: Serve) -> None:
             assert (await served.a.post(mcp_http.PATH, json=PING)).status_code == 400
         await begin(served.a)
         assert (await served.a.post(mcp_http.PATH, json=BEGIN)).status_code == 429
+
+
+async def read_stream(
+    client: httpx.AsyncClient, session: dict[str, str], call: Any, last: str
+) -> tuple[str, list[Any]]:
+    """Make a call, or resume its stream after the event `last`. Return the last event's id, and the messages."""
+    found: list[Any] = []
+    headers = session | ({"Last-Event-ID": last} if last else {})
+    async with client.stream(
+        "GET" if last else "POST", mcp_http.PATH, headers=headers, **({} if last else {"json": call})
+    ) as stream:
+        async for line in stream.aiter_lines():
+            name, _, value = line.partition(": ")
+            last = value if name == "id" else last
+            found += [json.loads(value)] if name == "data" and value else []
+    return last, found
+
+
+async def test_a_tool_that_closes_its_stream_twice_severs_it_once(serve: Serve) -> None:
+    resumed = asyncio.Event()
+    async with serve(Limits()) as served:
+
+        @served.server.tool()
+        async def poll(ctx: Context[Any, Any]) -> str:
+            await ctx.close_sse_stream()
+            await ctx.report_progress(1)
+            await resumed.wait()
+            await ctx.close_sse_stream()
+            await ctx.report_progress(2)
+            return "done"
+
+        session = await begin(served.a)
+        params = {"name": "poll", "arguments": {}, "_meta": {"progressToken": "t"}}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        last, found = await read_stream(served.a, session, call, "")
+        rest = asyncio.create_task(read_stream(served.a, session, call, last))
+        await until(lambda: served.service.streams.streams_count == 1)
+        resumed.set()
+        messages = [*found, *(await rest)[1]]
+        assert [each["params"]["progress"] for each in messages[:-1]] == [1, 2]
+        assert messages[-1]["result"]["content"][0]["text"] == "done"
