@@ -4,16 +4,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
-# Frameworks that refuse versions which others need: google-adk wants google-genai < 3 and websockets < 16,
-# strands-agents mcp < 2.2. Their adapters' tests run in an environment of their own.
-APART := .venv-apart
-APART_LOCK := requirements-apart.lock
-APART_TESTS := tests/adapters/test_google_adk.py tests/adapters/test_strands.py \
-  tests/examples/test_google_adk_agent.py tests/examples/test_strands_agent.py \
-  tests/repository/test_docs.py::test_every_example_runs[docs/adapters/strands.md] \
-  tests/repository/test_docs.py::test_every_example_runs[docs/adapters/google-adk.md]
+# All but what only benchmarks compare with.
+EXTRAS := $(shell sed -n '/^\[project.optional-dependencies\]/,/^\[project.scripts\]/s/^\([a-z-]*\) = .*/\1/p' pyproject.toml | grep -v peers)
 UV := $(shell sed -n 's/.*"\(uv==[0-9.]*\)".*/\1/p' pyproject.toml)
 ARGS ?=
+# An environment with the oldest versions that pyproject.toml allows, and the tests that meet them.
+FLOORS := .venv-floors
+FLOORS_BESIDE := 'langgraph>=1.1' 'langgraph-checkpoint-conformance>=0.0.2' 'langgraph-checkpoint-sqlite>=3.1' \
+  'openai-agents[redis,encrypt]' 'llama-index-storage-chat-store-redis>=0.8'
+FLOORS_TESTS := tests/adapters tests/mcp tests/transport/test_contract.py tests/web/api tests/test_extras.py tests/test_memory.py
+# Two files need channels of a langgraph that wants a newer langchain-core. Old packages warn of themselves.
+FLOORS_OPTIONS := -W ignore::DeprecationWarning \
+  --ignore tests/adapters/test_langgraph_beside.py --ignore tests/adapters/test_langgraph_upkeep.py
 # Most tests wait for something: four processes keep two cores busy. Each collects all tests, so more than eight do not pay.
 CORES = $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TEST_PROCESSES ?= $(shell echo $$(( $(CORES) < 4 ? 2 * $(CORES) : 8 )))
@@ -27,7 +29,6 @@ OUTAGES_sentinel := tests/nodes/test_outages.py::test_behind_sentinels_without_a
 # Stamps. Another PYTHON, or a changed lock, builds the environment anew.
 LOCKED := $(VENV)/.locked-$(notdir $(PYTHON))
 READY := $(VENV)/.ready
-APART_READY := $(APART)/.ready
 PIP := bin/python -m pip --quiet --disable-pip-version-check
 PINNED := --require-hashes --no-deps --only-binary :all:
 
@@ -39,7 +40,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit apart quick nightly coverage explore model outages faults have-redis have-chromium redis bench api picture build release-check lock clean
+.PHONY: help setup demo test lint format types unit floors quick nightly coverage explore model outages faults have-redis have-chromium redis bench api picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -53,7 +54,7 @@ setup: $(READY) ## install everything into .venv, pinned with hashes
 demo: $(READY) ## see it at work: a filled page, until Ctrl-C; without a terminal, a conversation played through
 	@if [ -t 0 ]; then exec $(BIN)/redismem serve --demo $(ARGS); else exec $(BIN)/redismem demo $(ARGS); fi
 
-test: $(READY) have-redis have-chromium lint types unit apart ## all that a change must pass; installs redis-server and chromium if they are missing
+test: $(READY) have-redis have-chromium lint types unit ## all that a change must pass; installs redis-server and chromium if they are missing
 
 lint: $(READY) ## ruff: rules and format
 	@echo '==> ruff'
@@ -73,15 +74,21 @@ unit: $(READY) have-redis have-chromium ## the tests alone: make unit ARGS="test
 	@echo '==> pytest'
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
-apart: $(APART_READY) have-redis ## the tests of adapters whose frameworks need an environment of their own
-	@echo '==> pytest, $(APART)'
-	@$(APART)/bin/python -m pytest -q -n 2 $(APART_TESTS) $(ARGS)
-
 quick: $(READY) have-redis ## the tests that need no process, browser or node of their own, while you work on the package
 	@QUICK=1 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 nightly: $(READY) have-redis have-chromium ## all tests, also on both stores and those that another one shows nearly as well
 	@EVERYTHING=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	@$(MAKE) floors
+
+floors: $(READY) have-redis ## the tests of adapters, transports and routes, with the oldest versions that pyproject.toml allows
+	@echo '==> $(FLOORS): installing the oldest versions'
+	@$(PYTHON) -m venv --clear --without-pip $(FLOORS)
+	@install() { $(BIN)/uv pip install --quiet --no-config --python $(FLOORS)/bin/python "$$@"; }; \
+	install --resolution lowest-direct --requirement pyproject.toml $(addprefix --extra ,$(EXTRAS)) $(FLOORS_BESIDE); \
+	install --group tests; \
+	install --no-deps --no-build-isolation --editable .
+	@$(FLOORS)/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(FLOORS_TESTS) $(FLOORS_OPTIONS) $(ARGS)
 
 coverage: $(READY) have-redis have-chromium ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(ARGS)
@@ -124,22 +131,19 @@ release-check: build ## build, install the wheel into a new environment, and run
 lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--upgrade
 	@echo '==> $(LOCK)'
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
-	cp $(LOCK) "$$new/lock" 2>/dev/null || true; cp $(APART_LOCK) "$$new/apart" 2>/dev/null || true; \
+	cp $(LOCK) "$$new/lock" 2>/dev/null || true; \
 	$(PYTHON) -m venv "$$new/venv"; \
 	"$$new/venv/bin/python" -m pip --quiet --disable-pip-version-check install '$(UV)'; \
-	compile() { "$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(ARGS) "$$@"; }; \
-	compile --output-file "$$new/lock" --group dev --extra fast --extra server --extra embeddings --extra wordllama \
-	  --extra openai-agents --extra agent-framework --extra llama-index --extra langchain \
-	  --extra langgraph --extra pydantic-ai --extra mcp; \
-	compile --output-file "$$new/apart" --group tests --extra google-adk --extra strands; \
-	if grep -nE '://|^ *--?(i|f|index|extra|find|trusted)' "$$new/lock" "$$new/apart"; then \
-	  echo 'No address belongs into a lock; they stay as they were.' >&2; exit 1; \
+	"$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(ARGS) \
+	  --output-file "$$new/lock" --group dev $(addprefix --extra ,$(EXTRAS)); \
+	if grep -nE '://|^ *--?(i|f|index|extra|find|trusted)' "$$new/lock"; then \
+	  echo 'No address belongs into a lock; it stays as it was.' >&2; exit 1; \
 	fi; \
-	cat "$$new/lock" > $(LOCK); cat "$$new/apart" > $(APART_LOCK)
+	cat "$$new/lock" > $(LOCK)
 
 clean: ## remove all that make has made, .venv too
-	@rm -rf $(VENV) $(APART) build dist .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
+	@rm -rf $(VENV) $(FLOORS) build dist .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
 	@find redismem tests benchmarks examples .ci -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 have-redis:
@@ -177,7 +181,3 @@ $(LOCKED): $(LOCK)
 
 $(READY): $(LOCKED) pyproject.toml
 	$(call install_project,$(VENV))
-
-$(APART_READY): $(LOCKED) $(APART_LOCK) pyproject.toml
-	$(call install_lock,$(APART),$(APART_LOCK))
-	$(call install_project,$(APART))

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.abc
-import importlib.machinery
 import inspect
 import re
 import sys
@@ -20,8 +18,6 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-from redismem import extras
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "api.md"
@@ -53,8 +49,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.adapters.langchain": ("ChatMessageHistory",),
     "redismem.adapters.langgraph": (),
 }
-# Frameworks with an environment of their own: here stand-ins take their place.
-APART = ("strands", "google.adk")
 # Names without an underscore that only other modules of the package use.
 INTERNAL = {
     "Change": {"checks", "encode"},
@@ -104,43 +98,9 @@ def _module(name: str, given: tuple[str, ...], shown: dict[int, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-class _StandIn(types.ModuleType):
-    """A module of a framework that is not installed. Every name in it is a class."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        is_apart = any(f"{fullname}.".startswith(f"{name}.") for name in APART)
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True) if is_apart else None
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        return _StandIn(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        pass
-
-
-@cache
 def load(name: str) -> types.ModuleType:
-    """Import a public module, with stand-ins for a framework that has an environment of its own."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        finder = _StandIns()
-        sys.meta_path.append(finder)
-        require, extras.require_extra = extras.require_extra, lambda *_: None
-        try:
-            return importlib.import_module(name)
-        finally:
-            sys.meta_path.remove(finder)
-            extras.require_extra = require
-            for each in [each for each in sys.modules if f"{each}.".startswith(tuple(f"{apart}." for apart in APART))]:
-                del sys.modules[each]
+    """Import a public module."""
+    return importlib.import_module(name)
 
 
 def _order(name: str, value: object) -> tuple[bool, int, str]:

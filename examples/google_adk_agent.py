@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -37,7 +37,7 @@ def look_up_weather(city: str, tool_context: ToolContext) -> dict[str, Any]:
 class PlayedModel(BaseLlm):
     """Calls the tool for each city of the question, all at once; then answers. Yours is "gemini-flash-latest"."""
 
-    async def generate_content_async(self, llm_request: Any, *_: Any, **__: Any) -> AsyncIterator[LlmResponse]:
+    async def generate_content_async(self, llm_request: Any, *_: Any, **__: Any) -> AsyncGenerator[LlmResponse, None]:
         contents = llm_request.contents
         results = [part.function_response.response for part in contents[-1].parts if part.function_response]
         questions = [each for each in contents if each.role == "user" and each.parts[0].text]
@@ -58,7 +58,8 @@ async def answer(service: SessionService, user: str, session: str, question: str
     text = ""
     async for event in runner.run_async(user_id=user, session_id=session, new_message=message):
         if event.is_final_response():
-            text = event.content.parts[0].text
+            parts = event.content.parts if event.content else None
+            text = (parts and parts[0].text) or ""
     state = await service.get_user_state(app_name="weather", user_id=user)
     return f"{text} Cities so far: {len(state)}."
 

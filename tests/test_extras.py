@@ -24,8 +24,6 @@ ALWAYS = ("", "server")
 def test_everything_works_or_names_the_extra_that_it_needs(
     redis_server: RedisServer, tmp_path: Path, extra: str
 ) -> None:
-    if extra in ("google-adk", "strands"):
-        pytest.importorskip(extra.replace("google-adk", "google.adk"), reason="it has an environment of its own")
     visited = visit_linked(tmp_path, {extra} - {""}, redis_server.url)
     assert visited["failed"] == {}
     assert visited["refused"] == visited["expected"]

@@ -290,7 +290,7 @@ def _split(delta: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _encode_event(event: Event) -> tuple[bytes, dict[str, dict[str, Any]]]:
     """Return an event as JSON without `temp:` keys, and the changes of state that it contains."""
     stored = event
-    if event.actions and event.actions.state_delta:
+    if event.actions.state_delta:
         delta = {
             key: value for key, value in event.actions.state_delta.items() if not key.startswith(State.TEMP_PREFIX)
         }

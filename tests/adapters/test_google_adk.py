@@ -1,7 +1,4 @@
-"""Google ADK's session service: the same results as its own service in memory, and what only a shared one shows.
-
-Runs where google-adk is installed: `make apart`.
-"""
+"""Google ADK's session service: the same results as its own service in memory, and what only a shared one shows."""
 
 from __future__ import annotations
 
@@ -14,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("google.adk", reason="google-adk has an environment of its own: make apart")
-
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
@@ -178,7 +172,7 @@ async def test_events_keep_their_order_their_bytes_and_what_a_window_asks_for(me
     for number in range(250):
         await service.append_event(session, make_event(number, at_s=2.0 + number // 100))
     await service.append_event(session, make_event(999, {"a": 1}, partial=True))
-    place = {"app_name": "shop", "user_id": "anna", "session_id": "s"}
+    place: Any = {"app_name": "shop", "user_id": "anna", "session_id": "s"}
     read = await service.get_session(**place)
     assert read is not None
     assert (

@@ -8,6 +8,7 @@ from typing import Any
 from agents import SQLiteSession
 from hypothesis import given
 from hypothesis import strategies as st
+from support.compaction import needs_snapshots
 from support.edited import is_sound, summarize
 from support.json_values import texts, values
 from support.stores import Store
@@ -85,6 +86,7 @@ def same(ours: Any, theirs: Any) -> bool:
     return json.dumps(ours) == json.dumps(theirs)
 
 
+@needs_snapshots
 @given(steps=STEPS)
 async def test_any_sequence_of_calls_gives_the_same_answers(store: Store, steps: list[tuple[str, Any]]) -> None:
     async with store.memory("whole", ONE_SHARD) as memory, store.memory("whole", ONE_SHARD) as other:
@@ -106,6 +108,7 @@ def apart(items: list[Any]) -> tuple[list[Any], list[Any]]:
     ]
 
 
+@needs_snapshots
 @given(steps=STEPS)
 async def test_summaries_stand_for_older_items_which_stay_exact(store: Store, steps: list[tuple[str, Any]]) -> None:
     async with store.memory("summarised", ONE_SHARD) as memory, store.memory("summarised", ONE_SHARD) as other:

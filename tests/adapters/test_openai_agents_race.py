@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 from agents.extensions.memory import RedisSession
+from support.compaction import needs_snapshots
 from support.proxy import Proxy
 
 from redismem import Memory, Settings
@@ -78,6 +79,7 @@ async def lose_replies(proxy: Proxy) -> None:
             await asyncio.sleep(0.001)
 
 
+@needs_snapshots
 async def test_nothing_is_lost_doubled_or_out_of_order(proxy: Proxy, namespace: str) -> None:
     settings = Settings(deadline_s=120, reply_timeout_s=60)
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:

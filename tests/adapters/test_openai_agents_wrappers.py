@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock
 from agents import OpenAIResponsesCompactionSession
 from agents.extensions.memory import EncryptedSession
 from cryptography.fernet import Fernet
+from support.compaction import needs_snapshots
 from support.edited import summarize
 
 from redismem import Memory
@@ -31,6 +32,7 @@ async def test_an_encrypted_session_keeps_its_items_from_everybody_else(memory: 
     assert await session.get_items() == []
 
 
+@needs_snapshots
 async def test_a_compaction_replaces_the_history_in_one_step(memory: Memory) -> None:
     below: Any = openai_agents.Session("a", memory=memory)
     compacted = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}

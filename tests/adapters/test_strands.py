@@ -1,7 +1,4 @@
-"""Strands' storage: the contract of its own storages, and its session manager on it.
-
-Runs where strands-agents is installed: `make apart`.
-"""
+"""Strands' storage: the contract of its own storages, and its session manager on it."""
 
 from __future__ import annotations
 
@@ -14,9 +11,6 @@ from typing import Any
 
 import pytest
 import redis
-
-pytest.importorskip("strands", reason="strands-agents has an environment of its own: make apart")
-
 from hypothesis import given
 from hypothesis import strategies as st
 from strands import Agent
@@ -66,7 +60,8 @@ async def outcome(storage: Any, method: str, *arguments: Any) -> Any:
 async def test_any_sequence_of_calls_has_the_results_of_strands_own_storages(
     memory: Memory, tmp_path: Path, given_steps: Any
 ) -> None:
-    ours, others = Storage(memory=memory), [InMemoryStorage(), LocalFileStorage(str(tmp_path / str(next(numbers))))]
+    others: list[Any] = [InMemoryStorage(), LocalFileStorage(str(tmp_path / str(next(numbers))))]
+    ours = Storage(memory=memory)
     for key in await ours.list():
         await ours.delete(key)
     for method, key, data in given_steps:

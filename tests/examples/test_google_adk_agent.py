@@ -1,10 +1,6 @@
-"""The agent of Google ADK: each answer by another process, one of which is killed. Runs in `make apart`."""
+"""The agent of Google ADK: each answer by another process, one of which is killed."""
 
 from __future__ import annotations
-
-import pytest
-
-pytest.importorskip("google.adk", reason="google-adk has an environment of its own: make apart")
 
 from support.checks import until
 from support.example_processes import Places, start_example

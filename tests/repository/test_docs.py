@@ -33,8 +33,6 @@ from redismem.inspection import invariants
 from redismem.protocol import scripts
 
 ROOT = Path(__file__).parents[2]
-APART = {"strands": "strands", "google-adk": "google.adk"}
-"""Pages whose framework has an environment of its own, and the framework."""
 READMES = [ROOT / folder / "README.md" for folder in ("lua", "tests", "examples")]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *READMES])
 LINKING = [*PAGES, ROOT / "benchmarks" / "README.md"]
@@ -153,8 +151,6 @@ def test_what_is_not_run_is_in_the_pages() -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page.read_text(), "python")], ids=name_of)
 def test_every_example_runs(page: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one namespace a page; `await` may stand outside of a function."""
-    if page.stem in APART:
-        pytest.importorskip(APART[page.stem], reason="make apart runs the examples of this page")
 
     async def keep_transcript(session_id: str, context: object) -> None: ...
 

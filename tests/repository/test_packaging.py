@@ -21,12 +21,7 @@ from redismem.protocol import scripts
 ROOT = Path(__file__).parents[2]
 LUA = {str(path.relative_to(ROOT)): path.read_bytes() for path in (ROOT / "lua").rglob("*.*")}
 SCRIPTS = {name: hashlib.sha256(scripts.load(name).source).hexdigest() for name in scripts.names()}
-# Each lock: its file, the group that it holds, and the extras.
-LOCKS = [
-    ("requirements.lock", "dev", ["fast", "server", "embeddings", "openai-agents", "agent-framework", "llama-index"]),
-    ("requirements.lock", "dev", ["langchain", "langgraph", "pydantic-ai", "mcp"]),
-    ("requirements-apart.lock", "tests", ["google-adk", "strands"]),
-]
+LOCK = ROOT / "requirements.lock"
 
 LOAD_ALL = """
 import hashlib, json, redismem
@@ -133,31 +128,29 @@ def test_an_editable_install_loads_every_script(folder: Any) -> None:
     assert_loads_every_script(python, ROOT / "redismem", cwd=folder)
 
 
-def locked_requirements(lock: str) -> list[tuple[Requirement, list[str]]]:
-    """Each requirement of a lock with its hashes."""
-    lines = re.sub(r"#.*", "", (ROOT / lock).read_text()).replace("\\\n", " ").splitlines()
+def locked_requirements() -> list[tuple[Requirement, list[str]]]:
+    """Each requirement of the lock with its hashes."""
+    lines = re.sub(r"#.*", "", LOCK.read_text()).replace("\\\n", " ").splitlines()
     entries = [re.split(r"\s--hash=", line.strip()) for line in lines if line.strip()]
     return [(Requirement(entry[0]), entry[1:]) for entry in entries]
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-apart.lock"])
-def test_the_lock_pins_everything_by_hash_and_names_no_address(lock: str) -> None:
-    assert "://" not in (ROOT / lock).read_text()
-    for requirement, hashes in locked_requirements(lock):
+def test_the_lock_pins_everything_by_hash_and_names_no_address() -> None:
+    assert "://" not in LOCK.read_text()
+    for requirement, hashes in locked_requirements():
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
         assert hashes, requirement
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", value.strip()) for value in hashes), requirement
 
 
-@pytest.mark.parametrize(("lock", "group", "extras"), LOCKS)
-def test_the_lock_holds_what_the_project_asks_for(lock: str, group: str, extras: list[str]) -> None:
+def test_the_lock_holds_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"]
     asked = project["project"]["dependencies"] + groups["tests"]
-    asked += [each for each in groups[group] if isinstance(each, str)]
-    for extra in extras:
-        asked += project["project"]["optional-dependencies"][extra]
-    pins = {canonicalize_name(each.name): next(iter(each.specifier)).version for each, _ in locked_requirements(lock)}
+    asked += [each for each in groups["dev"] if isinstance(each, str)]
+    for extra, packages in project["project"]["optional-dependencies"].items():
+        asked += packages if extra != "peers" else []
+    pins = {canonicalize_name(each.name): next(iter(each.specifier)).version for each, _ in locked_requirements()}
     for requirement in map(Requirement, asked):
         pin = pins.get(canonicalize_name(requirement.name))
         assert pin is not None, "run: make lock"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from functools import cache
 from importlib.metadata import distribution, distributions
 from pathlib import Path
@@ -53,7 +54,7 @@ def installed_tree() -> dict[str, dict[str, set[str]]]:
 def link_environment(into: Path, extras: set[str]) -> None:
     """Fill a folder with links to all that redismem with these extras installs, and to the checkout."""
     names, waiting = closure(extras), [""]
-    site = Path(str(distribution("pip").locate_file("")))
+    site = Path(sysconfig.get_path("purelib"))
     while waiting:
         folder = waiting.pop()
         (into / folder).mkdir()
