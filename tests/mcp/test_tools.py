@@ -186,7 +186,7 @@ async def test_a_project(server: MCPServer[Any]) -> None:
         ("append_messages", {"session_id": "", "messages": [{"role": "user"}]}, "invalid arguments: session_id: "),
         (
             "append_messages",
-            {"session_id": "s", "messages": [{"role": "user", "content": "canary" * 200_000}]},
+            {"session_id": "s", "messages": [{"role": "user", "content": "canary" * 1_400_000}]},
             "session s: ",
         ),
         (
