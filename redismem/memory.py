@@ -219,7 +219,7 @@ class Memory:
             record_id: The id of the record, unique in the namespace: any string of 1 to 1,024 bytes.
             tag: The records of one tag can be written together. Give a record the same tag each time. `None` means its
                 id.
-            owner: The person whom the record belongs to, if this handle creates it: an id of 1 to 256 bytes.
+            owner: The person whom the record belongs to, as in `session()`: an id of 1 to 256 bytes.
             ttl_s: The time to live in seconds. Each write sets it anew. `None` means that a write lets the record
                 persist.
 

@@ -7,11 +7,12 @@
 --   to
 --   limit   most members
 --   sending 12 bytes, as in the token of an append
+--   named   the owner that the record must have, as its description contains it; empty for any
 -- FIELDS
 -- REPLY number of removed members
--- ERROR OVERTAKEN sending · FORMAT version · CORRUPT description
+-- ERROR OVERTAKEN sending · FORMAT version · CORRUPT description · OWNER other
 local record, order = unpack(KEYS)
-local from, to, limit, sending = unpack(ARGV)
+local from, to, limit, sending, named = unpack(ARGV)
 --- @include record_format
 local ring_end, overtaking = described and 11 + 8 * string.byte(described, 11) or 11, nil
 --- @include record_resent

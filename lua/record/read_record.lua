@@ -17,13 +17,14 @@
 --   range_suffix   at least one byte; nothing reads no range
 --   range_end      the least suffix greater than every beginning with range_suffix
 --   range_limit    most members of one range
+--   named          the owner that the record must have, as its description contains it; empty for any
 -- FIELDS
 -- REPLY 1 if there is more, else 0; then of each member: name, value, count of names, each with its value, count of the
 --   range, each member with its value. A missing value is nil
--- ERROR FORMAT version · CORRUPT description · PAST now_ms · WIDE limit
+-- ERROR FORMAT version · CORRUPT description · OWNER other · PAST now_ms · WIDE limit
 local record, order = unpack(KEYS)
 local ttl_ms, now_ms, from, to, is_reversed, limit, budget_bytes, with_names, prefix_size, range_prefix, range_suffix,
-  range_end, range_limit = unpack(ARGV, 1, 13)
+  range_end, range_limit, named = unpack(ARGV, 1, 14)
 --- @include record_format
 if not described then return {0} end
 --- @include renew_record

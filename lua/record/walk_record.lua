@@ -16,15 +16,16 @@
 --   range_suffix
 --   range_end      the least suffix greater than every beginning with range_suffix
 --   range_limit    most members of one range
+--   named          the owner that the record must have, as its description contains it; empty for any
 --   traces         places of the traces that are still open, each followed by a comma
 -- FIELDS
 -- REPLY next member to visit, or nothing at the end; number of visited members; places of the traces that are still open;
 --   then what was collected, in threes: 0 and a head, or the place of a trace and a member of its range, or its negative
 --   and the seed; each with its value
--- ERROR FORMAT version · CORRUPT description · WIDE limit
+-- ERROR FORMAT version · CORRUPT description · OWNER other · WIDE limit
 local record, order = unpack(KEYS)
 local start, skips_start, limit, budget_bytes, with_heads, prefix_size, range_prefix, range_suffix,
-  range_end, range_limit, traces = unpack(ARGV, 1, 11)
+  range_end, range_limit, named, traces = unpack(ARGV, 1, 12)
 --- @include record_format
 local reply, size, count, visited, member, open = {'', 0, ''}, 0, 0, 0, start, {}
 for place in string.gmatch(traces, '(%d+),') do open[#open + 1] = tonumber(place) end
@@ -49,7 +50,7 @@ while member ~= '' and visited < tonumber(limit) and size <= tonumber(budget_byt
     count = count + #names + #range
     for at, name in ipairs(range) do values[at] = redis.call('HGET', record, name) or '' end
     for _, place in ipairs(open) do
-      local seed_prefix, value_prefix = unpack(ARGV, 10 + 2 * place, 11 + 2 * place)
+      local seed_prefix, value_prefix = unpack(ARGV, 11 + 2 * place, 12 + 2 * place)
       for at, name in ipairs(range) do
         if string.sub(values[at], 1, #value_prefix) == value_prefix then put(place, name, values[at]) end -- [traced]
       end

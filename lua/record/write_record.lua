@@ -12,7 +12,7 @@
 --   sending   12 bytes, as in the token of an append
 -- FIELDS
 -- REPLY 1 written now, 2 and a record was created, 0 written before; negative: the number of the check that does not hold, over all records
--- ERROR OVERTAKEN sending · FORMAT version · CORRUPT description · PAST now_ms
+-- ERROR OVERTAKEN sending · FORMAT version · CORRUPT description · OWNER other · PAST now_ms
 local records, owned = unpack(KEYS, 1, 2)
 local nonce, now_ms, sending = unpack(ARGV, 1, 3)
 local changes, is_known, refused, number, first, written = {}, false, nil, 0, 4, 1
@@ -21,6 +21,8 @@ for place = 3, #KEYS, 2 do
   local id, ttl_ms, owner, birth, counts = unpack(ARGV, first, first + 4)
   local checks, sets, keeps, drops, adds, removes = string.match(counts, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)')
   local change = {record = record, order = order, id = id, owner = owner}
+  -- The birth begins with the owner: its length, a colon and its bytes.
+  local named = owner == '-' and '' or string.sub(birth, 1, #string.match(birth, '^%d+:') + string.match(birth, '^%d+'))
   --- @include record_format
   if not described and redis.call('EXISTS', record) == 1 then -- [undescribed]
     return redis.error_reply('CORRUPT description')

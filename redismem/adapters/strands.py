@@ -58,7 +58,8 @@ class Storage(_Storage):
             ttl: The seconds after its last write after which Redis removes a key. `None` keeps it.
             owner: The person whom the keys that this storage creates belong to, so that `memory.forget(owner=...)`
                 removes them. If a storage serves several persons: a function that returns the owner of a key, or
-                `None`. Each write calls it, in a thread, with the key as `list` returns it.
+                `None`. Each call asks it, in a thread, with the key as `list` returns it. A key of another person, or
+                of nobody, is refused, and not listed.
 
         Raises:
             InvalidRecord: `ttl` is out of range.
@@ -102,14 +103,15 @@ class Storage(_Storage):
             await asyncio.to_thread(self._write, _normalize(key), bytes(data))
 
     def _write(self, key: str, data: bytes) -> None:
-        self._open(key, resolve_owner(self._owner, key)).write(Change(sets={_DATA: data}))
+        self._open(key).write(Change(sets={_DATA: data}))
 
     async def read(self, key: str) -> bytes | None:
         """Return the data of a key, `None` if there is no such key."""
         with _failing("read", key):
-            return await asyncio.to_thread(self._read, self._open(_normalize(key)))
+            return await asyncio.to_thread(self._read, _normalize(key))
 
-    def _read(self, record: Record) -> bytes | None:
+    def _read(self, key: str) -> bytes | None:
+        record = self._open(key)
         try:
             [data] = record.get(_DATA)
         except CorruptSession:  # an agent that cannot read would never write anew
@@ -120,7 +122,10 @@ class Storage(_Storage):
     async def delete(self, key: str) -> None:
         """Remove a key, if it exists."""
         with _failing("delete", key):
-            await asyncio.to_thread(self._open(_normalize(key)).clear)
+            await asyncio.to_thread(self._delete, _normalize(key))
+
+    def _delete(self, key: str) -> None:
+        self._open(key).clear()
 
     async def list(self, query: str = "") -> builtins.list[str]:
         """Return the keys that begin with `query`, in order."""
@@ -130,14 +135,19 @@ class Storage(_Storage):
         with _failing("list", query):
             while True:
                 page = await asyncio.to_thread(self._memory.records, beginning, _PAGE_COUNT, cursor)
-                found = (split_id(self._prefix, entry.id) for entry in page.records)
-                keys += [key for key in found if key is not None]
+                found = ((split_id(self._prefix, entry.id), entry.owner) for entry in page.records)
+                keys += [key for key, owner in found if key is not None and self._shows(key, owner)]
                 cursor = page.cursor
                 if cursor is None:
                     return sorted(keys)  # colons sort elsewhere in the ids of records
 
-    def _open(self, key: str, owner: str | None = None) -> Record:
+    def _open(self, key: str) -> Record:
+        owner = resolve_owner(self._owner, key)
         return self._memory.record(self._id(key), owner=owner, ttl_s=self._ttl_s)
+
+    def _shows(self, key: str, owner: str | None) -> bool:
+        """True if this storage may show a key whose record has this owner."""
+        return (named := resolve_owner(self._owner, key)) is None or named == owner
 
     def _id(self, key: str) -> str:
         """Return the id of a key's record, or the beginning of the ids of all keys that begin like this."""

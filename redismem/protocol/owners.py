@@ -50,8 +50,9 @@ def decode_owner(field: bytes | None) -> str | None:
 
 
 def owner_mismatch(session_id: str | None) -> OwnerMismatch:
-    """Return the error of a caller that names another owner than the session's."""
-    text = "the session was begun with another owner than the one that is named, or with none"
+    """Return the error of a caller that names another owner. Without a session id, it is about a record."""
+    kind = "record" if session_id is None else "session"
+    text = f"the {kind} was begun with another owner than the one that is named, or with none"
     return OwnerMismatch(text, session_id)
 
 

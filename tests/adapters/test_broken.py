@@ -1,4 +1,4 @@
-"""A damaged history stops no agent: a run begins with a read, which puts it into quarantine and finds nothing."""
+"""A damaged history stops no agent, and no agent gets the history of another person."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from llama_index.core.llms import ChatMessage
 from support.stored import keys_of
 
-from redismem import Memory
+from redismem import Memory, OwnerMismatch
 from redismem.adapters.agent_framework import HistoryProvider
 from redismem.adapters.langchain import ChatMessageHistory
 from redismem.adapters.langgraph import RedismemStore
@@ -74,3 +74,13 @@ async def test_an_agent_goes_on_after_damage(memory: Memory, raw: Any, name: str
     assert [key for key in await keys_of(raw, memory.store.keys.namespace) if b":quarantine" in key]
     await adapter.write(adapter.make(memory))
     assert await adapter.read(adapter.make(memory))
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+async def test_another_owner_is_refused(memory: Memory, name: str) -> None:
+    adapter = ADAPTERS[name]
+    await adapter.write(adapter.make(memory, owner="ann"))
+    for call in (adapter.read, adapter.write):
+        with pytest.raises(OwnerMismatch):
+            await call(adapter.make(memory, owner="bob"))
+    assert await adapter.read(adapter.make(memory, owner="ann"))

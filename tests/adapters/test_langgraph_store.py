@@ -14,7 +14,7 @@ from langgraph.store.memory import InMemoryStore
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
-from redismem import InvalidRecord, InvalidSessionId, InvalidSettings, Memory, Settings, blocking
+from redismem import InvalidRecord, InvalidSessionId, InvalidSettings, Memory, OwnerMismatch, Settings, blocking
 from redismem.adapters.langgraph import RedismemStore
 
 numbers = itertools.count()
@@ -248,8 +248,13 @@ async def test_a_wrong_owner_is_refused_before_anything_of_a_batch_is_written(me
         with pytest.raises(error):
             await store.abatch([good, wrong])
     assert (await memory.records()).records == []
-    # Reads and deletes ask for no owner, so items that no function knows can still be found and removed.
-    await RedismemStore(memory).aput(("people",), "1", {})
-    assert await store.aget(("people",), "1") is not None
-    await store.adelete(("people",), "1")
-    assert await store.asearch(()) == []
+    # A store without an owner finds and removes every item; one with a function asks it for reads and deletes, too.
+    every = RedismemStore(memory)
+    await every.aput(("people", "ann"), "1", {})
+    for call in (store.aget(("people", "ann"), "1"), store.adelete(("people", "ann"), "1")):
+        with pytest.raises(OwnerMismatch):
+            await call
+    assert await store.asearch(("people", "ann")) == []
+    assert len(await every.asearch(())) == 1
+    await every.adelete(("people", "ann"), "1")
+    assert await every.asearch(()) == []

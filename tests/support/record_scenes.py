@@ -123,7 +123,7 @@ async def parts_of_a_change(memory: Memory, raw: Any) -> None:
     assert await raw.zrange(record.keys.records, 0, -1) == await raw.zrange(record.keys.owned, 0, -1) == [b"r"]
     assert (await raw.hlen(record.keys.record), await raw.zcard(record.keys.order)) == (1_502, 1_500)
     described = await raw.hget(record.keys.record, "")
-    await other.write(Change(), (memory.record("r", owner="bob", tag="t"), Change(sets_once={b"f": b"2"})))
+    await other.write(Change(), (memory.record("r", tag="t"), Change(sets_once={b"f": b"2"})))
     assert await raw.hget(record.keys.record, "") == described
     assert await raw.zcard(record.keys.owned) == 1
     assert await record.get(b"f") == [b"1"]

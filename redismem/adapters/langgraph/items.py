@@ -102,8 +102,7 @@ class Items:
             if isinstance(op, PutOp):
                 if op.ttl is not None:
                     check_minutes(op.ttl)
-                owner = None if op.value is None else resolve_owner(self.owner, op.namespace)
-                puts[op.namespace, op.key] = op, self._record(op.namespace, op.key, op.ttl, owner)
+                puts[op.namespace, op.key] = op, self._record(op.namespace, op.key, op.ttl)
             elif isinstance(op, SearchOp) and op.query and self.index is None:
                 raise InvalidSettings("a search with a query needs a store with index=: it has no vectors without")
         return puts
@@ -120,10 +119,9 @@ class Items:
             drops=() if embedded else (VECTORS,),
         )
 
-    def _record(
-        self, namespace: tuple[str, ...], key: str, ttl_minutes: float | None = None, owner: str | None = None
-    ) -> Record:
+    def _record(self, namespace: tuple[str, ...], key: str, ttl_minutes: float | None = None) -> Record:
         """Return the record of an item. The items of one namespace lie in one shard."""
+        owner = resolve_owner(self.owner, namespace)
         labels = ".".join((self.key_prefix, *namespace))
         ttl_s = None if ttl_minutes is None else ttl_minutes * 60
         return self.memory.record(f"{labels}..{key}", tag=labels, owner=owner, ttl_s=ttl_s)
@@ -155,7 +153,9 @@ class Items:
         while True:
             page = await self.memory.records(beginning, limit, cursor, fields=fields)
             for entry in page.records:
-                yield self._name(entry.id), entry.values
+                name = self._name(entry.id)
+                if (owner := resolve_owner(self.owner, name[0])) is None or entry.owner == owner:
+                    yield name, entry.values
             cursor, limit = page.cursor, min(2 * limit, _PAGE_LIMIT)
             if cursor is None:
                 return

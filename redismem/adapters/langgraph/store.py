@@ -37,7 +37,8 @@ class RedismemStore(Closes, BaseStore):
         key_prefix: The beginning of the records' ids.
         owner: The person whom the items that this store creates belong to, so that `memory.forget(owner=...)` removes
             them. If a store serves several persons: a function that returns the owner of a namespace, or `None`. Each
-            put calls it, and raises what it raises, before anything is written.
+            operation calls it, and raises what it raises, before anything is written. An item of another person, or of
+            nobody, is refused (OwnerMismatch), and not found by a search.
 
     Every method may raise StoreUnavailable, also with the fallback.
 

@@ -65,8 +65,8 @@ class Threads:
         configurable = _configurable(config)
         return Place(configurable["thread_id"], configurable.get("checkpoint_ns") or "")
 
-    def _written(self, config: RunnableConfig) -> Record:
-        """Return the record that a write creates if it is missing: it then belongs to the owner in the config."""
+    def _named(self, config: RunnableConfig) -> Record:
+        """Return the record of the thread that a config names. It belongs to the owner in the config, if it has one."""
         configurable, key = _configurable(config), self.options.owner_key
         return self.record(configurable["thread_id"], None if key is None else configurable.get(key))
 
@@ -78,7 +78,7 @@ class Threads:
         Its other values are those of the checkpoint that the run began with. If a prune has removed them since, all
         values are stored anew. If the whole thread was removed, or what a delta channel is rebuilt from, it is refused.
         """
-        place, record, serde = self._place(config), self._written(config), self.options.serde
+        place, record, serde = self._place(config), self._named(config), self.options.serde
         bare = layout.encode_checkpoint(serde, place, config, checkpoint, metadata)
         new, everywhere = layout.encode_values(serde, place, checkpoint, versions), checkpoint["channel_versions"]
         stored = layout.value_names(place, checkpoint, everywhere) - new.keys()
@@ -111,12 +111,12 @@ class Threads:
             name = place.write(checkpoint_id, task_id, idx)
             (sets_once if idx >= 0 else sets)[name] = layout.encode_write(channel, task_path, packed)
         if writes:
-            await self._written(config).write(Change(sets=sets, sets_once=sets_once, adds=[*sets, *sets_once]))
+            await self._named(config).write(Change(sets=sets, sets_once=sets_once, adds=[*sets, *sets_once]))
 
     async def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint, or the newest of its namespace, with its values and writes: one round trip."""
         place, checkpoint_id = self._place(config), get_checkpoint_id(config)
-        record = self.record(place.thread_id)
+        record = self._named(config)
         member = place.member(checkpoint_id) if checkpoint_id else None
         read = partial(
             record.newest, place.prefix, member=member, named=True, related=place.related, renew=self.options.renew
@@ -140,7 +140,7 @@ class Threads:
     async def history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Collect the writes of channels along the parents of a checkpoint, back to a stored value: one round trip."""
         place, checkpoint_id = self._place(config), get_checkpoint_id(config)
-        record = self.record(place.thread_id)
+        record = self._named(config)
         member = place.member(checkpoint_id) if checkpoint_id else None
         if member is None:
             newest = await record.newest(place.prefix)
@@ -211,7 +211,7 @@ class Threads:
         limit: int | None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Read the checkpoints of one thread: all its namespaces, unless the config names one."""
-        record = self.record(thread_id)
+        record = self.record(thread_id) if config is None else self._named(config)
         configurable = {} if config is None else config["configurable"]
         checkpoint_ns, exact = configurable.get("checkpoint_ns"), configurable.get("checkpoint_id")
         end = get_checkpoint_id(before) if before else None

@@ -14,7 +14,7 @@ from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import sending
 from redismem.protocol.record.changes import Argument, Change, check_names, check_size
-from redismem.protocol.record.keys import DESCRIPTION, RecordKeys, is_described
+from redismem.protocol.record.keys import DESCRIPTION, RecordKeys, is_own
 from redismem.protocol.sendings import resend
 
 _NONE = b"none"
@@ -85,7 +85,7 @@ def get(keys: RecordKeys, fields: Sequence[bytes], clock: Clock | None, *, renew
 
     def decode(*answers: Any) -> list[bytes | None]:
         described, *values = answers[-1]
-        return values if is_described(described) else [None] * len(values)
+        return values if is_own(keys, described) else [None] * len(values)
 
     if not renew:
         return Call(None, (read,), decode, op=Op.RECORD_GET)
@@ -98,7 +98,7 @@ def exists(keys: RecordKeys) -> Call[bool]:
     """Build a call that tells whether the record exists."""
 
     def decode(described: bytes | None) -> bool:
-        return is_described(described)
+        return is_own(keys, described)
 
     return Call(None, (("HGET", keys.record, DESCRIPTION),), decode, op=Op.RECORD_GET)
 
@@ -109,7 +109,9 @@ def touch(keys: RecordKeys, clock: Clock | None) -> Call[bool]:
     Raises:
         InvalidTime: the clock returned an invalid time.
     """
-    return script_call("touch_record", Op.RECORD_TOUCH, (keys.record, keys.order), renewal(keys, clock), bool)
+    return script_call(
+        "touch_record", Op.RECORD_TOUCH, (keys.record, keys.order), (*renewal(keys, clock), keys.named), bool
+    )
 
 
 def renewal(keys: RecordKeys, clock: Clock | None, *, renew: bool = True) -> tuple[int | str, int | str]:
@@ -130,7 +132,7 @@ class Life(NamedTuple):
 
 def read_life(keys: RecordKeys) -> Call[Life]:
     """Build a call that reads the life of a record, for `clear`."""
-    return _clear(keys, (), (_ASK,), lambda reply: Life(reply[0], [int(put_ms) for put_ms in reply[1:]]))
+    return _clear(keys, (), (_ASK, keys.named), lambda reply: Life(reply[0], [int(put_ms) for put_ms in reply[1:]]))
 
 
 def clear(keys: RecordKeys, life: Life, equals: Mapping[bytes, bytes], present: Collection[bytes] = ()) -> Call[bool]:

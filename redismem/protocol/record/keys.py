@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redismem.errors import CorruptSession, InvalidRecord, UnsupportedFormat
 from redismem.protocol.keys import Keys, plain
-from redismem.protocol.owners import check_owner, encode_owner, owner_score
+from redismem.protocol.owners import check_owner, encode_owner, owner_mismatch, owner_score
 from redismem.settings.environment import LONGEST_S
 
 ID_BYTES = 1_024
@@ -49,6 +49,11 @@ class RecordKeys:
     def score(self) -> int | str:
         """The score in the index of owners; `-` without an owner."""
         return "-" if self.owner is None else owner_score(self.owner)
+
+    @property
+    def named(self) -> bytes:
+        """The owner that the record must have, as its birth begins; empty accepts any record."""
+        return b"" if self.owner is None else _netstring(encode_owner(self.owner))
 
     @property
     def copies(self) -> bytes:
@@ -167,6 +172,21 @@ def is_described(field: bytes | None) -> bool:
     if _OTHER_VERSION.match(field) and not field.startswith(_VERSION):
         raise UnsupportedFormat("the record was written by another release, whose format this one does not know")
     raise CorruptSession("the description of the record is damaged")
+
+
+def is_own(keys: RecordKeys, field: bytes | None) -> bool:
+    """True if this is the description of a record, and False if there is no record.
+
+    Raises:
+        UnsupportedFormat: another release wrote the record.
+        CorruptSession: the description is damaged.
+        OwnerMismatch: the record has another owner than the keys name.
+    """
+    if field is None or not is_described(field):
+        return False
+    if not birth_of(field).startswith(keys.named):
+        raise owner_mismatch(None)
+    return True
 
 
 def writes_count(field: bytes) -> int:

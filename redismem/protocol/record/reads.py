@@ -118,6 +118,7 @@ def page(keys: RecordKeys, bounds: tuple[bytes, bytes], options: ReadOptions, cl
         len(options.prefix),
         *_related(options.related),
         RANGE_COUNT,
+        keys.named,
     ]
     names = (keys.record, keys.order)
     return script_call("read_record", Op.RECORD_READ, names, arguments, _decode_page)
@@ -234,6 +235,7 @@ class Walker:
             len(self.prefix),
             *_related(self.related),
             RANGE_COUNT,
+            self.keys.named,
             self._open,
             *(
                 text
@@ -259,7 +261,7 @@ class Walker:
 
 def drop(keys: RecordKeys, bounds: tuple[bytes, bytes], limit: int) -> Call[int]:
     """Build a call that removes members between two bounds with their fields, and returns their number."""
-    arguments = (*bounds, min(limit, DROP_COUNT), sending())
+    arguments = (*bounds, min(limit, DROP_COUNT), sending(), keys.named)
     call = script_call("drop_record", Op.RECORD_DROP, (keys.record, keys.order), arguments, int)
     call.resent = resend(2, 3, at=0)
     return call
