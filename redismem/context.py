@@ -166,13 +166,16 @@ class Context:
     If Redis goes back to an older snapshot and takes other appends, they have the same seqs, but other names.
     """
 
+    zone: str | None = field(default=None, compare=False)
+    """The time zone of the session's days; `None` means UTC."""
+
     @property
-    def newest_ms(self) -> int:
-        """The time of the window's newest message in milliseconds since 1970; 0 without messages."""
+    def newest_day(self) -> int | None:
+        """The day of the window's newest message, see `Message.day`; `None` without messages."""
         messages = self._messages
         if isinstance(messages, StoredMessages):
-            return messages.last_time_ms
-        return messages[-1].time_ms if messages else 0
+            return messages.last_day
+        return messages[-1].day if messages else None
 
     @property
     def messages(self) -> list[Message]:
@@ -308,7 +311,7 @@ class Context:
             from redismem.formats.recalled import recalled_payload
 
             recalled = recalled_payload(
-                self._recalled, self.newest_ms, with_days=self.with_days, session_id=self.session_id
+                self._recalled, self.newest_day, with_days=self.with_days, session_id=self.session_id
             )
             quoted.append(replace_unsendable(recalled))
         return quoted

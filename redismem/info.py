@@ -19,6 +19,9 @@ class Policy:
     """The longest time without activity. `None` takes it from the settings of the appending process."""
     exempt: bool = False
     """True: the session neither counts for `max_sessions` nor is evicted because of it."""
+    zone: str | None = None
+    """The time zone of the session's days, an IANA name such as `Europe/Zurich`; `None` means UTC. Recall, periods in
+    questions and summaries use it for messages whose own timestamp names no other clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,7 +268,7 @@ class Memory:
     def _session_calls(self, session_id: str, owner: str | None, policy: Policy | None = None) -> SessionCalls:
         limits = self._append_limits
         if policy is not None:
-            limits = append_limits(self.settings, encode_policy(policy))
+            limits = append_limits(self.settings, encode_policy(policy), policy.zone)
             warn_of_timeout(policy.idle_timeout_s)
         keys = self.store.keys.session(session_id)
         return SessionCalls(keys, self.settings, self._count_tokens, limits, self.store.clock, owner)

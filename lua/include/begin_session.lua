@@ -1,6 +1,6 @@
--- Begins a session: draws its epoch, notes its owner, and removes index entries of expired sessions.
+-- Begins a session: draws its epoch, notes its owner and its time zone, and removes index entries of expired sessions.
 -- READS active overdue leased dead evictions owners fences state session limits token epoch now kept_ms change
--- SETS nonce epoch owner handover_ms long_ago prefix
+-- SETS nonce epoch owner zone handover_ms long_ago prefix
 local nonce = string.gsub(string.sub(token, 23), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
 epoch = redis.call('INCR', fences) .. '-' .. nonce -- [epoch]
 change('epoch', epoch)
@@ -9,6 +9,8 @@ if owner then
   change('owner', owner)
   redis.call('ZADD', owners, string.match(owner, '^%d+'), session)
 end
+local zone = string.match(limits, '^[^@]*%%(%S+)') -- [zone]
+if zone then change('zone', zone) end
 -- An earlier session of this id may have expired in a queue: its entries must not shadow the new session.
 for _, queue in ipairs({overdue, leased, dead, evictions}) do redis.call('ZREM', queue, session) end -- [unqueued]
 -- In case no worker sweeps, each new session removes a few long-expired sessions from the indexes, even if they wait for

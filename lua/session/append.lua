@@ -7,9 +7,9 @@
 -- expect: the last seq the caller saw, @ and the epoch, or @ with either or none, and / and the newest append in hex digits;
 -- - is none without the epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins:
 -- number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
--- limits may end with ~ and the policy of a session that the append creates, and @ and the owner, which an existing session
--- must have. The key owners is needed only with an owner. Most appends have only the first four keys, because each key
--- costs time (see all_keys.lua).
+-- limits may end with ~ and the policy and % and the time zone of a session that the append creates, and @ and the owner,
+-- which an existing session must have. The key owners is needed only with an owner. Most appends have only the first four
+-- keys, because each key costs time (see all_keys.lua).
 -- KEYS
 --   messages
 --   state
@@ -28,7 +28,7 @@
 --   request  fresh message_count set_count tokens expect now_ms pins: one argument, too
 --   token    7 bytes name the append, 3 the call, 12 the sending, 8 a new epoch; then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch owner ids_a ids_b ids_c ids_d resent queued pins large_bytes param:
---   writes counters epoch owner ids_a ids_b ids_c ids_d resent queued pins large_bytes param: waiting last_intent last_result plan
+--   writes counters epoch owner zone ids_a ids_b ids_c ids_d resent queued pins large_bytes param: waiting last_intent last_result plan
 -- REPLY counters@epoch, and ! if bodies should leave the window; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
 -- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version · KEYS all

@@ -17,12 +17,13 @@
 --   new_policy  as in the counters; empty for none
 --   owner       that the session must have, - for any
 --   sending     12 bytes, as in the token of an append
+--   zone        new time zone; empty for none
 -- FIELDS reads counters owner queued resent
---   writes counters queued resent fence attempts failure deaths
+--   writes counters queued zone resent fence attempts failure deaths
 -- REPLY 1 set, 0 no such session
 -- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
-local session, now_ms, kept_ms, new_policy, owner, sending = unpack(ARGV)
+local session, now_ms, kept_ms, new_policy, owner, sending, zone = unpack(ARGV)
 --- @include same_owner
 local overtaking, counters, queued, resent = nil, unpack(redis.call('HMGET', state, 'counters', 'queued', 'resent'))
 if not counters then return 0 end
@@ -43,7 +44,8 @@ elseif not queued then
 end
 redis.call('ZADD', active, sign * now, session)
 counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted .. hidden .. policy -- [new]
-redis.call('HSET', state, 'counters', counters, overtaking and 'resent' or 'counters', overtaking or counters) -- [noted]
+redis.call('HSET', state, 'counters', counters, 'zone', zone, overtaking and 'resent' or 'counters', overtaking or counters) -- [noted]
+if zone == '' then redis.call('HDEL', state, 'zone') end -- [UTC]
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include watched
 for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]

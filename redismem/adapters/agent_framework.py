@@ -57,6 +57,7 @@ class HistoryProvider(framework.HistoryProvider):
         store_outputs: bool = True,
         skip_excluded: bool = False,
         owner: str | Callable[[str], str | None] | None = None,
+        zone: str | None = None,
     ) -> None:
         """Make a provider. It connects on first use.
 
@@ -78,10 +79,11 @@ class HistoryProvider(framework.HistoryProvider):
             owner: The person whom the sessions that this provider begins belong to, so that `memory.forget(owner=...)`
                 removes them. If a provider serves several persons: a function that returns the owner of a session id of
                 the framework, or `None`.
+            zone: The time zone of the days in summaries, an IANA name such as `Europe/Zurich`; `None` means UTC.
 
         Raises:
             InvalidSessionId: `key_prefix` cannot begin a session id, or the owner is invalid.
-            InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given.
+            InvalidSettings: URL, memory, client, ttl or zone is invalid, or more than one of the first three is given.
         """
         super().__init__(
             source_id,
@@ -94,7 +96,9 @@ class HistoryProvider(framework.HistoryProvider):
         self.skip_excluded = skip_excluded
         self._summarise = summarise
         source = None if source_id == HistoryProvider.DEFAULT_SOURCE_ID else source_id
-        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise), owner, source)
+        self._sessions = Sessions(
+            url, memory, redis_client, key_prefix, make_policy(ttl, summarise, zone), owner, source
+        )
 
     async def __aenter__(self) -> Self:
         return self

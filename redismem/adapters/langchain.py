@@ -45,10 +45,11 @@ class ChatMessageHistory(BaseChatMessageHistory):
         summarise: False keeps every message readable. True leaves older messages to the workers; their summary is
             then read as one `HumanMessage`. The first message of a session decides.
         owner: The person whom the session belongs to, as in `Memory.session`.
+        zone: The time zone of the days in summaries, an IANA name such as `Europe/Zurich`; `None` means UTC.
 
     Raises:
         InvalidSessionId: An id or the owner is empty, too long, or has characters that are not allowed.
-        InvalidSettings: `ttl` is out of range, or `memory` is of another type, such as a URL.
+        InvalidSettings: `ttl` is out of range, `zone` is unknown, or `memory` is of another type, such as a URL.
     """
 
     def __init__(
@@ -60,10 +61,11 @@ class ChatMessageHistory(BaseChatMessageHistory):
         ttl: float | None = None,
         summarise: bool = False,
         owner: str | None = None,
+        zone: str | None = None,
     ) -> None:
         super().__init__()
         check_memory(memory, Memory, blocking.Memory)
-        policy = make_policy(ttl, summarise)
+        policy = make_policy(ttl, summarise, zone)
         self._session = memory.session(join_id(key_prefix, session_id), policy=policy, owner=owner)
         self._summarise = summarise
         self._snapshot: list[BaseMessage] | None = None

@@ -73,6 +73,7 @@ class ChatStore(AsyncDBChatStore):
         ttl: float | None = None,
         summarise: bool = False,
         owner: str | Callable[[str], str | None] | None = None,
+        zone: str | None = None,
     ) -> None:
         """Make a store. It connects on first use.
 
@@ -86,14 +87,15 @@ class ChatStore(AsyncDBChatStore):
                 that this store begins: the summary is then the first active message, and what it covers is archived.
             owner: The person whom the keys that this store begins belong to, so that `memory.forget(owner=...)` removes
                 them. If a store serves several persons: a function that returns the owner of a key, or `None`.
+            zone: The time zone of the days in summaries, an IANA name such as `Europe/Zurich`; `None` means UTC.
 
         Raises:
             InvalidSessionId: `key_prefix` cannot begin a session id, or the owner is invalid.
-            InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given; or the
-                memory does not keep originals, which are the archived messages.
+            InvalidSettings: URL, memory, client, ttl or zone is invalid, or more than one of the first three is given;
+                or the memory does not keep originals, which are the archived messages.
         """
         super().__init__(key_prefix=key_prefix, summarise=summarise)
-        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise), owner)
+        self._sessions = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise, zone), owner)
         if not self._sessions.memory.settings.keep_originals:
             self._sessions.close()
             raise InvalidSettings("archived messages are originals: keep_originals must not be false")

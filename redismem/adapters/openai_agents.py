@@ -58,6 +58,7 @@ class Session:
         session_settings: SessionSettings | dict[str, Any] | None = None,
         summarise: bool = False,
         owner: str | None = None,
+        zone: str | None = None,
     ) -> None:
         """Return a session, without I/O.
 
@@ -74,11 +75,12 @@ class Session:
             session_settings: The default of `limit` in `get_items()`.
             summarise: True lets workers summarise older items: see `get_items()`.
             owner: The person whom the session belongs to, so that `memory.forget(owner=...)` removes it.
+            zone: The time zone of the days in summaries, an IANA name such as `Europe/Zurich`; `None` means UTC.
 
         Raises:
             InvalidSessionId: The id or the owner is empty, too long, or has characters that are not allowed.
-            InvalidSettings: The URL, the client or `ttl` cannot be used, or more than one of `memory`, `url` and
-                `redis_client` is given.
+            InvalidSettings: The URL, the client, `ttl` or `zone` cannot be used, or more than one of `memory`, `url`
+                and `redis_client` is given.
         """
         self.session_id = session_id
         self.session_settings: SessionSettings | None = coerce_session_settings(session_settings or SessionSettings())
@@ -86,7 +88,7 @@ class Session:
         self._summarise = summarise
         self._is_closed = False
         prefix = "" if callable(key_prefix) else key_prefix
-        self._sessions = Sessions(url, memory, redis_client, prefix, make_policy(ttl, summarise), owner)
+        self._sessions = Sessions(url, memory, redis_client, prefix, make_policy(ttl, summarise, zone), owner)
         try:
             self._conversation = None if callable(key_prefix) else self._sessions.open(session_id)
         except BaseException:

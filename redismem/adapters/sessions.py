@@ -37,12 +37,14 @@ _SLICE_COUNT = 128
 """The messages that a framework's own code decodes before other tasks run: about 5 ms."""
 
 
-def make_policy(ttl_s: float | None, summarise: bool) -> Policy:
+def make_policy(ttl_s: float | None, summarise: bool, zone: str | None = None) -> Policy:
     """Return the policy of a framework's session: whole unless it is summarised, and removed by its own timeout alone.
 
     `ttl_s` is the time without activity after which Redis removes the session; `None` means ten years, the longest.
+    `zone` is the IANA name of the time zone of its days; `None` means UTC.
     """
-    return Policy(keep_whole=not summarise, idle_timeout_s=_LONGEST_S if ttl_s is None else ttl_s, exempt=True)
+    timeout_s = _LONGEST_S if ttl_s is None else ttl_s
+    return Policy(keep_whole=not summarise, idle_timeout_s=timeout_s, exempt=True, zone=zone)
 
 
 def escape_id(text: str) -> str:

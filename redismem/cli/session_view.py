@@ -124,7 +124,7 @@ def policy_line(policy: Policy) -> str:
     """Return the policy of a session on one line; "" if it sets nothing."""
     timeout_s = policy.idle_timeout_s
     timeout = "" if timeout_s is None else f"expires {duration(timeout_s * 1000)} after its last use"
-    rules = ("kept whole" * policy.keep_whole, timeout, "exempt from the session limit" * policy.exempt)
+    rules = ("kept whole" * policy.keep_whole, timeout, "exempt from the session limit" * policy.exempt, policy.zone)
     return " · ".join(filter(None, rules))
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
-from redismem.messages.message import day_of
-
 QUESTION_CHARS = 2_000
 """The number of characters of a question in which a period is searched."""
 _RESOLVED_COUNT = 16
@@ -149,14 +147,14 @@ class Period:
         )
 
 
-def read_period(question: str, now_ms: int) -> Period | None:
-    """Return the days that a question names, such as a month or "last week"; `None` if it names none."""
+def read_period(question: str, today: int) -> Period | None:
+    """Return the days that a question of this day names, such as a month or "last week"; `None` if it names none."""
     text = question[:QUESTION_CHARS].lower()
     words, ranges = _WORD.findall(text), list[Range]()
     if _NAMING.isdisjoint(words) and _DIGIT.search(text) is None:
         return None
     if not _TELLING.isdisjoint(words):
-        ranges = [found for _, found, _ in _relative(text, date_of(day_of(now_ms)))]
+        ranges = [found for _, found, _ in _relative(text, date_of(today))]
     if ranges:
         text = _RELATIVE.sub(" ", text)
     if "-" in text:
@@ -198,11 +196,11 @@ def _months(words: list[str]) -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(months), frozenset(days)
 
 
-def resolve_days(text: str, said_ms: int) -> str:
+def resolve_days(text: str, said_day: int) -> str:
     """Return the text with the date behind each relative day: "yesterday (7 May 2023)".
 
-    Each expression is resolved once, and at most 16 in a text. "Today" and "this week" stay as they are. `said_ms` is
-    the time of the text.
+    Each expression is resolved once, and at most 16 in a text. "Today" and "this week" stay as they are. `said_day` is
+    the day of the text.
     """
     lower = text.lower()
     if len(lower) != len(text):
@@ -210,7 +208,7 @@ def resolve_days(text: str, said_ms: int) -> str:
     if _TELLING.isdisjoint(_WORD.findall(lower)):
         return text
     parts, at, resolved = list[str](), 0, set[str]()
-    for match, found, language in _relative(lower, date_of(day_of(said_ms))):
+    for match, found, language in _relative(lower, date_of(said_day)):
         if match[0] not in resolved and match["this"] is None and _DAY_OF.get(match[0], ("", 1))[1]:
             resolved.add(match[0])
             parts += [text[at : match.end()], f" ({_name(found, language)})"]

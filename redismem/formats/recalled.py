@@ -13,7 +13,7 @@ from redismem.formats.reading import read_message
 from redismem.formats.sections import may_hold_calls
 from redismem.formats.tool_calls import element_text
 from redismem.messages.encoding import estimate_tokens
-from redismem.messages.message import Message, day_of
+from redismem.messages.message import Message
 from redismem.messages.values import encode_plain
 
 FRAME_TOKENS = 48
@@ -42,7 +42,11 @@ class Recalled(Protocol):
 
 
 def recalled_payload(
-    recalled: Sequence[Message] | Recalled, now_ms: int = 0, *, with_days: bool = True, session_id: str | None = None
+    recalled: Sequence[Message] | Recalled,
+    today: int | None = None,
+    *,
+    with_days: bool = True,
+    session_id: str | None = None,
 ) -> Payload:
     """Return a user message that quotes the recalled messages, below a heading per day.
 
@@ -50,24 +54,24 @@ def recalled_payload(
 
     Args:
         recalled: The messages.
-        now_ms: The time to which the quotation refers; 0 leaves it out.
+        today: The day to which the quotation refers; None leaves it out.
         with_days: False leaves out all days.
         session_id: The present conversation, among those of a person.
     """
     heading = "Earlier messages of this conversation that may bear on what follows"
     if isinstance(recalled, Sequence):
         if any(message.session_id is not None for message in recalled):
-            today = f" (today is {name_day(day_of(now_ms))})" if now_ms and with_days else ""
-            heading = f"Earlier messages of conversations with this person that may bear on what follows{today}"
+            dated = f" (today is {name_day(today)})" if today is not None and with_days else ""
+            heading = f"Earlier messages of conversations with this person that may bear on what follows{dated}"
             lines_of = _under_sessions(recalled, session_id, with_days=with_days)
             return quote_as_data("recalled", heading, "\n".join(lines_of))
-        lines = [(day_of(message.time_ms), format_line(message, with_days=with_days)) for message in recalled]
+        lines = [(message.day, format_line(message, with_days=with_days)) for message in recalled]
     else:
         lines = recalled.lines()
     if not with_days:
         return quote_as_data("recalled", heading, "\n".join(line for _, line in lines))
-    if now_ms:
-        heading = f"{heading}, by day (today is {name_day(day_of(now_ms))})"
+    if today is not None:
+        heading = f"{heading}, by day (today is {name_day(today)})"
     return quote_as_data("recalled", heading, "\n".join(_under_days(lines)))
 
 
@@ -92,7 +96,7 @@ def _under_sessions(recalled: Sequence[Message], here: str | None, *, with_days:
     numbers = {each: number for number, each in enumerate((each for each in sessions if each != here), 1)}
     for session_id, messages in sessions.items():
         name = "this conversation" if session_id == here else f"conversation {numbers[session_id]}"
-        lines = [(day_of(message.time_ms), format_line(message, with_days=with_days)) for message in messages]
+        lines = [(message.day, format_line(message, with_days=with_days)) for message in messages]
         if not with_days:
             yield f"{name.capitalize()}:"
             yield from (line for _, line in lines)
@@ -117,7 +121,7 @@ def format_line(message: Message, *, with_days: bool = True) -> str:
     else:
         text = " ".join(filter(None, _texts(payload)))
     if with_days:
-        text = resolve_days(text, message.time_ms)
+        text = resolve_days(text, message.day)
     text = "\n  ".join(text.splitlines())  # no continuation line can pass for another message
     name = payload.get("name")
     name = f" {' '.join(name[:_NAME_CHARS].split())}" if type(name) is str and message.role != "tool" else ""

@@ -43,10 +43,15 @@ def is_gap(message: Message) -> bool:
 class StoredMessages:
     """Stored messages, checked and decoded; `Message` objects are created on demand."""
 
-    __slots__ = ("_epoch", "_first_seq", "_rows", "_seqs", "may_hold_calls", "may_hold_surrogates")
+    __slots__ = ("_epoch", "_first_seq", "_rows", "_seqs", "may_hold_calls", "may_hold_surrogates", "zone")
 
     def __init__(
-        self, elements: Sequence[bytes], first_seq: int, epoch: str, seqs: Sequence[int] | None = None
+        self,
+        elements: Sequence[bytes],
+        first_seq: int,
+        epoch: str,
+        seqs: Sequence[int] | None = None,
+        zone: str | None = None,
     ) -> None:
         """Decode all elements. Raises Undecodable or UnsupportedFormat.
 
@@ -54,7 +59,9 @@ class StoredMessages:
             first_seq: The seq of the first element; the others follow.
             seqs: The seq of each message. If given, `first_seq` is ignored, and one element may contain several
                 messages in a row.
+            zone: The time zone of the session.
         """
+        self.zone = zone
         # One msgpack array around all elements needs one call into msgspec, instead of one per message.
         length = len(elements) if seqs is None else len(seqs)
         array = b"".join((b"\xdd", length.to_bytes(4, "big"), *elements))
@@ -73,13 +80,14 @@ class StoredMessages:
         return len(self._rows)
 
     @property
-    def last_time_ms(self) -> int:
-        """The time of the last message in milliseconds since 1970; 0 without messages."""
+    def last_day(self) -> int | None:
+        """The day of the last message, see `Message.day`; None without messages."""
         if not self._rows:
-            return 0
+            return None
         row = self._rows[-1]
-        timestamp_us = None if row.beside is None else row.beside.get("timestamp_us")
-        return row.stored_ms if timestamp_us is None else int(timestamp_us) // 1000
+        last = Message.restored({}, row.beside, 0, 0, row.stored_ms, "")
+        last.zone = self.zone
+        return last.day
 
     def payloads(self) -> list[dict[str, Any]]:
         """Return the visible dict of every message, gaps included."""
@@ -109,7 +117,7 @@ class StoredMessages:
 
     def messages(self) -> list[Message]:
         """Create the Message objects."""
-        epoch, messages = self._epoch, []
+        epoch, zone, messages = self._epoch, self.zone, []
         seqs: Iterable[int] = count(self._first_seq) if self._seqs is None else self._seqs
         for seq, row in zip(seqs, self._rows, strict=False):
             message = _new(Message)
@@ -119,6 +127,7 @@ class StoredMessages:
             message.tokens = row.tokens
             message.stored_ms = row.stored_ms
             message.epoch = epoch
+            message.zone = zone
             messages.append(message)
         return messages
 
@@ -153,9 +162,9 @@ def split_elements(joined: bytes, length: int) -> list[bytes]:
         raise Undecodable("joined messages cannot be split") from None
 
 
-def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
+def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str, zone: str | None = None) -> list[Message]:
     """Decode elements to Message objects. Raises Undecodable or UnsupportedFormat."""
-    return StoredMessages(elements, first_seq, epoch).messages()
+    return StoredMessages(elements, first_seq, epoch, zone=zone).messages()
 
 
 def _decode_any_rows(array: bytes, elements: Sequence[bytes]) -> tuple[list[_Element], bool]:

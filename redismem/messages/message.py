@@ -19,11 +19,12 @@ payload, beside or state values. The module `decoding` decodes elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from redismem.errors import InvalidMessage
 from redismem.messages.coercion import Shape, coerce_message
+from redismem.messages.zones import local_zone
 
 FORMAT_VERSION = 1
 COMPRESSED_VERSION = 2
@@ -52,6 +53,21 @@ def moment(ms: float) -> datetime:
 def day_of(time_ms: int) -> int:
     """Return the number of the UTC day since 1970 that contains a time."""
     return time_ms // DAY_MS
+
+
+def localize(at: datetime, zone: str | None, offset_s: int | None = None) -> datetime:
+    """Return the same time by the clock with this offset, else by that of the zone, else in UTC."""
+    try:
+        if offset_s is not None:
+            return at.astimezone(timezone(timedelta(seconds=offset_s)))
+        return at if zone is None else at.astimezone(local_zone(zone, at))
+    except (OverflowError, ValueError, TypeError):  # before the year 1 or after 9999, or no offset of a day
+        return at
+
+
+def number_of_day(at: datetime) -> int:
+    """Return the number of a datetime's day since 1970, by its own clock."""
+    return at.toordinal() - _EPOCH.toordinal()
 
 
 class Unset:
@@ -84,10 +100,12 @@ class Message:
     `Message(...)` are stored beside the dict and never sent to a model. Keyword arguments with other names become keys
     of the dict. Omitted arguments are absent from it; `content=None` is stored as null.
 
-    Attributes set by the store: `seq` (place in the session's epoch, from 1), `tokens`, `stored_ms` (server's clock).
+    Attributes set by the store: `seq` (place in the session's epoch, from 1), `tokens`, `stored_ms` (server's clock),
+    `zone` (of the session, or None).
     """
 
-    __slots__ = ("_beside", "_payload", "epoch", "seq", "stored_ms", "tokens")
+    __slots__ = ("_beside", "_payload", "epoch", "seq", "stored_ms", "tokens", "zone")
+    zone: str | None
 
     def __init__(
         self,
@@ -117,6 +135,8 @@ class Message:
             if timestamp.tzinfo is None:
                 raise InvalidMessage("a timestamp needs a time zone, this datetime has none")
             beside["timestamp_us"] = (timestamp - _EPOCH) // timedelta(microseconds=1)
+            if offset_s := int((timestamp.utcoffset() or timedelta(0)).total_seconds()):
+                beside["offset_s"] = offset_s
             if not _FIRST_MS * 1000 <= beside["timestamp_us"] <= _LAST_MS * 1000 + 999:
                 raise InvalidMessage("a timestamp must lie within the years 1 to 9999 in UTC")
         if id is not None:
@@ -126,6 +146,7 @@ class Message:
         self.tokens = 0
         self.stored_ms = 0
         self.epoch = ""
+        self.zone = None
 
     @classmethod
     def from_openai(cls, shape: Shape) -> Message:
@@ -173,6 +194,7 @@ class Message:
         message.tokens = tokens
         message.stored_ms = stored_ms
         message.epoch = epoch
+        message.zone = None
         return message
 
     def to_openai(self) -> dict[str, Any]:
@@ -247,12 +269,26 @@ class Message:
 
     @property
     def timestamp(self) -> Any:
-        """The caller's timestamp; else the UTC datetime at which Redis stored the message, None before it is stored."""
+        """The caller's timestamp; else the datetime at which Redis stored the message, None before it is stored.
+
+        It is by the clock of the caller's timestamp, else by that of the session's zone, else in UTC.
+        """
         timestamp_us = self._timestamp_us()
         if timestamp_us is not None:
-            return moment(timestamp_us // 1000) + timedelta(microseconds=timestamp_us % 1000)
+            return self._localize(moment(timestamp_us // 1000) + timedelta(microseconds=timestamp_us % 1000))
         timestamp = self.visible.get("timestamp")
-        return moment(self.stored_ms) if timestamp is None and self.stored_ms else timestamp
+        return self._localize(moment(self.stored_ms)) if timestamp is None and self.stored_ms else timestamp
+
+    def _localize(self, at: datetime) -> datetime:
+        offset_s = None if self._beside is None else self._beside.get("offset_s")
+        return localize(at, self.zone, offset_s)
+
+    @property
+    def day(self) -> int:
+        """The number of the message's day since 1970, by the clock of `timestamp`."""
+        if self.zone is None and self._beside is None:
+            return day_of(self.stored_ms)
+        return number_of_day(self._localize(moment(self.time_ms)))
 
     @property
     def time_ms(self) -> int:
@@ -299,9 +335,9 @@ class FoundMessage(Message):
     @classmethod
     def of(cls, message: Message, session_id: str) -> FoundMessage:
         """Return the message with the id of its session."""
-        parts = message.to_openai(), message.beside, message.seq, message.tokens, message.stored_ms, message.epoch
         found = cls.__new__(cls)
-        found._payload, found._beside, found.seq, found.tokens, found.stored_ms, found.epoch = parts
+        for name in Message.__slots__:
+            setattr(found, name, getattr(message, name))
         found._session_id = session_id
         return found
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from redismem.messages.compression import expand_element
 from redismem.messages.decoding import decode_messages, is_gap
-from redismem.messages.message import Message, day_of
+from redismem.messages.message import Message
 from redismem.originals.blocks import (
     BLOCK_COUNT,
     MERGED_BLOCKS,
@@ -43,17 +43,19 @@ def sign_messages(messages: Sequence[Message], block_bytes: int) -> bytes:
     from redismem.originals.signatures import encode_signature
 
     texts: list[list[str]] = [[] for _ in range(BLOCK_COUNT)]
-    days = [day_of(messages[0].time_ms)] * BLOCK_COUNT
+    days = [messages[0].day] * BLOCK_COUNT
     for message in messages:
         place = (message.seq - 1) % BLOCK_COUNT
-        texts[place], days[place] = searchable_texts(message), day_of(message.time_ms)
+        texts[place], days[place] = searchable_texts(message), message.day
     return encode_signature(0, texts, block_bytes, days)
 
 
-def sign_parts(parts: Mapping[int, tuple[int, Sequence[bytes]]], epoch: str) -> dict[int, bytes]:
+def sign_parts(
+    parts: Mapping[int, tuple[int, Sequence[bytes]]], epoch: str, zone: str | None = None
+) -> dict[int, bytes]:
     """Return the signature of each block, from its first seq and elements. Raise Undecodable, UnsupportedFormat."""
     return {
-        number: sign_messages(decode_messages(elements, first_seq, epoch), sum(map(len, elements)))
+        number: sign_messages(decode_messages(elements, first_seq, epoch, zone), sum(map(len, elements)))
         for number, (first_seq, elements) in parts.items()
     }
 
@@ -64,15 +66,17 @@ def encode_fields(
     epoch: str,
     dictionary: Dictionary | None = None,
     signatures: Mapping[int, bytes] = _NO_SIGNATURES,
+    zone: str | None = None,
 ) -> dict[bytes, bytes]:
     """Return the blocks and signatures of consecutive elements, as fields of the originals hash.
 
-    `signatures` are the known ones of full blocks among them, by block number, which need not be made again.
+    `signatures` are the known ones of full blocks among them, by block number, which need not be made again. `zone` is
+    that of the session.
     """
     fields: dict[bytes, bytes] = {}
     blocks = [(seq, [expand_element(each) for each in part]) for _, seq, part in split_into_blocks(first_seq, elements)]
     for seq, plain in _merge_blocks(blocks):
-        block, signature = encode_field(seq, plain, epoch, dictionary, signatures)
+        block, signature = encode_field(seq, plain, epoch, dictionary, signatures, zone)
         fields[b"%d" % block_number(seq)], fields[b"s%d" % block_number(seq)] = block, signature
     return fields
 
@@ -99,10 +103,11 @@ def encode_field(
     epoch: str,
     dictionary: Dictionary | None = None,
     signatures: Mapping[int, bytes] = _NO_SIGNATURES,
+    zone: str | None = None,
 ) -> tuple[bytes, bytes]:
     """Return a block of these elements and its signatures, as stored. 64 elements are a merged block.
 
-    `signatures` are the known ones, by block number.
+    `signatures` are the known ones, by block number. `zone` is that of the session.
     """
     from redismem.originals.signatures import encode_signature, join_signatures
 
@@ -112,9 +117,9 @@ def encode_field(
         if (known := signatures.get(block_number(seq))) is not None:
             encoded.append(known)
             continue
-        messages = decode_messages(part, seq, epoch)
+        messages = decode_messages(part, seq, epoch, zone)
         texts = [searchable_texts(message) for message in messages]
-        days = [day_of(message.time_ms) for message in messages]
+        days = [message.day for message in messages]
         encoded.append(encode_signature((seq - 1) % BLOCK_COUNT, texts, sum(map(len, part)), days))
     return encode_block(first_seq, plain, dictionary), join_signatures(encoded)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import time
 
 from redismem.errors import InvalidTime
+from redismem.messages.message import localize, moment, number_of_day
 from redismem.protocol import layout
 
 Clock = Callable[[], int]
@@ -36,3 +38,9 @@ def time_argument(clock: Clock | None) -> int | str:
         InvalidTime: the clock returned an invalid time.
     """
     return layout.NONE if clock is None else clock_ms(clock)
+
+
+def local_day(clock: Clock | None, zone: str | None = None) -> int:
+    """Return the number of the present day since 1970 in a time zone."""
+    now_ms = int(time() * 1_000) if clock is None else clock_ms(clock)
+    return number_of_day(localize(moment(now_ms), zone))

@@ -19,6 +19,7 @@ NONE = "-"
 
 EPOCH = b"epoch"
 OWNER = b"owner"
+ZONE = b"zone"
 COUNTERS = b"counters"
 NEWEST_IDS = b"ids_a"
 OLDER_IDS = (b"ids_b", b"ids_c", b"ids_d")
@@ -67,6 +68,7 @@ def _field(meaning: str, writers: str) -> Field:
 FIELDS = {
     EPOCH: _field("current life of the session: number and nonce", "append restore"),
     OWNER: _field("the person whom the session belongs to: the score in `owners`, and the name", "append"),
+    ZONE: _field("the time zone of its days, an IANA name; missing for UTC", "append set_policy"),
     COUNTERS: _field(
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
         "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; ~ and its policy, if any: b "
@@ -130,7 +132,7 @@ FIELDS = {
 """All fields. PARAM, SUMMARY and PINNED are prefixes of field names."""
 
 # Most states have only these fields, because no param or value is set and no message is summarised yet.
-BARE = frozenset((COUNTERS, EPOCH, OWNER, QUEUED, RESENT, PINS, LARGE_BYTES, NEWEST_IDS, *OLDER_IDS))
+BARE = frozenset((COUNTERS, EPOCH, OWNER, ZONE, QUEUED, RESENT, PINS, LARGE_BYTES, NEWEST_IDS, *OLDER_IDS))
 
 
 class QueueState(StrEnum):
@@ -294,6 +296,11 @@ def encode_elements(uncounted: int, hidden: int) -> bytes:
 def encode_policy(policy: str) -> bytes:
     """Encode the part of the counters about the policy; b"" if there is none."""
     return b"~" + policy.encode() if policy else b""
+
+
+def decode_zone(field: bytes | None) -> str | None:
+    """Return the name of a zone from the field `zone`, or from its place in a reply, empty without one."""
+    return field.decode("ascii", "replace") if field else None
 
 
 def bounds(field: bytes) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import re
 
 from redismem.errors import InvalidSettings
 from redismem.info import Policy
+from redismem.messages.zones import check_zone
 from redismem.settings.environment import LONGEST_S
 
 _PARTS = re.compile("b?(w?)(x?)([0-9]*)")
@@ -16,12 +17,13 @@ def encode_policy(policy: Policy) -> str:
     """Return the part of the counters about a policy, without its mark; "" if the policy sets nothing.
 
     Raises:
-        InvalidSettings: the policy has a value of the wrong type, or its timeout is out of range.
+        InvalidSettings: the policy has a value of the wrong type, its timeout is out of range, or its zone is unknown.
     """
     if not isinstance(policy, Policy):
         raise InvalidSettings(f"a policy is a redismem.Policy, not one of the type {type(policy).__name__}")
     if type(policy.keep_whole) is not bool or type(policy.exempt) is not bool:
         raise InvalidSettings("keep_whole and exempt of a policy are True or False")
+    check_zone(policy.zone)
     timeout_s = policy.idle_timeout_s
     kept_ms = ""
     if timeout_s is not None:
@@ -32,9 +34,9 @@ def encode_policy(policy: Policy) -> str:
     return "w" * policy.keep_whole + "x" * policy.exempt + kept_ms
 
 
-def decode_policy(encoded: str) -> Policy:
-    """Return the policy that this part of the counters describes."""
+def decode_policy(encoded: str, zone: str | None = None) -> Policy:
+    """Return the policy that this part of the counters and the zone describe."""
     match = _PARTS.fullmatch(encoded)
     assert match is not None
     kept_ms = match[3]
-    return Policy(bool(match[1]), int(kept_ms) / 1000 if kept_ms else None, bool(match[2]))
+    return Policy(bool(match[1]), int(kept_ms) / 1000 if kept_ms else None, bool(match[2]), zone)

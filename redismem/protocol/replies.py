@@ -206,10 +206,11 @@ def context(
             raise Undecodable(f"the read returned {len(elements)} messages, expected {expected}")
         seqs = _hidden_seqs(elements, first_seq, total, limit) if b"-" in packed else None
         bare = layout.BARE.issuperset(stored)
+        zone = layout.decode_zone(stored.get(layout.ZONE))
         decoded = Context(
             session_id,
             [] if bare else summaries(stored),
-            StoredMessages(elements, total - len(elements) + 1, epoch, seqs),
+            StoredMessages(elements, total - len(elements) + 1, epoch, seqs, zone),
             State() if bare else state(stored),
             total if bare else layout.total_messages(stored, total),
             first_seq,
@@ -220,6 +221,8 @@ def context(
         )
         decoded.newest_append = newest_append(stored)
         decoded.is_part = limit is not None and limit < window_count
+        if zone is not None:
+            decoded.zone = zone
         if b"+" in packed:
             decoded.is_mixed = True
         return decoded if bare else _add_pinned(decoded, stored)
@@ -303,7 +306,7 @@ def _add_pinned(decoded: Context, stored: Mapping[bytes, bytes]) -> Context:
         moved = sorted((layout.pinned_seqs(field), stored[field]) for field in stored if field.startswith(PINNED))
         if moved:
             seqs = [seq for group, _ in moved for seq in group]
-            decoded._pinned = StoredMessages([elements for _, elements in moved], 0, decoded.epoch, seqs)
+            decoded._pinned = StoredMessages([elements for _, elements in moved], 0, decoded.epoch, seqs, decoded.zone)
     return decoded
 
 
@@ -343,7 +346,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             waiting_for_param=values.waiting_for_param,
             active_ms=numbers.active_ms,
             expires_ms=numbers.expires_ms,
-            policy=decode_policy(numbers.policy),
+            policy=decode_policy(numbers.policy, layout.decode_zone(stored.get(layout.ZONE))),
             owner=decode_owner(stored.get(layout.OWNER)),
             queued=stored[layout.QUEUED].decode() if layout.QUEUED in stored else None,
             attempts=int(stored.get(layout.ATTEMPTS, b"0")),

@@ -54,10 +54,10 @@ def query_hashes(query: str) -> list[int]:
 class Ranking:
     """A BM25 ranking of messages for one query. A stem's rarity is counted over the searched blocks."""
 
-    def __init__(self, query: str, now_ms: int = 0) -> None:
-        """Prepare a ranking. `now_ms` is the time to which "last week" in the query refers."""
+    def __init__(self, query: str, today: int = 0) -> None:
+        """Prepare a ranking. `today` is the day to which "last week" in the query refers."""
         self.hashes = query_hashes(query)
-        self.period = read_period(normalize("NFC", query[:QUERY_CHARS]), now_ms)
+        self.period = read_period(normalize("NFC", query[:QUERY_CHARS]), today)
 
     def entries(self, postings: Postings) -> list[Sequence[int]]:
         """Return the posting lists of the query's stems, rarest first: the seqs of the messages that contain the stem.

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from redismem.formats.recalled import format_line, line_tokens
 from redismem.messages.decoding import StoredMessages
-from redismem.messages.message import Message, day_of
+from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.signatures import Signature, decode_signature
@@ -33,14 +33,17 @@ Part = tuple[int, Sequence[bytes]]
 class Contents:
     """The stored messages of one block, with the numbers by which a search chooses among them."""
 
-    __slots__ = ("call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "sizes", "stop_seq")
+    __slots__ = ("call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "sizes", "stop_seq", "zone")
 
-    def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str, *, with_days: bool = True) -> None:
+    def __init__(
+        self, first_seq: int, elements: Sequence[bytes], epoch: str, *, with_days: bool = True, zone: str | None = None
+    ) -> None:
         """Decode the elements: encoded messages. Raise Undecodable or UnsupportedFormat if one cannot be read."""
-        stored = StoredMessages(elements, first_seq, epoch)
+        stored = StoredMessages(elements, first_seq, epoch, zone=zone)
         usable_seqs = stored.tokens()
         usable = [message for message in stored.messages() if message.seq in usable_seqs]
         self.first_seq = first_seq
+        self.zone = zone
         self.stop_seq = first_seq + len(elements)
         self.is_whole = self.stop_seq == first_seq_of(block_number(first_seq) + 1)
         """True if the elements extend to the end of the block."""
@@ -48,7 +51,7 @@ class Contents:
         self.lines = {message.seq: format_line(message, with_days=with_days) for message in usable}
         """The line that quotes each message that is not pinned, by seq."""
         self.sizes: dict[int, Size] = {
-            message.seq: (line_tokens(self.lines[message.seq], message), day_of(message.time_ms) if with_days else None)
+            message.seq: (line_tokens(self.lines[message.seq], message), message.day if with_days else None)
             for message in usable
         }
         """The tokens and the day of each line, by seq."""
@@ -62,13 +65,14 @@ class Contents:
 class CachedSession:
     """The cached index and blocks of one session. Thread-safe."""
 
-    def __init__(self, epoch: str, version: str, stop: int) -> None:
+    def __init__(self, epoch: str, version: str, stop: int, zone: str | None = None) -> None:
         """Create an empty entry.
 
         Args:
             epoch: The epoch of the session.
             version: The value of the session's field `edited`, which changes with every edit that may change a block.
             stop: The number of the first block that `add_signatures` will add.
+            zone: The time zone of the session.
         """
         self.stop = stop
         """The number of the last full block added, plus one."""
@@ -89,6 +93,7 @@ class CachedSession:
         """The time of the last search, for the cache."""
         self._epoch = epoch
         self._version = version
+        self.zone = zone
         self._last: tuple[int, bytes] | None = None
         self._growing: tuple[int, bytes | None] | None = None
         self._contents_bytes = self._vectors_bytes = 0
@@ -109,10 +114,11 @@ class CachedSession:
         new = range(self.stop, self.stop + new_count)
         return new if self._last is None else (self._last[0], *new)
 
-    def is_current(self, epoch: str, version: str, stored: Mapping[int, bytes | None]) -> bool:
-        """True if the entry matches the session's current epoch, version and signatures."""
+    def is_current(self, epoch: str, version: str, zone: str | None, stored: Mapping[int, bytes | None]) -> bool:
+        """True if the entry matches the session's current epoch, version, zone and signatures."""
         is_there = self._last is None or stored.get(self._last[0]) == self._last[1]
-        return self._epoch == epoch and self._version == version and is_there and self._is_extended(stored)
+        is_same = (self._epoch, self._version, self.zone) == (epoch, version, zone)
+        return is_same and is_there and self._is_extended(stored)
 
     def _is_extended(self, stored: Mapping[int, bytes | None]) -> bool:
         """True if the last, partly filled block only grew. A prune may have removed or replaced it."""
@@ -254,7 +260,7 @@ class SelectedMessages:
     def _decode(self, seqs: Sequence[int]) -> list[Message]:
         blocks = [(self._blocks[block_number(seq)], seq) for seq in seqs]
         elements = [block.elements[seq - block.first_seq] for block, seq in blocks]
-        return StoredMessages(elements, 0, self._epoch, seqs).messages()
+        return StoredMessages(elements, 0, self._epoch, seqs, self._cached.zone).messages()
 
 
 @lru_cache(maxsize=16)  # a search decodes the signature of the last block twice if the block has grown

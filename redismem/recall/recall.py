@@ -10,7 +10,6 @@ from collections.abc import Callable, Container, Iterable, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
-from time import time
 from typing import Any
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
@@ -20,7 +19,7 @@ from redismem.events import facts
 from redismem.formats.recalled import FRAME_TOKENS, format_line, line_tokens
 from redismem.messages.coercion import Shape
 from redismem.messages.decoding import is_gap
-from redismem.messages.message import Message, day_of
+from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import block_number, decode_parts, unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
@@ -28,7 +27,7 @@ from redismem.originals.fields import sign_messages, sign_parts
 from redismem.originals.signatures import TEXT_CHARS, decode_signature
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call
-from redismem.protocol.clock import clock_ms
+from redismem.protocol.clock import local_day
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
@@ -81,7 +80,7 @@ class Recall:
         self._cached = cached = cache.get(keys.session_id)
         self._numbers = range(_FIRST_COUNT) if cached is None else cached.signatures_to_read(_MORE_COUNT)
         self._signed = Signatures("", 1, False, ())
-        self._now_ms = 0
+        self._today: int | None = None
         self._in_turn = False
         embedder = store.embedder if by_meaning else None
         self._meaning = meaning = None if embedder is None else Meaning(store, keys, query, embedder)
@@ -93,8 +92,6 @@ class Recall:
         Raise StoreUnavailable, CorruptSession, UnsupportedFormat."""
         if limit is None and max_tokens is None:
             limit = HITS_LIMIT
-        clock = self._store.clock
-        self._now_ms = int(time() * 1_000) if clock is None else clock_ms(clock)
         if self._meaning is not None:
             self._meaning.begin(self._cached)
         try:
@@ -118,7 +115,9 @@ class Recall:
             context = decode_context(reply, stored, elements)
             kept = bool(signatures) and layout.WITH_ORIGINALS in stored
             decoded = pages.decode_signatures(self._numbers, signatures) if kept else ()
-            self._signed = Signatures(context.epoch, context.first_seq, kept, decoded, context.window_version)
+            self._signed = Signatures(
+                context.epoch, context.first_seq, kept, decoded, context.window_version, context.zone
+            )
             return context
 
         self._in_turn = True
@@ -129,7 +128,7 @@ class Recall:
         try:
             context = await self._store.run(call, quarantine=True)
             if not context.degraded:
-                self._now_ms = context.newest_ms
+                self._today = context.newest_day
                 context.with_days = self._store.settings.recall_days
                 context.recalled = await self._select_or_log(max_tokens)
             return context
@@ -151,7 +150,8 @@ class Recall:
         if not signed.has_originals or signed.first_seq <= 1:
             self._cache.forget(self._keys.session_id)
             return _NO_MESSAGES
-        ranking = Ranking(self._query, self._now_ms)
+        today = local_day(self._store.clock, signed.zone) if self._today is None else self._today
+        ranking = Ranking(self._query, today)
         if not ranking.hashes and ranking.period is None and self._meaning is None:
             return _NO_MESSAGES
         cached = await self._refresh()
@@ -194,9 +194,9 @@ class Recall:
             return cached
         stored = dict(zip(self._numbers, signed.signatures, strict=False))
         stop = block_number(signed.first_seq)
-        is_current = cached is not None and cached.is_current(signed.epoch, signed.version, stored)
+        is_current = cached is not None and cached.is_current(signed.epoch, signed.version, signed.zone, stored)
         if cached is None or not is_current or stop - cached.stop > SIGNATURES_LIMIT:
-            cached = CachedSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT))
+            cached = CachedSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT), signed.zone)
         new = range(cached.stop, block_number(signed.first_seq - 1) + 1)
         missing = [number for number in new if number not in stored]
         vectors = dict(zip(self._vector_numbers, fields := signed.signatures[len(self._numbers) :], strict=False))
@@ -228,7 +228,8 @@ class Recall:
         for block in blocks:
             with suppress(Undecodable, UnsupportedFormat):  # `_load_blocks` quarantines or refuses such a block
                 parts = decode_parts(*block, dictionaries)
-                renewed |= await run_apart(self._store.transport, partial(sign_parts, parts, self._signed.epoch))
+                sign = partial(sign_parts, parts, self._signed.epoch, self._signed.zone)
+                renewed |= await run_apart(self._store.transport, sign)
         return renewed
 
     async def _load_blocks(self, cached: CachedSession, numbers: Sequence[int]) -> None:
@@ -238,7 +239,7 @@ class Recall:
         if not missing:
             return
         unreadable: list[Block] = []
-        make = partial(_make_contents, window_seq, epoch, self._store.settings.recall_days)
+        make = partial(_make_contents, window_seq, epoch, self._store.settings.recall_days, self._signed.zone)
         missing = [number for number in missing if not cached.take_sibling(number, make)]
         blocks = await self._store.run(pages.blocks(self._keys, missing), quarantine=True) if missing else []
         is_much = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
@@ -266,9 +267,11 @@ async def leave_out(originals: Originals, unreadable: Sequence[Block], *, in_tur
         originals.note(unreadable)
 
 
-def _make_contents(window_seq: int, epoch: str, with_days: bool, first_seq: int, elements: Sequence[bytes]) -> Contents:
+def _make_contents(
+    window_seq: int, epoch: str, with_days: bool, zone: str | None, first_seq: int, elements: Sequence[bytes]
+) -> Contents:
     """Return the elements before the window. Raise Undecodable, UnsupportedFormat."""
-    return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch, with_days=with_days)
+    return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch, with_days=with_days, zone=zone)
 
 
 def decode_contents(
@@ -300,12 +303,12 @@ def search_context(context: Context, query: str, limit: int, max_tokens: int | N
     postings = Postings()
     for number, part in blocks.items():
         postings.add([(number, decode_signature(sign_messages(part, 0)))])
-    ranking = Ranking(query, context.newest_ms)
+    ranking = Ranking(query, context.newest_day or 0)
     scores = ranking.scores(ranking.entries(postings), postings, context.last_seq + 1)
     hits = rank(lift_neighbours(scores))
     usable = [message for message in context.messages if not (message.pinned or is_gap(message))]
     sizes: dict[int, Size] = {
-        message.seq: (line_tokens(format_line(message), message), day_of(message.time_ms)) for message in usable
+        message.seq: (line_tokens(format_line(message), message), message.day) for message in usable
     }
     return [
         messages[seq] for seq in choose(hits, scores.keys(), sizes, group_calls(map_calls(usable)), limit, max_tokens)

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from redismem.formats.days import date_of
 from redismem.formats.elements import Element, Key, kind_of, words_beside
 from redismem.formats.quoting import tag_pattern
 from redismem.formats.reading import is_repeat, listed_keys, read_part, read_value
 from redismem.formats.sections import sections, speaker_of, whole_result
 from redismem.formats.tool_calls import is_parts
-from redismem.messages.message import Message, moment
+from redismem.messages.message import Message
 from redismem.text.data_runs import replace_data
 from redismem.text.normal_forms import REGION_FLAG, normalize
 
@@ -189,8 +190,8 @@ def one_line(value: Any) -> str:
 
 def day_of(message: Message) -> str:
     """Return the day of a message in the format of summaries, or "" if the message is not stored yet."""
-    at = moment(message.time_ms)
-    return f"{at.day} {MONTHS[at.month - 1]} {at.year}" if message.time_ms else ""
+    day = date_of(message.day)
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}" if message.time_ms else ""
 
 
 def speaker(message: Message) -> str:

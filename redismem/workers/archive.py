@@ -70,6 +70,7 @@ _BESIDE_TYPES: dict[str, tuple[type, ...]] = {
 _POLICY_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("keep_whole", "exempt"), (bool,)),
     "idle_timeout_s": (float, int, type(None)),
+    "zone": (str, type(None)),
 }
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 _SUMMARY_TYPES: dict[str, tuple[type, ...]] = {

@@ -254,7 +254,7 @@ class Eviction:
         if transcript is None:
             return False  # removed or quarantined in the meantime: there is nothing to hand over
         context = transcript.context
-        context.policy = decode_policy(layout.counters(transcript.fields[layout.COUNTERS]).policy)
+        context.policy = decode_policy(layout.counters(transcript.fields[layout.COUNTERS]).policy, context.zone)
         context.owner = decode_owner(transcript.fields.get(layout.OWNER))
         if self._store.keeps_originals or any(message.shortened for message in context.messages):
             messages = await session.messages(include_originals=True)

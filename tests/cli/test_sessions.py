@@ -141,7 +141,7 @@ def test_show_names_the_policy(command: Any, memory: Any, redis_options: Any) ->
     shown = "policy: kept whole · expires 10 min after its last use · exempt from the session limit"
     assert shown in " ".join(command("show", "kept", *redis_options).out.split())
     document = command("show", "kept", "--json", *redis_options).document
-    assert document["policy"] == {"keep_whole": True, "idle_timeout_s": 600, "exempt": True}
+    assert document["policy"] == {"keep_whole": True, "idle_timeout_s": 600, "exempt": True, "zone": None}
 
 
 def test_show_as_a_document(command: Any, memory: Any, talk: Any, redis_options: Any) -> None:

@@ -15,6 +15,7 @@ from redismem.messages.message import DAY_MS, day_of
 # A Monday.
 SAID = datetime(2023, 5, 8, 10, tzinfo=UTC)
 SAID_MS = int(SAID.timestamp() * 1_000)
+SAID_DAY = day_of(SAID_MS)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ SAID_MS = int(SAID.timestamp() * 1_000)
     ],
 )  # fmt: skip
 def test_a_relative_day_gets_its_date(said: str, resolved: str) -> None:
-    assert resolve_days(said, SAID_MS) == resolved
+    assert resolve_days(said, SAID_DAY) == resolved
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_relative_day_gets_its_date(said: str, resolved: str) -> None:
     ],
 )
 def test_a_question_names_its_days(question: str, first: date, last: date) -> None:
-    period = read_period(question, SAID_MS)
+    period = read_period(question, SAID_DAY)
     assert period is not None
     meant = [day for day in range(15_000, 20_000) if period.matches(day)]
     assert [date_of(day) for day in meant] == [first + timedelta(days=at) for at in range((last - first).days + 1)]
@@ -69,35 +70,35 @@ def test_a_question_names_its_days(question: str, first: date, last: date) -> No
 
 @pytest.mark.parametrize("asked", range(8, 15))
 def test_this_monday_is_in_the_week_of_the_question(asked: int) -> None:
-    period = read_period("What did I say this Monday?", SAID_MS + (asked - 8) * DAY_MS)
+    period = read_period("What did I say this Monday?", SAID_DAY + asked - 8)
     assert period is not None
     assert [date_of(day).day for day in range(19_400, 19_700) if period.matches(day)] == [8]
 
 
 def test_months_and_weekdays_recur() -> None:
     for question, months in (("Where to in July?", {7}), ("im Oktober", {10}), ("en février", {2}), ("in Sept", {9})):
-        period = read_period(question, SAID_MS)
+        period = read_period(question, SAID_DAY)
         assert period is not None
         assert {date_of(day).month for day in range(18_000, 20_000) if period.matches(day)} == months
-    period = read_period("What is on Tuesday, am Dienstag?", SAID_MS)
+    period = read_period("What is on Tuesday, am Dienstag?", SAID_DAY)
     assert period is not None
     assert {date_of(day).weekday() for day in range(19_000, 19_100) if period.matches(day)} == {1}
 
 
 @pytest.mark.parametrize("question", ["May I ask?", "We march on.", "Is Mars red?", "room 12", "9999-99-99", ""])
 def test_a_question_without_days_names_none(question: str) -> None:
-    assert read_period(question, SAID_MS) is None
+    assert read_period(question, SAID_DAY) is None
 
 
-@given(st.text(max_size=200), st.integers(-(10**14), 10**15))
-def test_a_text_keeps_all_that_it_says(text: str, said_ms: int) -> None:
-    resolved = resolve_days(f"{text} yesterday, next year, vor 9 Jahren", said_ms)
+@given(st.text(max_size=200), st.integers(-(10**6), 10**7))
+def test_a_text_keeps_all_that_it_says(text: str, said_day: int) -> None:
+    resolved = resolve_days(f"{text} yesterday, next year, vor 9 Jahren", said_day)
     kept = iter(resolved)
     assert all(char in kept for char in text)
     assert len(resolved) <= len(text) + 18 * 40 + 80
-    period = read_period(text, said_ms)
-    assert period is None or period.matches(day_of(said_ms)) in (True, False)
-    assert name_day(day_of(said_ms)).endswith(str(date_of(day_of(said_ms)).year))
+    period = read_period(text, said_day)
+    assert period is None or period.matches(said_day) in (True, False)
+    assert name_day(said_day).endswith(str(date_of(said_day).year))
 
 
 def test_a_day_begins_at_midnight() -> None:
@@ -109,7 +110,7 @@ def test_a_day_begins_at_midnight() -> None:
 def test_hostile_texts_take_linear_time(part: str) -> None:
     check_growth(
         f"days, {part}",
-        lambda text: (resolve_days(text, SAID_MS), read_period(text, SAID_MS)),
+        lambda text: (resolve_days(text, SAID_DAY), read_period(text, SAID_DAY)),
         lambda count: part * count,
         2_000,
     )

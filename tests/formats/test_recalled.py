@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from redismem import Message
 from redismem.formats.recalled import DAY_TOKENS, FRAME_TOKENS, format_line, line_tokens, recalled_payload
 from redismem.messages.encoding import encode_message
+from redismem.messages.message import day_of
 
 NOON_MS = 1_767_268_800_000
 _CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bern"}'}}
@@ -74,7 +75,7 @@ def test_no_line_of_a_message_passes_for_another_message_or_a_day() -> None:
 def test_each_day_has_one_heading_and_relative_days_a_date() -> None:
     said = [("I came yesterday.", 0), ("Hm.", 1), ("See you tomorrow.", 86_400_000), ("Back in time.", 2)]
     messages = [Message.restored({"role": "user", "content": text}, None, 1, 3, NOON_MS + ms, "e") for text, ms in said]
-    content = recalled_payload(messages, NOON_MS + 9 * 86_400_000)["content"]
+    content = recalled_payload(messages, day_of(NOON_MS) + 9)["content"]
     head, *lines = content.splitlines()
     assert "today is Saturday 10 January 2026" in head
     assert lines[1:-1] == [
@@ -85,7 +86,7 @@ def test_each_day_has_one_heading_and_relative_days_a_date() -> None:
         "Friday 2 January 2026:",
         "user: See you tomorrow (3 January 2026).",
     ]
-    plain = recalled_payload(messages, NOON_MS, with_days=False)["content"]
+    plain = recalled_payload(messages, day_of(NOON_MS), with_days=False)["content"]
     assert plain.splitlines()[2:-1] == [f"user: {text}" for text, _ in said]
     assert "today is" not in plain
 
@@ -93,7 +94,7 @@ def test_each_day_has_one_heading_and_relative_days_a_date() -> None:
 def test_the_frame_and_the_heading_of_the_longest_day_take_no_more_than_is_charged() -> None:
     wednesday_ms = 1_695_772_800_000
     said = Message.restored({"role": "user", "content": "Hi."}, None, 1, 3, wednesday_ms, "e")
-    content = recalled_payload([said], wednesday_ms)["content"]
+    content = recalled_payload([said], day_of(wednesday_ms))["content"]
     heading = "Wednesday 27 September 2023:\n"
     assert content.count(heading.strip(":\n")) == 2
     assert len(heading) <= 4 * DAY_TOKENS

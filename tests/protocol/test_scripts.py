@@ -236,6 +236,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "new_policy": b"~w",
             "owner": "-",
             "sending": lambda sending: len(sending) == 12,
+            "zone": "",
         },
     ),
     "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789, "owner": "-"}),

@@ -311,10 +311,10 @@ def test_what_is_known_holds_while_a_block_grows_and_not_once_another_begins_the
 
     kept, begun = CachedSession("e", "", 0), signed(0, "the dog", "the cat sleeps")
     kept.grow(0, begun)
-    assert kept.is_current("e", "", {0: begun})
-    assert kept.is_current("e", "", {0: signed(0, "the dog", "the cat sleeps", "the parrot")})
-    assert not kept.is_current("e", "", {0: None}), "pruned"
-    assert not kept.is_current("e", "", {0: signed(2, "the parrot")}), "pruned, and begun anew"
+    assert kept.is_current("e", "", None, {0: begun})
+    assert kept.is_current("e", "", None, {0: signed(0, "the dog", "the cat sleeps", "the parrot")})
+    assert not kept.is_current("e", "", None, {0: None}), "pruned"
+    assert not kept.is_current("e", "", None, {0: signed(2, "the parrot")}), "pruned, and begun anew"
 
 
 WORDS = st.lists(st.sampled_from(["red", "green", "blue", "iron", "gold", "silver"]), max_size=4).map(" ".join)

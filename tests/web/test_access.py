@@ -27,7 +27,7 @@ BODY: dict[str, Any] = {
     "/v1/sessions/{session_id}/prune": {"max_messages": 1},
     "/v1/sessions/{session_id}/forget": {"seqs": [1]},
     "/v1/sessions/{session_id}/messages/{seq}": numbered_message(1),
-    "/v1/sessions/{session_id}/policy": {"keep_whole": True, "idle_timeout_s": None, "exempt": False},
+    "/v1/sessions/{session_id}/policy": {"keep_whole": True, "idle_timeout_s": None, "exempt": False, "zone": None},
     "/v1/dead/retry": {"session_ids": ["s"]},
     "/v1/dead/drop": {"session_ids": ["s"]},
     "/api/chat": {"session_id": "s", "message": "hello"},

@@ -53,8 +53,12 @@ async def test_a_stream_shows_changes_by_another_server(store: Any, namespace: s
         assert "canary" not in json.dumps(seen.document)
         await other.ask("PATCH", "/v1/sessions/s/state", json={"params": {"x": "other"}})
         await next_with(events, params_keys=["x"])
-        policy = {"keep_whole": False, "idle_timeout_s": 900.0, "exempt": True}
-        for rules in (policy, policy | {"idle_timeout_s": 901.5}, policy | {"idle_timeout_s": None, "exempt": False}):
+        policy = {"keep_whole": False, "idle_timeout_s": 900.0, "exempt": True, "zone": None}
+        for rules in (
+            policy,
+            policy | {"idle_timeout_s": 901.5},
+            policy | {"idle_timeout_s": None, "exempt": False, "zone": None},
+        ):
             await other.ask("PUT", "/v1/sessions/s/policy", json=rules)
             await next_with(events, policy=rules)
         await other.ask("DELETE", "/v1/sessions/s")

@@ -235,7 +235,14 @@ class Mutant(NamedTuple):
 
 MUTANTS = [
     Mutant(CachedSession, "is_current", "blocks that are gone", "is_there = ", "is_there = True or ", forgets),
-    Mutant(CachedSession, "is_current", "messages that were replaced", " and self._version == version", "", recalls),
+    Mutant(
+        CachedSession,
+        "is_current",
+        "messages that were replaced",
+        "(epoch, version,",
+        "(epoch, self._version,",
+        recalls,
+    ),
     Mutant(
         CachedSession, "add_signatures", "taken up again and again", "self.stop = max(self.stop, stop)", "pass", recalls
     ),

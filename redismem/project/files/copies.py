@@ -47,6 +47,7 @@ class Copy(NamedTuple):
     total_messages: int
     policy: str = ""
     owner: bytes = b""
+    zone: str | None = None
 
 
 def describe(context: Context, messages: Sequence[Message], policy: Policy, owner: str | None) -> dict[str, Any]:
@@ -98,8 +99,8 @@ def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
         if not covered < summary.first_seq <= summary.last_seq < first_seq:
             raise InvalidItem("the summaries of a conversation are not in order")
         covered = summary.last_seq
-    policy, owner = _parse_policy(entry.get("policy", {})), _parse_owner(entry.get("owner"))
-    return Copy(placed, summaries, first_seq, last_seq, total, policy, owner)
+    policy, owner = Policy(**entry.get("policy", {})), _parse_owner(entry.get("owner"))
+    return Copy(placed, summaries, first_seq, last_seq, total, _encode_policy(policy), owner, policy.zone)
 
 
 def _parse_owner(given: Any) -> bytes:
@@ -109,9 +110,9 @@ def _parse_owner(given: Any) -> bytes:
         raise InvalidItem(refused.text) from None
 
 
-def _parse_policy(given: Mapping[str, Any]) -> str:
+def _encode_policy(policy: Policy) -> str:
     try:
-        return encode_policy(Policy(**given))
+        return encode_policy(policy)
     except InvalidSettings as refused:
         raise InvalidItem(refused.text) from None
 
@@ -148,7 +149,9 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     if not all(message.pinned for message in earlier):
         kept = fill_gaps(elements, earlier[0].seq, copy.first_seq - 1, _stamp(put_ms))
         # In a thread: compressing ten thousand messages takes seconds.
-        originals = await run_apart(store.transport, partial(encode_fields, earlier[0].seq, kept, epoch))
+        originals = await run_apart(
+            store.transport, partial(encode_fields, earlier[0].seq, kept, epoch, zone=copy.zone)
+        )
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = StoredMessages(window, 0, epoch, last_seqs(window, copy.last_seq)).messages()
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries, copy.policy)
@@ -164,6 +167,8 @@ def _state(
 ) -> dict[bytes, bytes]:
     """Return the fields of the state for the owner, summaries, pinned and removed messages."""
     found: dict[bytes, bytes] = {layout.OWNER: copy.owner} if copy.owner else {}
+    if copy.zone is not None:
+        found[layout.ZONE] = copy.zone.encode()
     for summary in copy.summaries:
         ids = tuple(_bind_id(each, epoch) for each in summary.message_ids)
         bound = replace(summary, id=_bind_id(summary.id, epoch), message_ids=ids)

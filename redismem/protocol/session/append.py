@@ -67,14 +67,15 @@ def set_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[
     return call
 
 
-def append_limits(settings: Settings, policy: str = "") -> bytes:
+def append_limits(settings: Settings, policy: str = "", zone: str | None = None) -> bytes:
     """Encode the limits for append.lua: seven numbers in one argument, because each argument costs time.
 
-    `policy` is the policy of a new session, as the counters contain it without its mark.
+    `policy` is the policy of a new session, as the counters contain it without its mark, and `zone` its time zone.
     """
     numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count, settings.max_window_bytes)
     limits = (settings.kept_ms, settings.overdue_count, settings.overdue_tokens, *numbers)
-    return " ".join(map(str, limits)).encode() + (b" " if policy else b"") + layout.encode_policy(policy)
+    begun = [layout.encode_policy(policy).decode()] if policy else []
+    return " ".join([*map(str, limits), *begun, *([] if zone is None else [f"%{zone}"])]).encode()
 
 
 def encode_with_pin(
@@ -211,6 +212,8 @@ class Append(NamedTuple):
     """The owner of a session that the append creates, as the state contains it; empty means no owner."""
     policy: str = ""
     """The policy of a session that the append creates, as the counters contain it without its mark."""
+    zone: bytes = b""
+    """The time zone of a session that the append creates; empty means UTC."""
 
     @property
     def size_bytes(self) -> int:
@@ -226,6 +229,7 @@ def parse_append(command: Command) -> Append:
     first_set = int(count)
     first_drop = first_set + 2 * int(sets_count)
     limits, _, owner = _limits(command).partition(b" @")
+    limits, _, zone = limits.partition(b" %")
     return Append(
         token[:NAME_BYTES],
         tuple(rest[:first_set]),
@@ -237,6 +241,7 @@ def parse_append(command: Command) -> Append:
         () if pins == layout.NONE else tuple(map(int, pins.split(","))),
         owner,
         limits.partition(b" ~")[2].decode(),
+        zone,
     )
 
 

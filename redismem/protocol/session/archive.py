@@ -70,7 +70,7 @@ def encode_leaving(
     before = _elements_before(begun, first_seq, _completes_four(first_seq, leaving.next_seq))
     whole = {number: each for number, each in begun.signatures.items() if first_seq_of(number + 1) <= first_seq}
     leaving_elements = [*before, *elements[: leaving.element_count]]
-    return encode_fields(first_seq - len(before), leaving_elements, context.epoch, dictionary, whole)
+    return encode_fields(first_seq - len(before), leaving_elements, context.epoch, dictionary, whole, context.zone)
 
 
 def _elements_before(begun: Begun, first_seq: int, with_full: bool) -> list[bytes]:

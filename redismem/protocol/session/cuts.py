@@ -151,7 +151,7 @@ def _plan(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionarie
         if seq < first_seq and block_number(first_seq) in block.numbers:
             number = block.number
             dictionary = known.get(dictionary_of(block.stored) or 0)
-            cut.originals = encode_fields(seq, part[: first_seq - seq], epoch, dictionary)
+            cut.originals = encode_fields(seq, part[: first_seq - seq], epoch, dictionary, zone=view.context.zone)
     _cut_pinned(view, cut, elements)
     restored = {seq: elements[seq] for seq in sorted(elements) if first_seq <= seq < from_seq}
     _check_restored(view, from_seq, restored, seqs)

@@ -265,7 +265,7 @@ def encode_block_change(
         if first_seq <= old.seq < first_seq + len(elements):
             elements[old.seq - first_seq] = changed.element + view.element(old)[-STAMP_BYTES:]
             used = known.get(dictionary_of(block.stored) or 0)
-            after, signature = encode_field(first_seq, elements, view.context.epoch, used)
+            after, signature = encode_field(first_seq, elements, view.context.epoch, used, zone=view.context.zone)
             gone = [f"v{block_number(old.seq)}", *(replaced_fields(block.number) if is_merged(block.stored) else ())]
             return BlockChange(block.number, block.stored, after, signature, " ".join(gone))
     return NO_BLOCK_CHANGE

@@ -274,7 +274,7 @@ def _change_blocks(removal: _Removal, view: View, selected: Set[int], blocks: Bl
         ]
         new = (b"", b"")
         if not all(map(gap_count, elements)):
-            new = encode_field(first_seq, elements, view.context.epoch, parts[0].dictionary)
+            new = encode_field(first_seq, elements, view.context.epoch, parts[0].dictionary, zone=view.context.zone)
         gone = [f"v{number}" for number in block.numbers if number in changed]
         # A crash may have left blocks beside the merged block that contains them.
         gone += replaced_fields(block.number) if is_merged(block.stored) else []

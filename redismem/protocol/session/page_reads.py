@@ -23,7 +23,7 @@ from redismem.protocol.owners import check_same_owner
 from redismem.protocol.replies import corrupt_session
 from redismem.protocol.session.pages import Page, find_blocks, with_heads
 
-_STATE = (layout.COUNTERS, layout.EPOCH, layout.WITH_ORIGINALS, layout.OWNER)
+_STATE = (layout.COUNTERS, layout.EPOCH, layout.WITH_ORIGINALS, layout.OWNER, layout.ZONE)
 
 
 class Reread(Enum):
@@ -107,7 +107,7 @@ def _call(
     """Build the call of these reads, with the state before them."""
 
     def decode(state: Sequence[bytes | None], *replies: Any) -> Decoded:
-        counters, epoch, kept, owner = state
+        counters, epoch, kept, owner, zone = state
         check_same_owner(keys, owner, counters)
         if counters is None:
             return None
@@ -117,7 +117,10 @@ def _call(
             if epoch is None:
                 raise Undecodable("no epoch")
             read = replies[: len(reads)]
-            return decode_read(epoch.decode(), found, has_originals, *read)
+            decoded = decode_read(epoch.decode(), found, has_originals, *read)
+            if zone and isinstance(decoded, Page):
+                decoded.zone = layout.decode_zone(zone)
+            return decoded
         except UnsupportedFormat as other:
             raise UnsupportedFormat(str(other), keys.session_id) from None
         except (Undecodable, ValueError) as cause:

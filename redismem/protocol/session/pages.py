@@ -25,7 +25,7 @@ from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, OWNER, WITH_ORIGINALS, bounds
+from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, OWNER, WITH_ORIGINALS, ZONE, bounds, decode_zone
 from redismem.protocol.owners import check_same_owner
 from redismem.protocol.replies import corrupt_session
 
@@ -59,6 +59,7 @@ class Page:
     """The blocks that decoding has skipped because they are unreadable."""
     has_older: bool = False
     """True if originals exist before this page, which has ended where the window begins."""
+    zone: str | None = None
 
     @property
     def count(self) -> int:
@@ -93,7 +94,7 @@ class Page:
         try:
             for first_seq, elements in self.element_groups():
                 try:
-                    messages += decode_messages(elements, first_seq, self.epoch)
+                    messages += decode_messages(elements, first_seq, self.epoch, self.zone)
                 except Undecodable:
                     if first_seq >= self.originals_stop:
                         raise
@@ -113,7 +114,7 @@ def page(session_id: str, reply: Sequence[Any], before_seq: int | None = None) -
     """
     if not reply:
         return None
-    epoch, start_seq, originals_stop, first_block, block_count, *stored = reply
+    epoch, start_seq, originals_stop, first_block, block_count, zone, *stored = reply
     last_block = first_block + block_count - 1
     wanted = range(block_number(start_seq), last_block + 1)
     blocks = find_blocks(wanted, dict(enumerate(stored[:block_count], first_block)))
@@ -125,7 +126,7 @@ def page(session_id: str, reply: Sequence[Any], before_seq: int | None = None) -
             elements = elements_between(elements[:-1], last_seq, max(start_seq, originals_stop), stop_seq)
     except (Undecodable, ValueError) as cause:
         raise corrupt_session(session_id, cause, epoch.decode("utf-8", "replace")) from None
-    return Page(session_id, name, start_seq, originals_stop, blocks, elements)
+    return Page(session_id, name, start_seq, originals_stop, blocks, elements, zone=decode_zone(zone))
 
 
 def explain_unreadable(block: Block, known: Dictionaries) -> Undecodable:
@@ -179,6 +180,7 @@ class Signatures(NamedTuple):
     signatures: Sequence[bytes | None]
     version: str = ""
     """The value of the field `edited`. It changes with each replacement, because a replacement may change a block."""
+    zone: str | None = None
 
 
 def signature_command(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Command:
@@ -208,7 +210,7 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
     """
 
     def decode(state: Sequence[bytes | None], signatures: Sequence[bytes | None]) -> Signatures:
-        epoch, counters, kept, edited, owner = state
+        epoch, counters, kept, edited, owner, zone = state
         check_same_owner(keys, owner, counters)
         if counters is None:
             return Signatures("", 1, False, ())
@@ -219,13 +221,14 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
                 kept is not None,
                 decode_signatures(numbers, signatures),
                 (edited or b"").decode(),
+                decode_zone(zone),
             )
         except UnsupportedFormat as other:
             raise UnsupportedFormat(str(other), keys.session_id) from None
         except (Undecodable, ValueError) as cause:
             raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
-    read_state = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED, OWNER)
+    read_state = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED, OWNER, ZONE)
     commands = read_state, signature_command(keys, numbers, vectors)
     return Call(keys.session_id, commands, decode, op=Op.RECALL, is_separable=True)
 

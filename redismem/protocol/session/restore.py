@@ -229,6 +229,8 @@ def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, byt
                 kept[name] = value
             except (Undecodable, ValueError):
                 faults.append("a value of the state cannot be read")
+        elif name == layout.ZONE:
+            kept[name] = value
         elif name == layout.OWNER:
             if is_owner_field(value):
                 kept[name] = value

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
 from functools import partial
-from time import time
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart, run_both
 from redismem.context import Context
@@ -24,7 +23,7 @@ from redismem.messages.message import FoundMessage, Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, first_seq_of
 from redismem.protocol.call import Call
-from redismem.protocol.clock import clock_ms
+from redismem.protocol.clock import local_day
 from redismem.protocol.ids import session_hash
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.entries import VERSION_FIELD
@@ -58,7 +57,7 @@ class OwnerRecall:
         self._session_id = session_id
         self._query = query
         self._keys = calls.owner_keys(store.keys, owner)
-        self._now_ms = 0
+        self._today: int | None = None
         self._stale = False
         self._in_turn = False
 
@@ -69,8 +68,6 @@ class OwnerRecall:
         """
         if limit is None and max_tokens is None:
             limit = HITS_LIMIT
-        clock = self._store.clock
-        self._now_ms = int(time() * 1_000) if clock is None else clock_ms(clock)
         return await self._select(await self._load(), limit, max_tokens)
 
     async def search_in_turn(self, call: Call[Context], max_tokens: int) -> Context:
@@ -82,7 +79,7 @@ class OwnerRecall:
         append = self._store.run(call, quarantine=True)
         context, loaded = await run_both(self._store.transport, append, self._load_or_error())
         if not context.degraded:
-            self._now_ms = context.newest_ms
+            self._today = context.newest_day
             context.with_days = self._store.settings.recall_days
             context.recalled = await self._select_or_log(loaded, max_tokens, context.first_seq)
         return context
@@ -129,7 +126,7 @@ class OwnerRecall:
         frame_tokens: int = 0,
         before_seq: int = _NO_SEQ,
     ) -> list[Message]:
-        ranking = Ranking(self._query, self._now_ms)
+        ranking = Ranking(self._query, local_day(self._store.clock) if self._today is None else self._today)
         if not ranking.hashes and ranking.period is None:
             return []
         postings = cached.postings
@@ -191,7 +188,7 @@ def _decode(page: Page, seqs: range, with_days: bool) -> list[Contents]:
         skipped = max(0, seqs.start - first_seq)
         some = elements[skipped : max(0, seqs.stop - first_seq)]
         if some:
-            contents.append(Contents(first_seq + skipped, some, page.epoch, with_days=with_days))
+            contents.append(Contents(first_seq + skipped, some, page.epoch, with_days=with_days, zone=page.zone))
     return contents
 
 
@@ -200,7 +197,7 @@ class _Found:
 
     def __init__(self) -> None:
         self._sizes: dict[int, Size] = {}
-        self._sources: dict[int, tuple[Place, int, bytes]] = {}
+        self._sources: dict[int, tuple[Place, int, bytes, str | None]] = {}
         self._sessions: dict[str, int] = {}
         self._calls: dict[str, dict[int, CallIds]] = {}
 
@@ -211,7 +208,7 @@ class _Found:
         for block in contents:
             for seq, (tokens, day) in block.sizes.items():
                 self._sizes[seq + shift] = tokens, session * _DAYS_COUNT + (day or 0)
-                self._sources[seq + shift] = place, seq, block.elements[seq - block.first_seq]
+                self._sources[seq + shift] = place, seq, block.elements[seq - block.first_seq], block.zone
             calls_of = self._calls.setdefault(place.session_id, {})
             calls_of.update({seq + shift: ids for seq, ids in block.call_ids.items()})
 
@@ -225,6 +222,6 @@ class _Found:
         seqs = choose(hits, matching, self._sizes, together, limit, max_tokens, frame_tokens, SESSION_TOKENS)
         return [self._message(*self._sources[seq]) for seq in seqs]
 
-    def _message(self, place: Place, seq: int, element: bytes) -> Message:
-        (message,) = StoredMessages([element], 0, place.epoch, [seq]).messages()
+    def _message(self, place: Place, seq: int, element: bytes, zone: str | None) -> Message:
+        (message,) = StoredMessages([element], 0, place.epoch, [seq], zone).messages()
         return FoundMessage.of(message, place.session_id)

@@ -94,6 +94,8 @@ class View:
             self._counters = self._counters._replace(policy=append.policy)
             if append.owner:
                 self.fields[layout.OWNER] = append.owner
+            if append.zone:
+                self.fields[layout.ZONE] = append.zone
         # With their stamps, as in Redis.
         if more_large := layout.large_bytes(element + stamp for element in append.elements):
             large_bytes = int(self.fields.get(layout.LARGE_BYTES, b"0")) + more_large

@@ -12,7 +12,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from redismem.errors import RedismemError, SessionNotFound, StoreUnavailable
+from redismem.info import Policy
 from redismem.messages.message import Message
+from redismem.messages.zones import find_zone
 from redismem.session.session import Session
 from redismem.web.access import Caller
 from redismem.web.api import schemas
@@ -45,7 +47,9 @@ async def chat(
     not generated again.
     """
     stream = partial(EventStream, service, caller, Kind.CHAT)
-    session = memory.session(asked.session_id or memory.new_session_id(), owner=asked.owner)
+    is_known = asked.zone is not None and find_zone(asked.zone) is not None
+    policy = Policy(zone=asked.zone) if is_known else None
+    session = memory.session(asked.session_id or memory.new_session_id(), policy=policy, owner=asked.owner)
     with contextlib.suppress(StoreUnavailable):  # the chat goes on, and the append asks again
         await check_owner(session, asked.owner)
     if last_event_id is not None:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from itertools import islice
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, StrictBool, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StrictBool, StrictStr, model_validator
 
+from redismem.messages.zones import find_zone
 from redismem.settings.environment import LONGEST_S
 
 FAULTS_COUNT = 20
 """The maximum number of faults that the answer to a malformed body lists."""
+
+
+def _refuse_unknown_zone(name: str) -> str:
+    if find_zone(name) is None:
+        raise ValueError("zone is an IANA name such as Europe/Zurich that this server knows")
+    return name
+
+
 Name = Annotated[str, Field(min_length=1, max_length=256)]
+Zone = Annotated[StrictStr, AfterValidator(_refuse_unknown_zone)]
 ProjectName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
@@ -109,6 +119,7 @@ class PolicyDocument(BaseModel):
     keep_whole: bool
     idle_timeout_s: float | None
     exempt: bool
+    zone: str | None
 
 
 class NewPolicy(Taken):
@@ -117,6 +128,7 @@ class NewPolicy(Taken):
     keep_whole: StrictBool
     idle_timeout_s: Annotated[float, Field(strict=True, ge=0.001, le=LONGEST_S)] | None
     exempt: StrictBool
+    zone: Zone | None
 
 
 class SessionNumbers(BaseModel):
@@ -291,10 +303,12 @@ class StateChange(Taken):
 class ChatMessage(Taken):
     """A message for the chat. Without `session_id` it begins a session. `project` adds that project's background.
 
-    A session that the message begins belongs to `owner`; another one is refused if it has another owner, or none.
+    A session that the message begins belongs to `owner`; another one is refused if it has another owner, or none. Its
+    days are those of `zone`, an IANA name; a zone that the server does not know counts as UTC.
     """
 
     session_id: Name | None = None
+    zone: Name | None = None
     message: Annotated[str, Field(min_length=1, max_length=100_000)]
     project: ProjectName | None = None
     owner: Name | None = None

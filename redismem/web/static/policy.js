@@ -12,11 +12,12 @@ export function drawPolicy(policy) {
   show(byId("policy-part"), lines.length > 0);
 }
 
-function linesOf({ keep_whole, idle_timeout_s, exempt }) {
+function linesOf({ keep_whole, idle_timeout_s, exempt, zone }) {
   return [
     keep_whole && { name: "whole", text: "Kept whole: no summary replaces its messages." },
     idle_timeout_s !== null && { name: "timeout", text: `Expires ${formatTimeout(idle_timeout_s)} after its last use.` },
     exempt && { name: "exempt", text: "Exempt from the session limit: never evicted to make room." },
+    zone !== null && { name: "zone", text: `Its days are those of ${zone}.` },
   ].filter(Boolean);
 }
 

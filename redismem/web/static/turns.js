@@ -97,7 +97,8 @@ export class Turns {
       try {
         const headers = last ? { "last-event-id": last } : { "idempotency-key": turn.id };
         // A request that resumes a stream needs no message.
-        const body = { session_id: turn.sessionId, message: last ? "…" : turn.text || turn.shown };
+        const { timeZone: zone } = Intl.DateTimeFormat().resolvedOptions();
+        const body = { session_id: turn.sessionId, zone, message: last ? "…" : turn.text || turn.shown };
         const response = await open("POST", "/api/chat", { body, headers, signal: turn.leaving.signal });
         for await (const event of eventsOf(response)) {
           if (event.id) last = event.id;

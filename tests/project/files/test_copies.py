@@ -47,7 +47,7 @@ async def test_originals_are_compressed_in_a_thread(
     """Compression takes seconds if the conversation is long."""
     compressed_in = set[int]()
 
-    def seen(*given: Any) -> Any:
+    def seen(*given: Any, **named: Any) -> Any:
         compressed_in.add(threading.get_ident())
         return encode_fields(*given)
 
@@ -114,7 +114,7 @@ async def test_summaries_come_back_as_they_were(store: Store, namespace: str, cl
 
 @pytest.mark.parametrize("count", [0, 3, 21], ids=["empty", "without summaries", "with summaries"])
 async def test_a_policy_comes_back(store: Store, namespace: str, clock: Clock, count: int) -> None:
-    policy = Policy(keep_whole=count < 21, idle_timeout_s=8_000.5, exempt=True)
+    policy = Policy(keep_whole=count < 21, idle_timeout_s=8_000.5, exempt=True, zone="Asia/Kolkata")
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         if count == 21:
             apollo, talk_id = await create_conversation(memory)

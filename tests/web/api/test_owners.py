@@ -14,7 +14,12 @@ from redismem import Memory
 BODIES: dict[tuple[str, str], Any] = {
     ("post", "/v1/sessions/{session_id}/messages"): numbered_message(1),
     ("put", "/v1/sessions/{session_id}/messages/{seq}"): numbered_message(1),
-    ("put", "/v1/sessions/{session_id}/policy"): {"keep_whole": False, "idle_timeout_s": None, "exempt": True},
+    ("put", "/v1/sessions/{session_id}/policy"): {
+        "keep_whole": False,
+        "idle_timeout_s": None,
+        "exempt": True,
+        "zone": None,
+    },
     ("patch", "/v1/sessions/{session_id}/state"): {"params": {"a": 1}},
     ("post", "/v1/sessions/{session_id}/prune"): {"max_messages": 1},
     ("post", "/v1/sessions/{session_id}/forget"): {"seqs": [1]},

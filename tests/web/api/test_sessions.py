@@ -249,15 +249,15 @@ async def test_a_change_with_a_key_is_made_once(http: RunningService) -> None:
     assert (appended.status_code, appended.json()["code"]) == (422, "invalid")
 
 
-RULES: dict[str, Any] = {"keep_whole": True, "idle_timeout_s": 900.0, "exempt": True}
-NO_RULES = {"keep_whole": False, "idle_timeout_s": None, "exempt": False}
+RULES: dict[str, Any] = {"keep_whole": True, "idle_timeout_s": 900.0, "exempt": True, "zone": "Asia/Tokyo"}
+NO_RULES = {"keep_whole": False, "idle_timeout_s": None, "exempt": False, "zone": None}
 
 
 async def test_a_policy_is_replaced_whole(http: RunningService) -> None:
     missing = await http.ask("PUT", path("s", "/policy"), json=RULES)
     assert (missing.status_code, missing.json()["code"]) == (404, "session_not_found")
     await http.ask("POST", path("s", "/messages"), json=numbered_message(1))
-    for rules in (NO_RULES, RULES, RULES | {"idle_timeout_s": 0.5, "exempt": False}, RULES, NO_RULES):
+    for rules in (NO_RULES, RULES, RULES | {"idle_timeout_s": 0.5, "exempt": False, "zone": None}, RULES, NO_RULES):
         assert (await http.ask("PUT", path("s", "/policy"), json=rules)).status_code == 204
         assert (await http.ask("GET", path("s"))).json()["policy"] == rules
 
@@ -270,6 +270,7 @@ async def test_a_malformed_policy_changes_nothing(http: RunningService) -> None:
         RULES | {"keepwhole": True},
         RULES | {"keep_whole": "yes"},
         RULES | {"exempt": 1},
+        RULES | {"zone": "Mars/Olympus"},
         *(RULES | {"idle_timeout_s": value} for value in (0, -1, "900", True, 1e12)),
     ]:
         await http.ask("PUT", path("s", "/policy"), json=RULES)

@@ -74,7 +74,7 @@ async def test_the_policy_of_a_conversation_is_shown_when_it_changes(context: Br
     await expect(page.locator("#summaries-word")).to_contain_text("9 more messages")
     await expect(page.locator("#policy-part")).to_be_hidden()
     at = f"{url}/v1/sessions/{session_id_of(page)}"
-    rules = {"keep_whole": True, "idle_timeout_s": 900, "exempt": True}
+    rules = {"keep_whole": True, "idle_timeout_s": 900, "exempt": True, "zone": None}
     for timeout_s, words in ((900.5, "900.5 seconds"), (34_560_000, "400 days"), (3_601, "3,601 seconds")):
         assert (await page.request.put(f"{at}/policy", data=rules | {"idle_timeout_s": timeout_s})).ok
         await expect(page.locator("#policy")).to_contain_text(f"Expires {words} after")
@@ -92,7 +92,9 @@ async def test_the_policy_of_a_conversation_is_shown_when_it_changes(context: Br
     await expect(page.locator("#pending-word")).to_have_text("In full, because this conversation is kept whole.")
     await save_screenshot(page, "policy")
     assert (
-        await page.request.put(f"{at}/policy", data={"keep_whole": False, "idle_timeout_s": None, "exempt": False})
+        await page.request.put(
+            f"{at}/policy", data={"keep_whole": False, "idle_timeout_s": None, "exempt": False, "zone": None}
+        )
     ).ok
     await expect(page.locator("#policy-part")).to_be_hidden()
     assert faults_of(page) == []
