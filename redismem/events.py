@@ -150,6 +150,7 @@ class Op(StrEnum):
 
     # Calls that a store makes by itself
     BREAKER = "breaker"
+    NEAR_LIMIT = "near_limit"
     REPLAY = "replay", Traits(appends=True)
 
     # Calls of a project

@@ -16,6 +16,7 @@ from redismem.protocol.namespace.holds import Hold
 from redismem.protocol.queue.provider_pauses import Pause
 from redismem.settings.environment import Complaint
 from redismem.settings.settings import Settings
+from redismem.store.limits import NEAR_LIMIT
 
 
 class Verdict(StrEnum):
@@ -180,12 +181,20 @@ def shards(recorded: int | None, set_to: int, *, embedded: bool) -> Finding:
     return Finding("shards", OK, "same", seen) if recorded == set_to else Finding("shards", FAIL, "other", seen)
 
 
-def room(sessions_count: int, max_sessions: int) -> Finding:
-    """Check how many sessions are left before the session limit."""
+_RECENT_MS = 3_600_000
+
+
+def room(sessions_count: int, max_sessions: int, recent_age_ms: int | None = None) -> Finding:
+    """Check how many sessions are left before the session limit, and if it removes sessions that are in use.
+
+    `recent_age_ms` is the time since it last evicted a session active within an hour before; `None` means never.
+    """
     seen = {"sessions_count": sessions_count, "max_sessions": max_sessions, "left": max_sessions - sessions_count}
+    if recent_age_ms is not None and recent_age_ms <= _RECENT_MS:
+        return Finding("room", WARN, "recent", seen)
     if sessions_count >= max_sessions:
         return Finding("room", WARN, "full", seen)
-    if sessions_count >= 0.9 * max_sessions:
+    if sessions_count >= NEAR_LIMIT * max_sessions:
         return Finding("room", WARN, "nearly_full", seen)
     return Finding("room", OK, "left", seen)
 

@@ -163,6 +163,8 @@ def _latency(finding: Finding) -> tuple[str, str]:
 def _room(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     text = f"{plural(seen['sessions_count'], 'session')} of {seen['max_sessions']:,}"
+    if finding.case == "recent":
+        text += "; within the last hour sessions were evicted that had been active in the hour before"
     advice = "Above it the least recently active sessions are evicted. Raise `REDISMEM_MAX_SESSIONS` for the workers."
     return text, advice if finding.case != "left" else ""
 

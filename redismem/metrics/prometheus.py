@@ -28,7 +28,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPERATIONS = frozenset(Op)
 _OUTCOMES = """
 ok duplicate conflict nothing job none notdue leased gone noop dead already fenced stale waiting failed paused
-busy stopping unavailable degraded open half_open closed StoreUnavailable FallbackFull
+busy stopping near recent unavailable degraded open half_open closed StoreUnavailable FallbackFull
 Unconfirmed NotAllowed TooLarge InvalidState InvalidTime NotInWindow
 SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
 """

@@ -48,6 +48,12 @@ class Depths:
         return self.sessions_count - self.max_sessions
 
     @property
+    def recent_age_ms(self) -> int | None:
+        """The time since the limit last evicted a session active within an hour before; `None` means never."""
+        recent_ms = self.ticking.recent_ms
+        return None if recent_ms is None else max(0, self.now_ms - recent_ms)
+
+    @property
     def running(self) -> list[str]:
         """The processes with workers that run now, by machine, pid and nonce, sorted."""
         return sorted(name for name, until_ms in self.ticking.processes.items() if until_ms > self.now_ms)

@@ -14,6 +14,8 @@ from redismem.protocol.namespace.calls import Recorded
 from redismem.settings.environment import MOST_SESSIONS
 from redismem.settings.settings import Settings
 
+NEAR_LIMIT = 0.8
+"""The part of its session limit from which on a namespace counts as near it."""
 _REMOVALS = ("max_sessions", "idle_timeout_s", "keep_originals")
 _WAY_OUT = "workers of this process use the recorded value; to record this one, run: redismem worker --override"
 

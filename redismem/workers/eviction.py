@@ -24,19 +24,17 @@ from redismem.protocol.session.edits import View
 from redismem.recall.owner.upkeep import change_owned
 from redismem.record.sweeping import RecordSweep
 from redismem.session.session import Session
-from redismem.store.limits import is_given
 from redismem.store.store import Store
 from redismem.store.windows import read_window
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
+from redismem.workers.limit_warnings import LimitWarnings
 
 log = logging.getLogger("redismem.worker")
 
 _ROUND_COUNT = 1_000
 _CHUNK_COUNT = 100
 _SHARDS_COUNT = 64
-_RECENT_MS = 3_600_000
-_WARN_EVERY_MS = 60_000
 _ANY_MS = -1
 """The activity of a session that is queued whatever its activity."""
 _FOREIGN = "an index contains a member that is no session id; it is skipped, and `redismem check` names it"
@@ -54,8 +52,7 @@ class Eviction:
         self._cursors = dict.fromkeys(store.keys.shards(), (0, 0))
         self._records = RecordSweep(store)
         self._stopping = False
-        self._warned_ms: dict[str, int] = {}
-        self._has_warned_of_limit = False
+        self.warnings = LimitWarnings(store)
         settings = store.settings
         if on_evict is not None and settings.idle_timeout_s < 20 * settings.tick_s:
             log.warning(
@@ -85,34 +82,22 @@ class Eviction:
 
     async def enforce_limit(self) -> int:
         """Call `enforce` if the namespace is over its limit; the check costs one command per shard."""
+        self.warnings.note_evicted(0)  # what an earlier call has counted
         return await self.enforce() if await self._count_excess() > 0 else 0
 
     async def _enforce(self) -> int:
         evicted = 0
         await self._store.agree()  # its record may be gone, or replaced by another process
-        self._warn_of_larger_limit()
+        self.warnings.tell_of_default()
         while not self._stopping:
             await self.queue_idle()
             await self.queue_excess()
             gone = await self.drain()
             evicted += gone
+            self.warnings.note_evicted(gone)
             if not gone:
                 break
-            log.info("evicted %d sessions", gone, extra=facts(op="enforce", session_count=gone))
         return evicted
-
-    def _warn_of_larger_limit(self) -> None:
-        """Log once that another process has set a higher limit, which replaces this worker's default."""
-        settings, limit = self._store.settings, self._store.session_limit
-        is_default = not is_given(settings, "max_sessions")
-        if limit > settings.max_sessions and is_default and not self._has_warned_of_limit:
-            self._has_warned_of_limit = True
-            log.warning(
-                "another process of the namespace sets a limit of %d sessions; this worker has none set and enforces "
-                "that one: set REDISMEM_MAX_SESSIONS here too",
-                limit,
-                extra=facts(op="enforce", setting="REDISMEM_MAX_SESSIONS"),
-            )
 
     async def queue_excess(self) -> int:
         """Queue the least recently active sessions beyond the limit, a bounded number at a time."""
@@ -129,25 +114,16 @@ class Eviction:
             complete = complete_ms is None or (len(entries) >= excess and entries[excess - 1].active_ms <= complete_ms)
             if excess > 0 and (complete or limit >= excess):
                 now_ms = await self._store.server_time_ms()
-                self._warn_of_recent(entries[:excess], now_ms)
+                await self.warnings.note_leaving(entries[:excess], now_ms)
                 return await self._queue(entries[:excess], EvictionReason.LIMIT)
             limit = min(limit * 2, excess)
         return 0
 
-    def _warn_of_recent(self, leaving: list[SessionEntry], time_ms: int) -> None:
-        """Log that sessions are evicted within an hour of their last activity: the limit is too low."""
-        text = "%d sessions active within the last hour are evicted: the limit is %d (REDISMEM_MAX_SESSIONS)"
-        count = sum(entry.active_ms > time_ms - _RECENT_MS for entry in leaving)
-        self._warn("REDISMEM_MAX_SESSIONS", time_ms, text, count, self._store.session_limit)
-
-    def _warn(self, setting: str, time_ms: int, text: str, count: int, *more: object) -> None:
-        if count and time_ms >= self._warned_ms.get(setting, -_WARN_EVERY_MS) + _WARN_EVERY_MS:
-            self._warned_ms[setting] = time_ms
-            log.warning(text, count, *more, extra=facts(op="enforce", session_count=count, setting=setting))
-
     async def _count_excess(self) -> int:
         per_shard = await self._store.run(depths.counts(self._store.keys))
-        return sum(per_shard) - self._store.session_limit
+        sessions_count = sum(per_shard)
+        self.warnings.note_count(sessions_count)
+        return sessions_count - self._store.session_limit
 
     async def queue_idle(self) -> int:
         """Queue all sessions past their timeout, or about to be if they are handed over: Redis removes the others.

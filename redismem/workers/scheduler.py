@@ -111,6 +111,7 @@ class Scheduler:
         """Start to tick in the running event loop. A second call has no effect."""
         if self._ticker is not None:
             return
+        self.eviction.warnings.tell_of_default()
         ticker = AsyncIOScheduler(
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}, timezone=UTC
         )

@@ -35,6 +35,6 @@ def test_a_turn_is_answered_once_and_failures_are_statuses(places: Places) -> No
         other = client.post("/chats/anna/turns", json=turn | {"text": "Something else"})
         assert other.status_code == 422  # an id names one question
         assert client.post("/chats/anna/turns", json={"id": "turn-3"}).status_code == 422
-        assert client.post("/chats/anna/turns", json={"id": "turn-3", "text": "x" * 2_000_000}).status_code == 413
+        assert client.post("/chats/anna/turns", json={"id": "turn-3", "text": "x" * 9_000_000}).status_code == 413
         assert client.delete("/chats/anna").status_code == 204
         assert client.get("/chats/anna").status_code == 404

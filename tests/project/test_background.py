@@ -148,7 +148,7 @@ async def test_what_is_refused_is_not_stored(apollo: Project, memory: Memory) ->
     session = memory.session("s")
     with pytest.raises(InvalidItem, match="at least 50 tokens"):
         await session.append_and_read(SAID, project=apollo, project_tokens=49)
-    refused: list[Any] = [5, {"role": "user", "content": object()}, {"role": "user", "content": "x" * 2_000_000}]
+    refused: list[Any] = [5, {"role": "user", "content": object()}, {"role": "user", "content": "x" * 9_000_000}]
     for message in refused:
         with pytest.raises((InvalidMessage, TooLarge)):
             await session.append_and_read(message, project=apollo)

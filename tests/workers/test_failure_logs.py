@@ -151,7 +151,7 @@ async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
         assert (record.session, record.error) == (session_hash(NAME), type(failure).__name__)
         assert traceback_end("in full\n    raise failure", type(failure)) in caplog.text
         assert await clock.run_at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
-    *warnings, record = records(caplog, "enforce")
+    *warnings, record = [each for each in records(caplog, "enforce") if hasattr(each, "session_count")]
     assert [each.levelno for each in warnings] == [logging.WARNING] * 2, "it was active just now"
     assert (record.levelno, record.session_count) == (logging.INFO, 1)
 

@@ -39,6 +39,8 @@ class Ticking:
     """The time until which each pod counts as running, by its name; at most 1,000 pods."""
     last_ms: int | None
     """The time of the last tick of any leader. `None` means that no pod has ticked within a day."""
+    recent_ms: int | None = None
+    """The time at which the session limit last evicted sessions active within an hour before."""
 
 
 def hold(
@@ -64,6 +66,12 @@ def hold(
     return Call(None, (command,), decode, script, op=Op.HOLD)
 
 
+def note_recent(keys: Keys, now_ms: int) -> Call[None]:
+    """Build a call that notes that the session limit evicts sessions that were active within an hour before."""
+    commands = (("HSET", keys.ticks, "recent", now_ms), ("PEXPIRE", keys.ticks, _KEEP_MS))
+    return Call(None, commands, lambda *_: None, op=Op.HOLD)
+
+
 def ticking(keys: Keys) -> Call[Ticking]:
     """Build a call that reads the current or last hold of each work, and the pods that tick."""
 
@@ -72,7 +80,10 @@ def ticking(keys: Keys) -> Call[Ticking]:
         last = _TIME.fullmatch(fields.get(b"last", b""))
         processes = {name_of(member): score for member, score in scored_members(listed)}
         works = {work.decode("utf-8", "replace"): fields[work] for work in sorted(fields)}
-        return Ticking(_parse_holds(works), processes, int(last[0]) if last else None)
+        recent = _TIME.fullmatch(fields.get(b"recent", b""))
+        return Ticking(
+            _parse_holds(works), processes, int(last[0]) if last else None, int(recent[0]) if recent else None
+        )
 
     listing = ("ZRANGEBYSCORE", keys.processes, 0, "+inf", "WITHSCORES", "LIMIT", 0, _PROCESSES_COUNT)
     return Call(None, (("HGETALL", keys.ticks), listing), decode, is_separable=True)

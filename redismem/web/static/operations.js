@@ -103,7 +103,7 @@ function drawTiles(load, queues) {
   const { whole } = load;
   const fault = load.store === "closed" ? "" : "bad";
   const tiles = [
-    { name: "Sessions", value: formatCount(queues.sessions), more: `of ${formatCount(queues.max_sessions)}${queues.over ? `, ${formatCount(queues.over)} too many` : ""}`, part: queues.sessions / queues.max_sessions, kind: queues.over ? "bad" : "" },
+    { name: "Sessions", value: formatCount(queues.sessions), more: `of ${formatCount(queues.max_sessions)}${queues.over ? `, ${formatCount(queues.over)} too many` : ""}`, part: queues.sessions / queues.max_sessions, kind: queues.over ? "bad" : queues.sessions >= 0.8 * queues.max_sessions ? "warn" : "" },
     { name: "Turns per second", value: ((1000 * whole.turns_count) / Math.max(1, whole.took_ms)).toFixed(2), more: `each append is one; ${formatCount(whole.failed_count)} failed`, kind: whole.failed_count ? "warn" : "" },
     { name: "p50", value: formatMs(whole.p50_ms), more: "half of the turns are faster" },
     { name: "p99", value: formatMs(whole.p99_ms), more: "1 in 100 turns is slower" },

@@ -52,7 +52,7 @@ def test_a_turn_ends_with_each_user_message(command: Any, store_options: Any, fi
 
 
 def test_bad_lines_are_named_and_skipped(command: Any, store_options: Any, tmp_path: Path) -> None:
-    long = [{"role": "user", "content": "x" * 2_000_000}]
+    long = [{"role": "user", "content": "x" * 9_000_000}]
     rows = [
         chat("good-1"),
         b"no json\n",
@@ -74,7 +74,7 @@ def test_bad_lines_are_named_and_skipped(command: Any, store_options: Any, tmp_p
     assert [line.split(":")[1] for line in ran.err.splitlines()] == [f" line {n}" for n in (2, 3, 5, 6, 7, 8, 10)]
     said = {problem["line"]: problem["problem"] for problem in found["problems"]}
     assert said[6] == "session good-1 repeats line 1"
-    assert "over 1048576" in said[8]
+    assert "over 8388608" in said[8]
     assert "xxx" not in ran.err
 
 

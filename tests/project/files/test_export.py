@@ -221,7 +221,7 @@ WRONG: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
     "a message that is none": a_talk([{"message": "hello"}]),
     "a message with more": a_talk([{"message": {"role": "user"}, "secret": 1}]),
     "a message with odd things beside": a_talk([{"message": {"role": "user"}, "beside": {"id": 5}}]),
-    "a message that is too long": a_talk([{"message": {"role": "user", "content": "x" * 2_000_000}}]),
+    "a message that is too long": a_talk([{"message": {"role": "user", "content": "x" * 9_000_000}}]),
     "another file": lambda files: files | {"other.json": "{}"},
     "no JSON": lambda files: files | {"tasks.json": "{"},
     "deep JSON": lambda files: files | {"tasks.json": "[" * 100_000},
