@@ -12,7 +12,7 @@ ARGS ?=
 FLOORS := .venv-floors
 FLOORS_BESIDE := 'langgraph>=1.1' 'langgraph-checkpoint-conformance>=0.0.2' 'langgraph-checkpoint-sqlite>=3.1' \
   'openai-agents[redis,encrypt]' 'llama-index-storage-chat-store-redis>=0.8'
-FLOORS_TESTS := tests/adapters tests/mcp tests/transport/test_contract.py tests/web/api tests/test_extras.py tests/test_memory.py
+FLOORS_TESTS := tests/adapters tests/mcp tests/test_extras.py tests/test_memory.py
 # Two files need channels of a langgraph that wants a newer langchain-core. Old packages warn of themselves.
 FLOORS_OPTIONS := -W ignore::DeprecationWarning \
   --ignore tests/adapters/test_langgraph_beside.py --ignore tests/adapters/test_langgraph_upkeep.py
@@ -81,7 +81,7 @@ nightly: $(READY) have-redis have-chromium ## all tests, also on both stores and
 	@EVERYTHING=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 	@$(MAKE) floors
 
-floors: $(READY) have-redis ## the tests of adapters, transports and routes, with the oldest versions that pyproject.toml allows
+floors: $(READY) have-redis ## the tests of adapters and of every command and route, with the oldest versions that pyproject.toml allows
 	@echo '==> $(FLOORS): installing the oldest versions'
 	@$(PYTHON) -m venv --clear --without-pip $(FLOORS)
 	@install() { $(BIN)/uv pip install --quiet --no-config --python $(FLOORS)/bin/python "$$@"; }; \
