@@ -42,9 +42,7 @@ class Receipt:
     replicas: int | None = field(default=None, compare=False, repr=False)
     """The number of replicas that acknowledged the append; None if no confirmation was requested."""
     epoch: str = field(default="", compare=False, repr=False)
-    """The id of the life of the session that has the messages, as `Context.epoch`; if `degraded`, the last life that
-    this process knows.
-    """
+    """The life of the session that has the messages, as `Context.epoch`; if `degraded`, the last known life."""
     newest_append: bytes = field(default=b"", compare=False, repr=False)
     """The random name of the append, as `Context.newest_append`; b"" if it is not known."""
 
@@ -161,10 +159,7 @@ class Context:
     with_days: bool = field(default=True, compare=False)
     """True if recalled messages are quoted below their days, see `REDISMEM_RECALL_DAYS`."""
     newest_append: bytes = field(default=b"", compare=False)
-    """The random name of the newest append with messages; b"" if it is not known.
-
-    If Redis goes back to an older snapshot and takes other appends, they have the same seqs, but other names.
-    """
+    """The random name of the newest append with messages, which a lost future does not share; b"" if unknown."""
 
     zone: str | None = field(default=None, compare=False)
     """The time zone of the session's days; `None` means UTC."""
