@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Self
 
@@ -13,7 +13,7 @@ from redismem import CorruptSession, InvalidSessionId, InvalidSettings, Redismem
 from redismem.adapters.sessions import check_memory, check_owner, escape_id, resolve_owner, split_id
 from redismem.blocking import Memory, Record
 from redismem.extras import from_extra
-from redismem.record import Change
+from redismem.record import Change, RecordEntry
 
 with from_extra("strands", __name__):
     from strands.storage import Storage as _Storage
@@ -77,7 +77,9 @@ class Storage(_Storage):
         self._memory = memory or Memory.connect(url)
         try:
             check_owner(owner)
-            self._open("x")  # refuses prefix and ttl at the start of the program, not in its first turn
+            self._memory.record(
+                self._id("x"), ttl_s=self._ttl_s
+            )  # refuses prefix and ttl at the start of the program, not in its first turn
         except BaseException:
             self.close()
             raise
@@ -135,8 +137,7 @@ class Storage(_Storage):
         with _failing("list", query):
             while True:
                 page = await asyncio.to_thread(self._memory.records, beginning, _PAGE_COUNT, cursor)
-                found = ((split_id(self._prefix, entry.id), entry.owner) for entry in page.records)
-                keys += [key for key, owner in found if key is not None and self._shows(key, owner)]
+                keys += await asyncio.to_thread(self._own_keys, page.records)
                 cursor = page.cursor
                 if cursor is None:
                     return sorted(keys)  # colons sort elsewhere in the ids of records
@@ -145,9 +146,10 @@ class Storage(_Storage):
         owner = resolve_owner(self._owner, key)
         return self._memory.record(self._id(key), owner=owner, ttl_s=self._ttl_s)
 
-    def _shows(self, key: str, owner: str | None) -> bool:
-        """True if this storage may show a key whose record has this owner."""
-        return (named := resolve_owner(self._owner, key)) is None or named == owner
+    def _own_keys(self, entries: Iterable[RecordEntry]) -> builtins.list[str]:
+        """Return the keys of these records, without those of another owner."""
+        found = ((split_id(self._prefix, entry.id), entry.owner) for entry in entries)
+        return [key for key, owner in found if key is not None and resolve_owner(self._owner, key) in (None, owner)]
 
     def _id(self, key: str) -> str:
         """Return the id of a key's record, or the beginning of the ids of all keys that begin like this."""
