@@ -386,11 +386,7 @@ Expected = int | Context | Receipt
 def parse_expected(expect: Expected, session_id: str) -> tuple[int | None, str, bytes]:
     """Return the last seq, the epoch and the newest append that a caller has seen. None, "" and b"" expect nothing.
 
-    A degraded context or receipt has provisional seqs, so it gives the epoch alone. A bare seq has no epoch.
-
-    Raises:
-        TypeError: `expect` is none of these.
-        ValueError: The seq is negative, or the context is of another session.
+    A degraded `expect` gives the epoch alone, a bare seq no epoch. Raises TypeError, ValueError.
     """
     if isinstance(expect, Context) and expect.session_id != session_id:
         raise ValueError("expect is the context of another session")

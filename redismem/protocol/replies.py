@@ -221,10 +221,7 @@ def context(
         )
         decoded.newest_append = newest_append(stored)
         decoded.is_part = limit is not None and limit < window_count
-        if zone is not None:
-            decoded.zone = zone
-        if b"+" in packed:
-            decoded.is_mixed = True
+        decoded.zone, decoded.is_mixed = zone, b"+" in packed
         return decoded if bare else _add_pinned(decoded, stored)
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
