@@ -74,7 +74,7 @@ PORT = {"mcp": [], "worker --metrics-port": ["0"]}
 EMBEDDERS = {"wordllama": "wordllama", "openai:small": "embeddings"}
 BODIES: dict[str, Any] = {
     "/v1/search": {"text": "rain"},
-    "/policy": {"keep_whole": False, "idle_timeout_s": None, "exempt": False},
+    "/policy": {"keep_whole": False, "idle_timeout_s": None, "exempt": False, "zone": None},
     "/messages": {"role": "user", "content": "It rains."},
     "/messages/{seq}": {"message": {"role": "user", "content": "It pours."}},
     "/state": {"params": {"city": "Lima"}},
