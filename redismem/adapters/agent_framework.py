@@ -157,7 +157,10 @@ class HistoryProvider(framework.HistoryProvider):
             # The rule compares no more than that many of the newest. A summarised session has few.
             count = None if self._summarise else len(messages) + 1
             context = await read_or_begin(session, partial(session.read, count))
-            new = await _select_new(await _decode(session, in_order(context)), messages)
+            history = in_order(context)
+            if any(message.shortened for message in history):  # a message is compared as it was saved
+                history = await session.messages(len(history), include_originals=True)
+            new = await _select_new(await _decode(session, history), messages)
             if not new:
                 return
             try:

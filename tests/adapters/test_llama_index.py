@@ -296,7 +296,7 @@ async def test_mistakes_are_refused_before_anything_is_written(memory: Memory) -
     with pytest.raises(TooLarge):
         await store.add_messages("k", [user_message(number) for number in range(1_001)])
     with pytest.raises(TooLarge):
-        await store.set_messages("k", [user_message("long" * 500_000)])
+        await store.set_messages("k", [user_message("long" * 2_500_000)])
     with pytest.raises(InvalidMessage, match="JSON cannot hold"):
         await store.add_message("k", ChatMessage(content="a", additional_kwargs={"n": object()}))
     for call in (store.archive_oldest_messages("k", -1), store.get_messages("k", limit=-1)):

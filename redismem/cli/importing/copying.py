@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redismem.adapters.sessions import join_id
@@ -133,7 +133,7 @@ class Copying:
         if len(wanted) > limit:
             raise Unreadable(f"it has {len(wanted)} messages, over REDISMEM_MAX_WINDOW_COUNT, {limit}")
         messages = [self._encode(payload) for payload in wanted]
-        seen, stored = await session.read(0), await session.tail(_ALL_COUNT)
+        seen, stored = await session.read(0), await _read_all(session)
         done_count = _equal_count(messages, stored)
         if done_count < min(len(messages), len(stored)) and not self._replace:
             raise Unreadable(f"session {session.id} has other messages: message {done_count + 1} differs")
@@ -145,7 +145,7 @@ class Copying:
             await self._write(session, messages[done_count:], f"import:{source}:{done_count}", seen, from_seq)
         except Conflict:
             raise Unreadable("another process wrote to the session meanwhile: import it again") from None
-        if _equal_count(messages, await session.tail(_ALL_COUNT)) < len(messages):
+        if _equal_count(messages, await _read_all(session)) < len(messages):
             raise Unreadable(f"session {session.id} does not return what was appended: import it again")
         return done_count
 
@@ -158,13 +158,32 @@ class Copying:
             Conflict: Another process has written to the session since it was seen.
         """
         expect: Context | Receipt = seen
-        for at in range(0, len(messages), self._batch_count):
-            batch = messages[at : at + self._batch_count]
+        for batch in self._batches(messages):
             id = f"{name}:{expect.last_seq}"
             if from_seq is None:
                 expect = await session.append(*batch, id=id, expect=expect)
             else:
                 expect, from_seq = await session.rewrite(from_seq, batch, id=id, expect=expect), None
+
+    def _batches(self, messages: Sequence[Message | Payload]) -> Iterator[Sequence[Message | Payload]]:
+        """Split messages into batches of 200, or of a fourth of what an append may hold, or of one."""
+        most_bytes = self._memory.settings.max_window_bytes // 4
+        start = size_bytes = 0
+        for at, message in enumerate(messages):
+            more_bytes = len(json.dumps(message.to_openai() if isinstance(message, Message) else message))
+            if at - start == self._batch_count or (at > start and size_bytes + more_bytes > most_bytes):
+                yield messages[start:at]
+                start, size_bytes = at, 0
+            size_bytes += more_bytes
+        yield messages[start:]
+
+
+async def _read_all(session: Session) -> list[Message]:
+    """Return all messages as they were appended, with the bodies that have left the window."""
+    messages = await session.tail(_ALL_COUNT)
+    if any(message.shortened for message in messages):
+        return await session.messages(include_originals=True)
+    return messages
 
 
 def _equal_count(expected: Sequence[Message | Payload], stored: Sequence[Message]) -> int:

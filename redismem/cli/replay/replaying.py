@@ -222,7 +222,7 @@ class Replay:
             transcript = parse(number, line, self._store.keys.session)
             await self._check(number, transcript.session_id)
             session = self._memory.session(transcript.session_id)
-            messages = await session.messages(include_originals=self._worker is not None)
+            messages = await session.messages(include_originals=True)
             info = await session.info()
             self.findings.covered_messages += info.first_seq - 1
         except StoreUnavailable:

@@ -318,6 +318,21 @@ def test_a_file_is_imported_line_by_line(tmp_path: Path, memory: blocking.Memory
     assert (policy.keep_whole, policy.idle_timeout_s, policy.exempt) == (False, 3600, True)
 
 
+def test_a_conversation_of_many_large_messages_is_imported_whole_and_once(
+    tmp_path: Path, memory: blocking.Memory, run: Any
+) -> None:
+    """It has more bytes than an append may hold, and than a window holds."""
+    file = tmp_path / "chats.jsonl"
+    told = [{"role": ("user", "assistant")[at % 2], "content": f"{at} {'x' * 800_000}"} for at in range(40)]
+    file.write_text(json.dumps({"session_id": "s-1", "messages": told}))
+    for copied, present in ((1, 0), (0, 1)):
+        ran = run("jsonl", file)
+        assert (ran["copied"], ran["unchanged"], ran["problems"]) == (copied, present, [])
+    session = memory.session("s-1")
+    assert any(message.shortened for message in session.read().messages)
+    assert [message.to_openai() for message in session.messages(include_originals=True)] == told
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
