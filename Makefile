@@ -40,7 +40,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit floors quick nightly coverage explore model outages faults have-redis have-chromium redis bench api picture build release-check lock clean
+.PHONY: help setup demo test lint format types unit floors quick nightly coverage explore model outages faults once have-redis have-chromium redis bench api picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -105,6 +105,9 @@ outages: $(READY) have-redis ## outages of Redis of 1, 10 and 60 s under five po
 
 faults: $(READY) have-redis ## bad days of a cluster and of sentinels under producers and workers, and what they cost; FAULT_ROUNDS=10, FAULT_CONFIRM=1
 	@EVERYTHING=1 FAULT_ROUNDS="$${FAULT_ROUNDS:-10}" $(BIN)/python -m pytest tests/nodes/test_campaign.py tests/nodes/test_parted.py -s $(ARGS)
+
+once: $(READY) have-redis ## eight writers while connections deliver late and Redis is killed, and what was lost or doubled; ONCE_SECONDS=30
+	@cd tests && PYTHONPATH=.:.. ../$(BIN)/python -m support.once_campaign $${ONCE_SECONDS:-30}
 
 redis: ## start a private Redis on a free port and print its URL
 	@exec $(PYTHON) .ci/redis_server.py run

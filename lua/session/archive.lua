@@ -17,8 +17,8 @@
 --   tokens      of the others
 --   merged      number of the first of four blocks of originals that become one; - for none
 --   moved_count length of the next part: the field for pinned messages that leave, then their places; then fields and values of the originals
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent edited with_originals large_bytes
---   writes counters ids_a ids_b ids_c ids_d resent with_originals large_bytes pinned:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d ids: others resent edited with_originals large_bytes
+--   writes counters ids_a ids_b ids_c ids_d ids: others resent with_originals large_bytes pinned:
 -- REPLY 1 archived, 0 the window has changed; if made before, the reply of known_append
 -- ERROR OVERTAKEN sending · CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)
@@ -29,7 +29,7 @@ local counters, seen_epoch, seen_edited, ids, resent, with_originals = unpack(re
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
-local created, fresh, message_count, overtaking, sending = false, '0', 0, nil, string.sub(token, 11, 22)
+local created, fresh, message_count, overtaking, sending, now = false, '0', 0, nil, string.sub(token, 11, 22), redis.call('TIME')[1] * 1000
 --- @include overtaken
 --- @include known_append
 if window_first_seq ~= first_seq then return 0 end -- [the window]

@@ -19,8 +19,8 @@
 --   more       changes of the counters: tokens, uncounted elements and hidden seqs
 --   gone       fields of the originals that go, the bodies of messages, with blanks between them
 --   sizes      numbers of places, blocks and fields to set, in one argument; then these, and the fields to drop
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent edited pins large_bytes committed
---   writes counters ids_a ids_b ids_c ids_d resent edited removed pins large_bytes summaries_count sketch committed pinned: summary:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d ids: others resent edited pins large_bytes committed
+--   writes counters ids_a ids_b ids_c ids_d ids: others resent edited removed pins large_bytes summaries_count sketch committed pinned: summary:
 -- REPLY 1 removed, 0 the session has changed; if made before, the reply of known_append
 -- ERROR OVERTAKEN sending · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors = unpack(KEYS)
@@ -32,7 +32,7 @@ local counters, seen_epoch, seen_edited, ids, resent, seen_committed = unpack(re
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
-local created, fresh, message_count, overtaking, sending = false, '0', 0, nil, string.sub(token, 11, 22)
+local created, fresh, message_count, overtaking, sending, now = false, '0', 0, nil, string.sub(token, 11, 22), redis.call('TIME')[1] * 1000
 --- @include overtaken
 --- @include known_append
 if window_first_seq ~= first_seq then return 0 end -- [the window]

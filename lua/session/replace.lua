@@ -30,8 +30,8 @@
 --   new_block     the block with the new message
 --   new_signature  of new_block
 --   gone          the fields of the originals that go: with the old block, or the message's body; with blanks between them
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent queued pins large_bytes pinned:
---   writes counters ids_a ids_b ids_c ids_d resent queued edited pins large_bytes pinned:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes pinned:
+--   writes counters ids_a ids_b ids_c ids_d ids: others resent queued edited pins large_bytes pinned:
 -- REPLY 1 replaced, 0 the message has changed, or is gone; if made before, the reply of known_append
 -- ERROR OVERTAKEN sending · FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)

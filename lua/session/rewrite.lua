@@ -29,8 +29,8 @@
 --   sizes      numbers of elements that stay, elements that follow, new messages, and messages that count afterwards
 --   from_seq   the first seq whose message goes, with its body
 --   more       numbers of fields to set and to drop; then elements, unstamped messages, fields, and the rest of the block
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d resent edited queued pins large_bytes committed
---   writes counters ids_a ids_b ids_c ids_d resent edited removed queued pins large_bytes summaries_count with_originals sketch committed pinned: summary:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d ids: others resent edited queued pins large_bytes committed
+--   writes counters ids_a ids_b ids_c ids_d ids: others resent edited removed queued pins large_bytes summaries_count with_originals sketch committed pinned: summary:
 -- REPLY counters@epoch; if made before, the reply of known_append; 0 if the window has changed
 -- ERROR OVERTAKEN sending · FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)

@@ -24,6 +24,8 @@ COUNTERS = b"counters"
 NEWEST_IDS = b"ids_a"
 OLDER_IDS = (b"ids_b", b"ids_c", b"ids_d")
 RESENT = b"resent"
+OTHERS = b"others"
+LEFT_IDS = b"ids:"
 QUEUED = b"queued"
 FENCE = b"fence"
 EVICTOR = b"evictor"
@@ -78,6 +80,12 @@ FIELDS = {
     ),
     NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _REMEMBERED),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _REMEMBERED)),
+    LEFT_IDS: _field(
+        "ids that left the ring within the last minute, each with its last seq, if several processes append; the first "
+        "byte of the process follows the colon",
+        _REMEMBERED,
+    ),
+    OTHERS: _field("when the ring last turned, and the processes with a field `ids:`", _REMEMBERED),
     RESENT: _field(
         "the last resent write of each process, at most 16: six bytes of the process and the number of the sending; "
         "earlier sendings of the process are refused",

@@ -177,10 +177,12 @@ class Proxy:
         with contextlib.suppress(OSError):
             while chunk := await link.from_server.read(_CHUNK_BYTES):
                 self.received.append(chunk)
-                if link.how == "late":
+                if link.how == "late" and not link.late_reply.done():
                     link.late_reply.set_result(chunk)
                 else:
                     await self._answer(link, chunk)
+        if not link.late_reply.done():
+            link.late_reply.set_result(b"")
         if link.how != "freeze":
             link.to_client.close()
 

@@ -29,6 +29,8 @@ _MEANT: dict[str, set[bytes]] = {
     "pinned_field": {layout.PINNED},
     "new_field": {layout.PINNED},
     "'ids_' .. oldest": set(layout.OLDER_IDS),
+    "'ids:' .. string.byte(token, 8)": {layout.LEFT_IDS},
+    "older_ids": {layout.LEFT_IDS},
 }
 _INDEXES_MEANT = {
     ("release", "queue"): {"overdue", "dead"},

@@ -17,7 +17,7 @@ from redismem.messages.gaps import gap_count, last_seqs, seqs_count
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
-from redismem.protocol.layout import PARAM, PINNED, SUMMARY
+from redismem.protocol.layout import LEFT_IDS, PARAM, PINNED, SUMMARY
 from redismem.protocol.owners import is_owner_field
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
@@ -33,6 +33,7 @@ _QUEUE_FIELDS = (
     layout.DROPPED_SEQ,
     layout.FAILURE,
     layout.DEATHS,
+    layout.OTHERS,
 )
 # Fields that are only valid if the whole session is restored.
 _WHOLE_FIELDS = (
@@ -242,6 +243,6 @@ def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, byt
                 kept[name] = value
             except (Undecodable, ValueError):
                 faults.append("pinned messages cannot be read")
-        elif name not in _DROPPED_FIELDS and not name.startswith(SUMMARY):
+        elif name not in _DROPPED_FIELDS and not name.startswith((SUMMARY, LEFT_IDS)):
             faults.append("the state has an unknown field")
     return kept
