@@ -10,10 +10,7 @@ if others or not is_alone then -- [several processes]
   local turned_ms, processes = string.sub(others or '', 1, 39), string.sub(others or '', 40)
   local kept, gone = '', processes
   if #turned_ms < 39 or now - string.sub(turned_ms, 27) <= 60000 then -- [young]
-    local b, c, d = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d'))
-    b, c, d = b or '', c or '', d or ''
-    local ring = oldest == 'b' and b .. c .. d or oldest == 'c' and c .. d .. b or d .. b .. c -- [turning]
-    ring = ring .. string.sub(ids, 2)
+    --- @include append_ring
     local last_seq, left = tonumber(string.match(counters, '^%S+ %d+ (%d+)')), {}
     for at = #ring - 11, 1, -12 do
       local process, high, low = string.sub(ring, at + 7, at + 7), string.byte(ring, at + 10, at + 11)
