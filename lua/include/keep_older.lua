@@ -2,7 +2,7 @@
 -- others may make any number before it resends one. The field `ids:` and the number of a process holds the 24 newest of
 -- its ids that left, each with its last seq in 12 digits. The field `others` holds the times of the last three turns of the
 -- ring, 13 digits each, and a byte for each process with such a field, at most 24. Ids that are a minute old go.
--- READS ids token counters oldest state now change
+-- READS ids token counters state now change
 -- SETS is_alone others
 local is_alone, others = true, redis.call('HGET', state, 'others')
 for at = 9, 57, 12 do is_alone = is_alone and string.sub(ids, at, at) == string.sub(token, 8, 8) end
