@@ -46,6 +46,7 @@ from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, cha
 from redismem.settings.settings import Settings
 
 _MOST = 1 << 53
+_HEAVY = replies.HEAVY[0]
 
 
 class SessionCalls:
@@ -134,7 +135,7 @@ class SessionCalls:
     def _receipt(self, sent_count: int, token: Any, reply: Any) -> Receipt:
         receipt = replies.receipt(self.keys.session_id, sent_count, reply, token=token)
         counters = reply if type(reply) is bytes else reply[0]
-        self.is_heavy = counters.endswith(replies.HEAVY)
+        self.is_heavy = counters[-1] == _HEAVY
         self._needs_few_keys = needs_few_keys(counters, receipt.window_count, self.settings.threshold)
         return receipt
 
@@ -144,7 +145,7 @@ class SessionCalls:
         limit = self.settings.recent_limit
         context = replies.appended_context(self.keys.session_id, sent_count, limit, token, reply, stored, elements)
         counters = reply if type(reply) is bytes else reply[0]
-        self.is_heavy = counters.endswith(replies.HEAVY)
+        self.is_heavy = counters[-1] == _HEAVY
         self._needs_few_keys = needs_few_keys(counters, len(elements), self.settings.threshold)
         return context
 
@@ -254,7 +255,8 @@ class SessionCalls:
                 pinned_bytes += len(element) + STAMP_BYTES
             else:
                 tokens += count
-        if (size := sum(map(len, elements))) > settings.max_window_bytes:
+        is_much = len(elements) != 1 or len(elements[0]) > 65_536  # no limit is lower
+        if is_much and (size := sum(map(len, elements))) > settings.max_window_bytes:
             what = f"the messages of one append have {size} bytes"
             raise batch_error(settings, "max_window_bytes", what, session_id)
         return elements, tokens, pins_argument(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
