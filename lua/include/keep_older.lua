@@ -2,11 +2,14 @@
 -- others may make any number before it resends one. The field `ids:` and the number of a process holds the 24 newest of
 -- its ids that left, each with its last seq in 12 digits. The field `others` holds the times of the last three turns of the
 -- ring, 13 digits each, and a byte for each process with such a field, at most 24. Ids that are a minute old go.
--- READS ids token counters state now change
--- SETS is_alone others
-local is_alone, others = true, redis.call('HGET', state, 'others')
-for at = 9, 57, 12 do is_alone = is_alone and string.sub(ids, at, at) == string.sub(token, 8, 8) end
-if others or not is_alone then -- [several processes]
+-- An empty field `resent` tells later appends to look at these, so a process alone costs nothing.
+-- READS ids token counters state now change resent
+-- SETS own byte is_alone
+local own, byte = string.byte(token, 8), string.byte
+local is_alone = byte(ids, 9) == own and byte(ids, 21) == own and byte(ids, 33) == own and byte(ids, 45) == own and byte(ids, 57) == own
+if resent or not is_alone then -- [several processes]
+  local others = redis.call('HGET', state, 'others')
+  if not resent then change('resent', '') end -- [looked for]
   local turned_ms, processes = string.sub(others or '', 1, 39), string.sub(others or '', 40)
   local kept, gone = '', processes
   if #turned_ms < 39 or now - string.sub(turned_ms, 27) <= 60000 then -- [young]

@@ -2,7 +2,7 @@
 -- bit set if the append created the session. ids_a holds the newest five, oldest first, behind the letter of the field
 -- that they overwrite when ids_a is full: that field holds the oldest five. So an append writes one field, and the last
 -- 16 are always there. A value over 64 bytes would make the hash several times as large.
--- READS ids token message_count created change overtaking counters state now
+-- READS ids token message_count created change overtaking counters state now resent
 -- SETS ids
 if #ids == 61 then
   local oldest = string.sub(ids, 1, 1)

@@ -88,7 +88,7 @@ FIELDS = {
     OTHERS: _field("when the ring last turned, and the processes with a field `ids:`", _REMEMBERED),
     RESENT: _field(
         "the last resent write of each process, at most 16: six bytes of the process and the number of the sending; "
-        "earlier sendings of the process are refused",
+        "earlier sendings of the process are refused; empty without any, if several processes append",
         "append archive forget replace rewrite set_policy",
     ),
     QUEUED: _field(
