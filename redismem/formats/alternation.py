@@ -97,7 +97,12 @@ def _named(message: Payload) -> Any:
     name, content = name_of(message), message.get("content")
     if not name or _is_blank(content):
         return content
-    return attribute(name, content) if isinstance(content, str) else _parts(attribute(name, "")) + _parts(content)
+    first, *others = _parts(content)
+    if first["type"] == "text":
+        return (
+            [{**first, "text": attribute(name, first["text"])}, *others] if others else attribute(name, first["text"])
+        )
+    return [*_parts(attribute(name, "")), first, *others]
 
 
 def _parts(content: Any) -> list[Any]:

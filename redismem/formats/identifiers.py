@@ -5,21 +5,31 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-_SIMPLE = re.compile("[A-Za-z0-9_-]+")
+_ACCEPTED = ((".", 40), (".", 64), ("[A-Za-z0-9_-]", 64))
 _NOT_SIMPLE = re.compile("[^A-Za-z0-9_-]")
 
 
-def short_id(call_id: str, limit: int, number: int = 1) -> str:
+OPENAI_CHAT, OPENAI_RESPONSES, SIMPLE = (re.compile(f"{chars}{{1,{most}}}", re.DOTALL) for chars, most in _ACCEPTED)
+"""The call ids that OpenAI's two APIs accept, and those that Anthropic and Bedrock accept."""
+
+
+def sound_id(call_id: str, accepted: re.Pattern[str], number: int = 1) -> str:
     """Return the id if a provider accepts it, else one made of its hash: the same one in every request.
 
     Any `number` but 1 makes another id of the same id.
     """
-    if number == 1 and len(call_id) <= limit and _SIMPLE.fullmatch(call_id):
+    if number == 1 and accepted.fullmatch(call_id):
         return call_id
     name = f"{call_id} {number}".encode("utf-8", "surrogatepass")
     return f"call_{hashlib.blake2b(name, digest_size=12).hexdigest()}"
+
+
+def other_ids(call_id: str) -> Iterator[str]:
+    """Yield the ids that views give to a call with this id, by which a client may answer it."""
+    yield from {sound_id(call_id, accepted) for accepted in (OPENAI_CHAT, OPENAI_RESPONSES, SIMPLE)} - {call_id}
 
 
 def tool_name(name: Any, refused: re.Pattern[str] = _NOT_SIMPLE) -> str:
@@ -30,8 +40,8 @@ def tool_name(name: Any, refused: re.Pattern[str] = _NOT_SIMPLE) -> str:
 class CallIds:
     """Assigns unique call ids. A result refers to the newest call with its stored id."""
 
-    def __init__(self, limit: int = 64) -> None:
-        self._limit = limit
+    def __init__(self, accepted: re.Pattern[str] = SIMPLE) -> None:
+        self._accepted = accepted
         self._uses: Counter[str] = Counter()
         self._newest: dict[str, list[str]] = {}
 
@@ -42,10 +52,10 @@ class CallIds:
     def assign(self, call_id: str) -> str:
         """Return a new id for a call. Stored ids are not unique: some servers count from 0 in each answer."""
         self._uses[call_id] += 1
-        new = short_id(call_id, self._limit, self._uses[call_id])
+        new = sound_id(call_id, self._accepted, self._uses[call_id])
         self._newest.setdefault(call_id, []).append(new)
         return new
 
     def find(self, call_id: str) -> str:
         """Return the assigned id of the call that a result answers."""
-        return self._newest[call_id][0] if call_id in self._newest else short_id(call_id, self._limit)
+        return self._newest[call_id][0] if call_id in self._newest else sound_id(call_id, self._accepted)

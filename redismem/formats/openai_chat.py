@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redismem.formats.forms import Payload
-from redismem.formats.identifiers import tool_name
+from redismem.formats.identifiers import OPENAI_CHAT, tool_name
 from redismem.formats.openai_parts import (
     Writer,
     file_data,
@@ -38,7 +38,6 @@ _WRITTEN = frozenset(
 _THOUGHTS = frozenset(["reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"])
 _ODD = frozenset(["function_call", "audio"])
 _SPEAKER = re.compile(r"[^\s<|\\/>]{1,64}")
-_ID_CHARS = 40
 _AUDIO = "[audio]"
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -59,7 +58,7 @@ def chat_messages(
         for payload in payloads
     ]
     if False in [_is_chat(payload, tools) for payload in prepared]:
-        writer = _Writer(View(_is_part, thoughts, tools), _ID_CHARS)
+        writer = _Writer(View(_is_part, thoughts, tools), OPENAI_CHAT)
         writer.write(prepared)
         prepared = writer.written
     paired = pair_chat(prepared)
@@ -109,7 +108,7 @@ def _is_call(call: Any) -> bool:
 
 
 def _is_id(call_id: object) -> bool:
-    return type(call_id) is str and 0 < len(call_id) <= _ID_CHARS
+    return isinstance(call_id, str) and OPENAI_CHAT.fullmatch(call_id) is not None
 
 
 def _is_function(function: Any, field: str) -> bool:
@@ -185,7 +184,8 @@ class _Writer(Writer):
         return shown or text(placeholder(part))
 
     def media(self, media: Media) -> Payload | None:
-        if media.part is not None and _is_part(media.part, USER):
+        is_there = media.kind != "image" or media.url or media.base64
+        if is_there and media.part is not None and _is_part(media.part, USER):
             return media.part
         url, file = image_url(media), file_data(media)
         if url is not None:

@@ -24,13 +24,13 @@ _TOOL_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 class Writer(ABC):
     """Writes messages. A message that OpenAI accepts stays as it is, any other is written anew from its parts."""
 
-    def __init__(self, view: View, id_chars: int) -> None:
+    def __init__(self, view: View, accepted_ids: re.Pattern[str]) -> None:
         self.written: list[Payload] = []
         self._view = view
         self._behind: list[Payload] = []
         """Media of results and of the assistant, which only the user may send."""
         self._waiting = Waiting()
-        self._ids = CallIds(id_chars)
+        self._ids = CallIds(accepted_ids)
 
     @abstractmethod
     def keep(self, payload: Payload) -> Payload | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redismem.formats.forms import Payload
-from redismem.formats.identifiers import short_id, tool_name
+from redismem.formats.identifiers import OPENAI_RESPONSES, sound_id, tool_name
 from redismem.formats.openai_parts import (
     Writer,
     file_data,
@@ -31,7 +31,6 @@ from redismem.messages.message import Opaque
 
 _ROLES = ("user", "assistant", "system", "developer")
 _FIELDS = frozenset(["role", "content", "type", "id", "status", "phase"])
-_ID_CHARS = 64
 
 
 def responses_input(
@@ -55,7 +54,7 @@ class _Writer(Writer):
     """Writes items."""
 
     def __init__(self, view: View) -> None:
-        super().__init__(view, _ID_CHARS)
+        super().__init__(view, OPENAI_RESPONSES)
         self._custom_ids: set[str] = set()
 
     def keep(self, payload: Payload) -> Payload | None:
@@ -109,8 +108,8 @@ def _sound_item(item: Payload) -> Payload:
     """Return the item with a call id, a name, arguments and an output that OpenAI accepts."""
     changes: Payload = {}
     kind, call_id = item["type"], item.get("call_id")
-    if isinstance(call_id, str) and len(call_id) > _ID_CHARS:
-        changes["call_id"] = short_id(call_id, _ID_CHARS)
+    if isinstance(call_id, str) and not OPENAI_RESPONSES.fullmatch(call_id):
+        changes["call_id"] = sound_id(call_id, OPENAI_RESPONSES)
     if kind == "function_call":
         if not is_arguments(item.get("arguments")):
             changes["arguments"] = json_arguments(item.get("arguments"))

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from redismem.formats.elements import Element, Key, ToolCall, ToolResult, kind_of, words_beside
+from redismem.formats.elements import Element, Key, ToolCall, ToolResult, kind_of, make_key, words_beside
 from redismem.formats.forms import DISCRIMINATORS, UNKNOWN, Payload, find
+from redismem.formats.identifiers import other_ids
 from redismem.formats.quoting import label
 from redismem.formats.reading import read_part
 
@@ -47,12 +48,16 @@ class Waiting:
         return key
 
     def _find_named(self, key: Key) -> list[Key]:
-        """Return the keys of the open calls whose second key is `key`, newest first: `pop()` takes the oldest."""
+        """Return the keys of the open calls whose second key is `key`, newest first: `pop()` takes the oldest.
+
+        A view gives another id to a call whose id its provider refuses, and the client may answer that one.
+        """
         if self._named is None:
             self._named = {}
             for call_key, second_key in reversed(self.open.items()):
-                if second_key is not None:
-                    self._named.setdefault(second_key, []).append(call_key)
+                others = [make_key(other) for other in other_ids(call_key[1])] if call_key[0] == "id" else []
+                for other_key in others if second_key is None else [second_key, *others]:
+                    self._named.setdefault(other_key, []).append(call_key)
         return self._named.get(key, [])
 
 
