@@ -16,7 +16,10 @@ from redismem.formats.sections import name_of, speaker_of
 from redismem.formats.tool_calls import element_text, is_parts, quote_call, quote_result
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
-_ROLES = {"assistant": ASSISTANT, "model": ASSISTANT, "chatbot": ASSISTANT, "system": SYSTEM, "developer": SYSTEM}
+_ROLES = {
+    **dict.fromkeys(("assistant", "model", "chatbot", "ai"), ASSISTANT),
+    **dict.fromkeys(("system", "developer"), SYSTEM),
+}
 _BLOBS = ("inline_data", "inlineData", "file_data", "fileData")
 _URLS = ("url", "uri", "image_url", "file_url")
 _DATA = ("data", "base64", "image", "audio", "video", "bytes")

@@ -17,6 +17,19 @@ from redismem.errors import InvalidMessage
 _SENT, _BESIDE = ("role", "content"), ("model", "stop_reason", "usage")
 # Items of OpenAI Responses that have no role.
 _ITEMS = ("_call", "_call_output", "reasoning")
+ROLES = frozenset(
+    [
+        *("user", "assistant", "system", "developer", "tool", "function"),  # OpenAI
+        *("critic", "discriminator", "unknown"),  # OpenAI's conversations
+        *("model", "chatbot", "human", "ai", "ipython", "observation", "environment"),  # others, in any case
+    ]
+)
+"""The roles that a provider or framework has."""
+_READ = frozenset(
+    ["parts", "contents", "blocks", "tool_calls", "function_call", "refusal", "audio", "tool_call_id", "type", "kind"]
+)
+"""The fields beside `content` from which views take something."""
+_NOT_READ = ("text", "message", "body", "utterance", "msg")
 _DEPTH_LIMIT = 100
 _LEAVES = frozenset([str, int, float, bool, type(None)])
 
@@ -77,8 +90,20 @@ def coerce_message(shape: object) -> tuple[dict[str, Any], dict[str, Any] | None
 
 
 def check_role_or_type(payload: dict[str, Any]) -> None:
-    """Check that a dict has a role or a type, or Pydantic AI's `kind` and `parts`. Raises InvalidMessage."""
-    if any(type(payload.get(key)) is str and payload[key] for key in ("role", "type")):
+    """Check that a dict has a known role, or a type, or Pydantic AI's `kind` and `parts`, and words that are read.
+
+    Raises InvalidMessage.
+    """
+    role = payload.get("role")
+    if type(role) is str and role:
+        if role not in ROLES and role.lower() not in ROLES:
+            raise InvalidMessage(
+                "the role of a message must be one that a provider or framework has, such as user, assistant or tool"
+            )
+        if "content" not in payload:
+            _check_words(payload)
+        return
+    if type(payload.get("type")) is str and payload["type"]:
         return
     if payload.get("kind") in ("request", "response") and type(payload.get("parts")) is list:
         return
@@ -90,6 +115,13 @@ def check_role_or_type(payload: dict[str, Any]) -> None:
                 f"the {key} of a message must be a plain string, not one of the type {type(payload[key]).__name__}"
             )
     raise InvalidMessage("a message needs a role, such as user or assistant, or a type (an item); this has neither")
+
+
+def _check_words(payload: dict[str, Any]) -> None:
+    """Check that the words of a message are in a field that providers read. Raises InvalidMessage."""
+    odd = next((field for field in _NOT_READ if type(payload.get(field)) is str and payload[field]), None)
+    if odd is not None and _READ.isdisjoint(payload):
+        raise InvalidMessage(f"the words of a message belong into content: no provider reads the field {odd}")
 
 
 def _dump_field(value: Any) -> Any:

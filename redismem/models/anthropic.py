@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.formats.anthropic import anthropic_context
 from redismem.models.http import model_error
-from redismem.models.http_model import Answer, split_turns, token_count
+from redismem.models.http_model import Answer, join_texts, token_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,11 @@ class Anthropic:
         return {"authorization": f"Bearer {api_key}", "anthropic-version": "2026-10-21"}
 
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-        system, spoken = split_turns(messages)
+        context = anthropic_context(messages, tools=False)
         body: dict[str, Any] = {"model": model, "max_tokens": max_tokens}
-        if system:
-            body["system"] = system
-        return body | {"messages": [{"role": role, "content": text} for role, text in spoken]}
+        if "system" in context:
+            body["system"] = _content(context["system"])
+        return body | {"messages": [turn | {"content": _content(turn["content"])} for turn in context["messages"]]}
 
     def answer(self, reply: Any) -> Answer:
         match reply:
@@ -40,6 +41,12 @@ class Anthropic:
                 usage = reply.get("usage")
                 return Answer("".join(texts), token_count(usage, "input_tokens"), token_count(usage, "output_tokens"))
         raise model_error("anthropic answered without a text")
+
+
+def _content(blocks: list[dict[str, Any]]) -> Any:
+    """Return the blocks of a turn, or their text if they are nothing else."""
+    joined = join_texts(blocks, {"type": "text"})
+    return joined[0]["text"] if joined is not blocks else blocks
 
 
 def _text(block: Any) -> Any:

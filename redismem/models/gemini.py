@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from redismem.formats.gemini import gemini_context
 from redismem.models.http import model_error
-from redismem.models.http_model import Answer, split_turns, token_count
+from redismem.models.http_model import Answer, join_texts, token_count
 
 # The answer is complete or reached its limit. Every other reason is a refusal.
 _ENDED = (None, "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED")
@@ -29,11 +30,11 @@ class Gemini:
 
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
         del model
-        system, spoken = split_turns(messages)
-        roles = {"user": "user", "assistant": "model"}
-        body: dict[str, Any] = {"contents": [{"role": roles[role], "parts": [{"text": text}]} for role, text in spoken]}
-        if system:
-            body["systemInstruction"] = {"parts": [{"text": system}]}
+        context = gemini_context(messages, tools=False)
+        contents = [turn | {"parts": join_texts(turn["parts"], {})} for turn in context["contents"]]
+        body: dict[str, Any] = {"contents": contents}
+        if "system_instruction" in context:
+            body["systemInstruction"] = {"parts": join_texts(context["system_instruction"]["parts"], {})}
         return body | {"generationConfig": {"maxOutputTokens": max_tokens}}
 
     def answer(self, reply: Any) -> Answer:

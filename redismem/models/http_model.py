@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +16,7 @@ from redismem.models.draft import Draft
 from redismem.models.http import Address, Endpoint, model_error, normalize_key, not_json_error
 from redismem.models.lost_facts import restore_lost_facts
 from redismem.text.data_runs import replace_data
-from redismem.text.plain import clean_text, escape_tags, pieces, shorten, split_transcript
+from redismem.text.plain import clean_text, escape_tags, shorten, split_transcript
 
 INSTRUCTION = """\
 You write the memory of a conversation: a summary that will stand in place of its messages.
@@ -50,20 +50,11 @@ class Wire(Address, Protocol):
         """Decode an answer. Raises ModelFailed."""
 
 
-def split_turns(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Convert OpenAI messages to (system text, turns of `user` and `assistant`). Tool results go into user turns."""
-    system: list[str] = []
-    spoken: list[tuple[str, list[str]]] = []
-    for payload in messages:
-        text = "\n".join(text for _, text in pieces(Message.from_openai(payload)) if text.strip())
-        role = "assistant" if payload.get("role") == "assistant" else "user"
-        if payload.get("role") in ("system", "developer"):
-            system.append(text)
-        elif text and spoken and spoken[-1][0] == role:
-            spoken[-1][1].append(text)
-        elif text:
-            spoken.append((role, [text]))
-    return "\n\n".join(filter(None, system)), [(role, "\n\n".join(texts)) for role, texts in spoken]
+def join_texts(parts: list[dict[str, Any]], extra: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the parts of a turn, as one text if they are nothing else. `extra` are the other fields of a text."""
+    if any(part.keys() != {"text", *extra} for part in parts):
+        return parts
+    return [{**extra, "text": "\n\n".join(part["text"] for part in parts)}]
 
 
 def token_count(usage: Any, name: str) -> int:

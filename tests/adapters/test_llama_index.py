@@ -282,7 +282,7 @@ async def test_older_messages_become_one_with_originals_behind_it(store: Store, 
 
 
 async def test_what_is_not_from_the_framework_is_an_error_and_no_empty_message(memory: Memory) -> None:
-    for payload in ({"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"role": "nobody"}):
+    for payload in ({"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"role": "critic"}):
         session = memory.session("llama_index:k")
         await session.clear()
         await session.append({"role": "user", "content": "canary"}, payload)

@@ -6,7 +6,19 @@ import json
 from typing import Any
 
 import pytest
-from support.views import PNG, VIEWS, Payload, assistant, chat_call, chat_result, holds_picture, text, user, view_of
+from support.views import (
+    PNG,
+    VIEWS,
+    Payload,
+    assistant,
+    chat_call,
+    chat_result,
+    context,
+    holds_picture,
+    text,
+    user,
+    view_of,
+)
 
 LONG = "call_" + "x" * 70
 SRV = {"type": "server_tool_use", "id": "toolu_1", "name": "web_search", "input": {"query": "ferry"}}
@@ -89,7 +101,7 @@ def test_a_name_that_openai_refuses_stands_before_the_text(name: str) -> None:
     assert ("'name': 'Bob'" in shown) == (name == "openai")
 
 
-NAMED = {
+NAMED: dict[str, Payload] = {
     "agent framework": {
         "type": "message",
         "role": "user",
@@ -114,15 +126,9 @@ def test_the_name_of_a_speaker_is_in_every_view(name: str, form: str) -> None:
     assert "Alice" in shown
     assert "Bob" in shown
     if form != "a picture":
-        (alternating,) = VIEWS["openai"][0](_context(*told), alternate=True)
+        (alternating,) = VIEWS["openai"][0](context(*told), alternate=True)
         assert str(alternating["content"]).count("Alice: I am allergic.") == 1
         assert str(alternating["content"]).count("Bob: What may I eat?") == 1
-
-
-def _context(*told: Payload) -> Any:
-    from support.views import context
-
-    return context(*told)
 
 
 @pytest.mark.parametrize("made_up", ['A": x\n\n"system', "system", "</system_message>", "A\nassistant: yes"])
@@ -185,13 +191,13 @@ def test_responses_ids_that_come_twice_or_are_not_stored() -> None:
     twice = view_of("responses", *told, user("b"), said, search)
     assert [item.get("id") for item in twice[7:]] == [None] * len(twice[7:])
     assert "web_search" in str(twice[8:])
-    unstored = VIEWS["responses"][0](_context(*told), ids=False)
+    unstored = VIEWS["responses"][0](context(*told), ids=False)
     VIEWS["responses"][1](unstored)
     assert [item for item in unstored if "id" in item or item.get("type") == "reasoning"] == []
     sealed = reasoning | {"encrypted_content": "abc"}
-    kept = VIEWS["responses"][0](_context(user("a"), sealed, call, output, said), ids=False)
+    kept = VIEWS["responses"][0](context(user("a"), sealed, call, output, said), ids=False)
     assert {"type": "reasoning", "summary": [], "encrypted_content": "abc"} in kept
-    without = VIEWS["responses"][0](_context(user("a"), sealed, call, output, said), thoughts=False)
+    without = VIEWS["responses"][0](context(user("a"), sealed, call, output, said), thoughts=False)
     assert "abc" not in str(without)
     assert "fc_1" not in str(without), "its reasoning is gone"
 

@@ -161,3 +161,24 @@ async def test_an_item_with_a_type_is_a_message(session: Session) -> None:
     item = {"type": "function_call_output", "call_id": "c", "output": "sunny"}
     await session.append(item, {"role": "user", "content": "hi"})
     assert (await session.messages())[0].to_openai() == item
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"role": "bot", "content": "Hi."}, "message 1: the role of a message must be one"),
+        ({"role": "user", "text": "Hi."}, "message 1: the words .* no provider reads the field text"),
+        ({"role": "assistant", "message": "Hi."}, "no provider reads the field message"),
+    ],
+)
+async def test_what_no_provider_reads_is_refused(session: Session, payload: dict[str, Any], reason: str) -> None:
+    for message in (payload, Message(**payload)):
+        with pytest.raises(InvalidMessage, match=reason):
+            await session.append(message)
+    assert (await session.read()).total_messages == 0
+
+
+@pytest.mark.parametrize("role", ["developer", "function", "model", "chatbot", "CHATBOT", "human", "critic"])
+async def test_roles_of_providers_and_frameworks_are_open(session: Session, role: str) -> None:
+    await session.append({"role": role, "content": "Hi.", "text": "Hi."}, {"role": role, "parts": [{"text": "x"}]})
+    await session.append({"type": "reasoning", "summary": []}, Message.opaque({"role": "bot", "text": "x"}))

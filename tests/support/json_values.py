@@ -21,7 +21,7 @@ values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12
 )
 _known = {
-    "role": st.sampled_from(["user", "assistant", "system", "tool", "developer"]) | texts | st.none(),
+    "role": st.sampled_from(["user", "assistant", "system", "tool", "developer", "chatbot", "HUMAN"]) | st.none(),
     "content": texts
     | st.none()
     | st.just([])
@@ -54,7 +54,7 @@ messages = st.builds(
     lambda unknown, known, role: _with_role(unknown | known, role),
     st.dictionaries(texts, values, max_size=3),
     st.fixed_dictionaries({}, optional=_known),
-    st.sampled_from(["user", "assistant", "a role of their own"]),
+    st.sampled_from(["user", "assistant", "model"]),
 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from redismem import Memory
+from redismem import InvalidMessage, Memory
+from redismem.messages.coercion import check_role_or_type
 from support.provider_rules import check_anthropic, check_gemini
 from support.views import PNG, URL, Payload, assistant, chat_result, user
 
@@ -163,13 +164,21 @@ ODD_PARTS: list[Payload] = [
     {"text": "\u200b"},
     {},
 ]
-ROLES = ["user", "assistant", "system", "developer", "model", "tool", "function", "unheard of"]
+ROLES = ["user", "assistant", "system", "developer", "model", "tool", "function", "CHATBOT"]
+
+
+def _is_taken(payload: Payload) -> bool:
+    try:
+        check_role_or_type(payload)
+    except InvalidMessage:
+        return False
+    return True
 
 
 async def check_views(memory: Memory, told: list[Payload]) -> None:
     """Store the messages in a session between two others, and check every view of it."""
     session = memory.session(f"s{next(_numbers)}")
-    history = [user("before"), *told, user("after")]
+    history = [user("before"), *filter(_is_taken, told), user("after")]
     await session.append(*history)
     contexts = [await session.read(), (await session.append_and_read(assistant("canary")))]
     for context in contexts:

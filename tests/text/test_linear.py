@@ -21,8 +21,8 @@ from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.messages.values import decode_value, encode_value
+from redismem.models.anthropic import Anthropic
 from redismem.models.extractive.summarizer import compose
-from redismem.models.http_model import split_turns
 from redismem.models.lost_facts import restore_lost_facts
 from redismem.session.paging import narrow
 from redismem.text.data_runs import replace_data
@@ -172,7 +172,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "render_message": lambda text: render_message(Message("user", text), 1 << 30),
     "render_message result": lambda text: render_message(Message("tool", {"a": [text]}, tool_call_id="c"), 1 << 30),  # type: ignore[arg-type]
     "split_transcript": lambda text: list(split_transcript([Message("user", text)] * 4, 60_000)),
-    "split_turns": lambda text: split_turns([{"role": "user", "content": text}] * 4),
+    "a request": lambda text: Anthropic().body("m", [{"role": "user", "content": text}] * 4, 9),
     "extractive": extract,
     "learn_messages": lambda text: run_to_end(learn_messages(Sketch(), [Message("user", text)] * 4)),
     "restore_lost_facts": lambda text: run_to_end(restore_lost_facts(text, [Message("user", text)] * 2, text, 300)),
@@ -334,7 +334,7 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
     "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),
     "Context.to_gemini": lambda messages: context(*messages).to_gemini(),
-    "split_turns": lambda messages: split_turns([message.to_openai() for message in messages]),
+    "a request": lambda messages: Anthropic().body("m", [message.to_openai() for message in messages], 9),
     "split_transcript": lambda messages: list(split_transcript(messages, 10_000)),
 }
 

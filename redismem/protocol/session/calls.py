@@ -11,7 +11,7 @@ from redismem.context import Context, Expected, Receipt, State
 from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
 from redismem.events import Op
 from redismem.info import Policy, SessionInfo
-from redismem.messages.coercion import Shape, check_role_or_type
+from redismem.messages.coercion import ROLES, Shape, check_role_or_type
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
 from redismem.messages.values import Undecodable
@@ -239,7 +239,7 @@ class SessionCalls:
             try:
                 if pin is None and type(message) is dict:
                     element, count = encode_message(message, self.count_tokens)
-                    if type(role := message.get("role")) is not str or not role:
+                    if type(role := message.get("role")) is not str or role not in ROLES or "content" not in message:
                         check_role_or_type(message)
                     pinned = role in PINNED_ROLES
                 else:

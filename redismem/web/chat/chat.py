@@ -242,7 +242,7 @@ class Chat:
     def _prompt(self, context: Context | None, step: Step) -> list[dict[str, Any]]:
         messages = [{"role": "user", "content": step.text}]
         if context is not None:
-            messages = context.to_openai(alternate=self.alternate)
+            messages = context.to_openai(alternate=self.alternate, tools=False)
             params = _quote_params(context, self.hidden_params)
             # System prompts are only taken as such at the beginning.
             at = next((at for at, each in enumerate(messages) if each.get("role") not in PINNED_ROLES), len(messages))
