@@ -127,7 +127,7 @@ def _media(media: Media) -> Payload | None:
         if media.part is not None and _is_own_media(media.part):  # such as a YouTube video
             return {"file_data": {"file_uri": media.url}}
         mime = "image/jpeg" if media.kind == "image" else ""
-    if not _ACCEPTED.fullmatch(mime):
+    if not _ACCEPTED.fullmatch(mime) or (media.url or "").startswith("s3:"):
         return None
     name = {"display_name": media.name} if media.name and _is_own_media(media.part or {}) else {}
     if media.base64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ _BLOBS = ("inline_data", "inlineData", "file_data", "fileData")
 _URLS = ("url", "uri", "image_url", "file_url")
 _DATA = ("data", "base64", "image", "audio", "video", "bytes")
 _MIMES = ("media_type", "mediaType", "mime_type", "mimeType", "image_mimetype", "video_mimetype", "document_mimetype")
+_S3 = re.compile(r"s3://[a-z0-9.-]{3,63}(?:/[!-~]{0,900})?", re.ASCII)
 _NAMES = ("filename", "name", "title", "display_name", "displayName")
 
 
@@ -268,7 +270,7 @@ def _at(url: str, kind: str, mime: str = "", name: str = "") -> Media | Text:
     if data is not None:
         mime = data[0] or mime
         return Media(kind_of_mime(mime, kind), mime, None, data[1], None, name)
-    address = parse_address(url)
+    address = url if _S3.fullmatch(url) else parse_address(url)
     if address is None and url.strip():
         return Text(f"[{kind}: {url}]")
     return Media(kind, mime, address, None, None, name)

@@ -181,6 +181,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "Context.to_openai": lambda text: context(Message("user", text), summaries=[summary(text)]).to_openai(),
     "Context.to_anthropic": lambda text: context_of_everything(text).to_anthropic(),
     "Context.to_gemini": lambda text: context_of_everything(text).to_gemini(),
+    "Context.to_responses": lambda text: context_of_everything(text).to_responses(),
+    "Context.to_converse": lambda text: context_of_everything(text).to_converse(),
     "Context.to_openai, late": lambda text: late(text).to_openai(),
     "messages": lambda text: decode_messages([encode_message({"content": text, text: 1})[0] + STAMP], 1, "e"),
     "values": lambda text: decode_value(encode_value({text: [text]})),
@@ -334,6 +336,8 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
     "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),
     "Context.to_gemini": lambda messages: context(*messages).to_gemini(),
+    "Context.to_responses": lambda messages: context(*messages).to_responses(),
+    "Context.to_converse": lambda messages: context(*messages).to_converse(),
     "a request": lambda messages: Anthropic().body("m", [message.to_openai() for message in messages], 9),
     "split_transcript": lambda messages: list(split_transcript(messages, 10_000)),
 }
