@@ -223,7 +223,7 @@ def test_long_messages_are_cut_unless_full(command: Any, memory: Any, redis_opti
 
 def test_a_message_cannot_control_the_terminal_or_the_markup(command: Any, memory: Any, redis_options: Any) -> None:
     text = "a\x1b[2Jb\x9b1mc\rd [bold]e[/bold] [/] \u202ef \ud800 :smile:"
-    memory.session("odd").append({"role": "user\x1b[0m", "content": text})
+    memory.session("odd").append({"role": "user", "name": "a\x1b[0m", "content": text})
     ran = command("show", "odd", *redis_options)
     assert ran.code == 0
     assert not set("\x1b\x9b\r\u202e") & set(ran.out)

@@ -87,6 +87,11 @@ async def test_a_session_goes_from_provider_to_provider(session: Session) -> Non
         await session.append(ask_gemini(await session.append_and_read(booked)))
         ask_claude(await session.append_and_read({"role": "user", "content": "Thanks."}))
 
+    check_sent(accepted)
+
+
+def check_sent(accepted: list[Payload]) -> None:
+    """Check that the requests hold the words and the picture of all that came before, in calls and results."""
     assert len(accepted) == len(ANSWERS)
     for at, words in (
         (2, ["Anna", '"Ben Müller": I pay.', "Bern", "A map, says Anthropic.", PNG]),

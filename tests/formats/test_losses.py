@@ -1,4 +1,4 @@
-"""What a provider could use goes back to it: signatures, references, ranges and errors that a view once lost."""
+"""Views give back to a provider all that it could use: signatures, references, ranges and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider refuses, as stored: each view sends what the provider accepts, and says all of it."""
+"""Messages that a provider refuses as they are stored: each view is accepted, and says all of them."""
 
 from __future__ import annotations
 
