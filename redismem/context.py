@@ -239,9 +239,10 @@ class Context:
     ) -> list[Any]:
         """Return the messages for OpenAI: `client.chat.completions.create(model=…, messages=context.to_openai())`.
 
-        A new list of dicts: pinned messages, then background, summaries and recalled messages quoted in user messages,
-        then the messages of the window. A message that OpenAI accepts is exactly as appended. The others, such as those
-        of another provider or framework, are written in OpenAI's format:
+        A new list of dicts: pinned messages, then background and summaries quoted in user messages, then the messages
+        of the window. Recalled messages are quoted just before the newest messages, so that the beginning stays equal
+        from turn to turn, for the prompt cache of the provider. A message that OpenAI accepts is exactly as appended.
+        The others, such as those of another provider or framework, are written in OpenAI's format:
 
         - A result without its call right before it, and a call that got no result, are quoted in a user message. Calls
           at the very end may still wait for their results.
@@ -266,6 +267,8 @@ class Context:
 
             return alternate_roles(self._spoken(), thoughts=thoughts, tools=tools)
         pinned, payloads, may_hold_calls, is_odd = self._payloads()
+        if self._recalled:
+            payloads = self._with_recalled(payloads, may_hold_calls)
         whole = [*pinned, *self._quotes(), *payloads]
         if not may_hold_calls:
             return whole
@@ -285,31 +288,41 @@ class Context:
         """
         from redismem.formats.openai_responses import responses_input
 
-        pinned, payloads, _, _ = self._payloads()
+        pinned, payloads, may_hold_calls, _ = self._payloads()
         quotes = self._quotes()
         cut_at = len(pinned) + len(quotes) if self.is_part or self.first_seq > 1 else None
-        whole = [*pinned, *quotes, *payloads]
+        whole = [*pinned, *quotes, *self._with_recalled(payloads, may_hold_calls)]
         return responses_input(whole, len(pinned), cut_at, ids=ids, thoughts=thoughts, tools=tools)
 
     def _spoken(self) -> list[dict[str, Any]]:
         """The messages to write in another format, without opaque ones."""
-        pinned, payloads, _, _ = self._payloads()
-        return [each for each in (*pinned, *self._quotes(), *payloads) if type(each) is not Opaque]
+        pinned, payloads, may_hold_calls, _ = self._payloads()
+        whole = (*pinned, *self._quotes(), *self._with_recalled(payloads, may_hold_calls))
+        return [each for each in whole if type(each) is not Opaque]
 
     def _quotes(self) -> list[dict[str, Any]]:
-        """The user messages that quote the background, the summaries and the recalled messages."""
+        """The user messages that quote the background and the summaries."""
         quoted: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries] if self.summaries else []
         if self.background:
             project = quote_as_data("project", "What is known of the project", self.background)
             quoted.insert(0, replace_unsendable(project))
-        if self._recalled:
-            from redismem.formats.recalled import recalled_payload
-
-            recalled = recalled_payload(
-                self._recalled, self.newest_day, with_days=self.with_days, session_id=self.session_id
-            )
-            quoted.append(replace_unsendable(recalled))
         return quoted
+
+    def _with_recalled(self, payloads: list[dict[str, Any]], may_hold_calls: bool) -> list[dict[str, Any]]:
+        """Return the messages of the window, with the recalled ones quoted before those that this turn appended.
+
+        If the turn appended results, the quotation stands before their calls.
+        """
+        if not self._recalled:
+            return payloads
+        from redismem.formats.recalled import recalled_payload
+        from redismem.formats.tool_groups import cut_before
+
+        quoted = recalled_payload(self._recalled, self.newest_day, with_days=self.with_days, session_id=self.session_id)
+        count = 1 if self.receipt is None else self.receipt.last_seq - self.receipt.first_seq + 1
+        place = max(0, len(payloads) - max(1, count))
+        place = cut_before(self.messages, place) if may_hold_calls else place
+        return [*payloads[:place], replace_unsendable(quoted), *payloads[place:]]
 
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool, bool]:
         """Return the dicts of pinned and of other messages, and if any dict may contain a call, or a surrogate."""
@@ -362,7 +375,7 @@ class Context:
 
     @property
     def _quoted_count(self) -> int:
-        return len(self.summaries) + bool(self.background) + bool(self._recalled)
+        return len(self.summaries) + bool(self.background)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):
@@ -377,23 +390,3 @@ class Context:
             f"<Context {self.session_id} summaries={len(self.summaries)} pending={len(self.pending)} "
             f"recent={len(self.recent)} total={self.total_messages}{' degraded' * self.degraded}>"
         )
-
-
-Expected = int | Context | Receipt
-"""Something a caller has seen of a session: a Context, a Receipt, or the last seq alone."""
-
-
-def parse_expected(expect: Expected, session_id: str) -> tuple[int | None, str, bytes]:
-    """Return the last seq, the epoch and the newest append that a caller has seen. None, "" and b"" expect nothing.
-
-    A degraded `expect` gives the epoch alone, a bare seq no epoch. Raises TypeError, ValueError.
-    """
-    if isinstance(expect, Context) and expect.session_id != session_id:
-        raise ValueError("expect is the context of another session")
-    if isinstance(expect, Context | Receipt):
-        return (None, expect.epoch, b"") if expect.degraded else (expect.last_seq, expect.epoch, expect.newest_append)
-    if type(expect) is not int:
-        raise TypeError("expect is a context, a receipt, or the last seq as an integer")
-    if expect < 0:
-        raise ValueError("expect is a last seq: an integer, 0 or more")
-    return expect, "", b""

@@ -20,7 +20,7 @@ class Policy:
     exempt: bool = False
     """True: the session neither counts for `max_sessions` nor is evicted because of it."""
     zone: str | None = None
-    """The time zone of the session's days, an IANA name such as `Europe/Zurich`; `None` means UTC. Recall, periods in
+    """The time zone of the session's days, an IANA name such as "Europe/Zurich"; `None` means UTC. Recall, periods in
     questions and summaries use it for messages whose own timestamp names no other clock."""
 
 

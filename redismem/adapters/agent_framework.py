@@ -79,7 +79,7 @@ class HistoryProvider(framework.HistoryProvider):
             owner: The person whom the sessions that this provider begins belong to, so that `memory.forget(owner=...)`
                 removes them. If a provider serves several persons: a function that returns the owner of a session id of
                 the framework, or `None`.
-            zone: The time zone of the days in summaries, an IANA name such as `Europe/Zurich`; `None` means UTC.
+            zone: The time zone of the days in summaries, an IANA name such as "Europe/Zurich"; `None` means UTC.
 
         Raises:
             InvalidSessionId: `key_prefix` cannot begin a session id, or the owner is invalid.

@@ -45,7 +45,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
         summarise: False keeps every message readable. True leaves older messages to the workers; their summary is
             then read as one `HumanMessage`. The first message of a session decides.
         owner: The person whom the session belongs to, as in `Memory.session`.
-        zone: The time zone of the days in summaries, an IANA name such as `Europe/Zurich`; `None` means UTC.
+        zone: The time zone of the days in summaries, an IANA name such as "Europe/Zurich"; `None` means UTC.
 
     Raises:
         InvalidSessionId: An id or the owner is empty, too long, or has characters that are not allowed.

@@ -87,7 +87,7 @@ class ChatStore(AsyncDBChatStore):
                 that this store begins: the summary is then the first active message, and what it covers is archived.
             owner: The person whom the keys that this store begins belong to, so that `memory.forget(owner=...)` removes
                 them. If a store serves several persons: a function that returns the owner of a key, or `None`.
-            zone: The time zone of the days in summaries, an IANA name such as `Europe/Zurich`; `None` means UTC.
+            zone: The time zone of the days in summaries, an IANA name such as "Europe/Zurich"; `None` means UTC.
 
         Raises:
             InvalidSessionId: `key_prefix` cannot begin a session id, or the owner is invalid.

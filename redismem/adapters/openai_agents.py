@@ -75,7 +75,7 @@ class Session:
             session_settings: The default of `limit` in `get_items()`.
             summarise: True lets workers summarise older items: see `get_items()`.
             owner: The person whom the session belongs to, so that `memory.forget(owner=...)` removes it.
-            zone: The time zone of the days in summaries, an IANA name such as `Europe/Zurich`; `None` means UTC.
+            zone: The time zone of the days in summaries, an IANA name such as "Europe/Zurich"; `None` means UTC.
 
         Raises:
             InvalidSessionId: The id or the owner is empty, too long, or has characters that are not allowed.

@@ -14,7 +14,7 @@ _NAME_CHARS = 64
 
 @lru_cache(maxsize=256)
 def find_zone(name: str) -> tzinfo | None:
-    """Return the time zone with this name, such as `Europe/Zurich`; `None` if this system knows none."""
+    """Return the time zone with this name, such as "Europe/Zurich"; `None` if this system knows none."""
     from zoneinfo import ZoneInfo  # takes milliseconds of a cold start, and few sessions have a zone
 
     try:

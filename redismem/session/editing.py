@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
-from redismem.context import Context, Expected, Receipt
+from redismem.context import Context, Receipt
 from redismem.errors import InvalidSettings, NotInWindow, SessionNotFound
 from redismem.events import Op
 from redismem.messages.coercion import Shape
@@ -20,6 +20,7 @@ from redismem.protocol.session import archive as archive_calls
 from redismem.protocol.session import cuts, pages
 from redismem.protocol.session import edits as edit_calls
 from redismem.protocol.session import rewrite as rewrite_calls
+from redismem.protocol.session.expected import Expected
 from redismem.recall.originals import Originals
 from redismem.session import edits
 from redismem.session.paging import check_count

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redismem.context import Context, Expected, parse_expected
+from redismem.context import Context
 from redismem.errors import Conflict, InvalidMessage, NotInWindow, TooLarge
 from redismem.formats.reading import calls_in, results
 from redismem.formats.sections import speaker_of
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.message import Message
 from redismem.protocol.replies import cleared_conflict
+from redismem.protocol.session.expected import Expected, parse_expected
 from redismem.session.paging import messages_in_order
 from redismem.settings.names import over_limit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from redismem.context import Expected, Receipt, parse_expected
+from redismem.context import Receipt
 from redismem.errors import InvalidMessage, TooLarge
 from redismem.events import Op
 from redismem.messages.coercion import Shape, check_role_or_type
@@ -17,6 +17,7 @@ from redismem.protocol.call import Call, Command
 from redismem.protocol.ids import append_token
 from redismem.protocol.ring import NAME_BYTES
 from redismem.protocol.sendings import renew
+from redismem.protocol.session.expected import Expected, parse_expected
 from redismem.protocol.session.state import StateChanges
 from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings

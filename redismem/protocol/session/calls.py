@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
-from redismem.context import Context, Expected, Receipt, State
+from redismem.context import Context, Receipt, State
 from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
 from redismem.events import Op
 from redismem.info import Policy, SessionInfo
@@ -41,6 +41,7 @@ from redismem.protocol.session.append import (
     set_confirm,
     shorten,
 )
+from redismem.protocol.session.expected import Expected
 from redismem.protocol.session.pages import Page, page
 from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, change, check_options
 from redismem.settings.settings import Settings

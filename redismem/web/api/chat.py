@@ -47,8 +47,7 @@ async def chat(
     not generated again.
     """
     stream = partial(EventStream, service, caller, Kind.CHAT)
-    is_known = asked.zone is not None and find_zone(asked.zone) is not None
-    policy = Policy(zone=asked.zone) if is_known else None
+    policy = Policy(zone=asked.zone if asked.zone and find_zone(asked.zone) else None)
     session = memory.session(asked.session_id or memory.new_session_id(), policy=policy, owner=asked.owner)
     with contextlib.suppress(StoreUnavailable):  # the chat goes on, and the append asks again
         await check_owner(session, asked.owner)
