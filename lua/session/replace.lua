@@ -82,14 +82,15 @@ counters = counters .. policy -- [policy]
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
 if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+if block ~= '-' then
+  --- @include drop_vectors
+  redis.call('HSET', originals, block, new_block, 's' .. block, new_signature) -- [its original]
+end
+-- After the vector set, which returns its vectors to their fields.
 --- @include drop_fields
 if is_inside then
   redis.call('LSET', messages, place, new) -- [in the window]
 else
-  if block ~= '-' then
-    --- @include drop_vectors
-    redis.call('HSET', originals, block, new_block, 's' .. block, new_signature) -- [its original]
-  end
   if new_field ~= pinned_field then redis.call('HDEL', state, pinned_field) end
   if new_field ~= '-' then redis.call('HSET', state, new_field, new) end
 end

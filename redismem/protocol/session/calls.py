@@ -76,7 +76,7 @@ class SessionCalls:
             InvalidSessionId: the owner is invalid.
         """
         field = None if owner is None else encode_owner(owner)
-        self.keys = keys = replace(keys, owner=field)
+        self.keys = keys = keys if field is None else replace(keys, owner=field)
         self.settings = settings
         self.count_tokens = count_tokens
         self.clock = clock
