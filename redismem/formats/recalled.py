@@ -10,7 +10,7 @@ from redismem.formats.days import name_day, resolve_days
 from redismem.formats.forms import Payload
 from redismem.formats.quoting import quote_as_data
 from redismem.formats.reading import read_message
-from redismem.formats.sections import may_hold_calls
+from redismem.formats.sections import may_hold_calls, name_of, speaker_of
 from redismem.formats.tool_calls import element_text
 from redismem.messages.encoding import estimate_tokens
 from redismem.messages.message import Message
@@ -123,9 +123,9 @@ def format_line(message: Message, *, with_days: bool = True) -> str:
     if with_days:
         text = resolve_days(text, message.day)
     text = "\n  ".join(text.splitlines())  # no continuation line can pass for another message
-    name = payload.get("name")
-    name = f" {' '.join(name[:_NAME_CHARS].split())}" if type(name) is str and message.role != "tool" else ""
-    return f"{message.role}{name}: {text}"
+    role, name = speaker_of(payload) or "message", name_of(payload)
+    spoken = f" {' '.join(name[:_NAME_CHARS].split())}" if name else ""
+    return f"{role}{spoken}: {text}"
 
 
 def line_tokens(line: str, message: Message) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from redismem.formats.sections import name_of
 from redismem.messages.compression import expand_element
 from redismem.messages.decoding import decode_messages, is_gap
 from redismem.messages.message import Message
@@ -33,7 +34,8 @@ def searchable_texts(message: Message) -> list[str]:
     from redismem.originals.signatures import TEXT_CHARS  # stems and texts cost a cold start, and no append needs them
     from redismem.text.plain import pieces
 
-    name = message.name
+    visible = message.visible
+    name = name_of(visible) or visible.get("name")
     texts = [text for _, text in pieces(message, TEXT_CHARS)]
     return [name[:TEXT_CHARS], *texts] if isinstance(name, str) else texts
 

@@ -11,7 +11,7 @@ from redismem.formats.days import date_of
 from redismem.formats.elements import Element, Key, kind_of, words_beside
 from redismem.formats.quoting import tag_pattern
 from redismem.formats.reading import is_repeat, listed_keys, read_part, read_value
-from redismem.formats.sections import sections, speaker_of, whole_result
+from redismem.formats.sections import name_of, sections, speaker_of, whole_result
 from redismem.formats.tool_calls import is_parts
 from redismem.messages.message import Message
 from redismem.text.data_runs import replace_data
@@ -196,7 +196,8 @@ def day_of(message: Message) -> str:
 
 def speaker(message: Message) -> str:
     payload = message.visible
-    return " ".join(filter(None, (one_line(speaker_of(payload)) or "message", one_line(payload.get("name")))))
+    role, name = one_line(speaker_of(payload)) or "message", one_line(name_of(payload) or payload.get("name"))
+    return f"{role} {name}" if name else role
 
 
 def render_message(message: Message, limit_bytes: int) -> str:

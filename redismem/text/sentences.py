@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
+from redismem.formats import sections
 from redismem.messages.message import Message
 from redismem.text.cues import cue_of
 from redismem.text.plain import MONTHS, day_of, keep_ends, one_line, pieces, shorten
@@ -152,7 +153,8 @@ def split_sentences(text: str) -> Iterator[str]:
 def speaker_of(message: Message) -> str:
     """Return the speaker's name, or the role without a name. A name that is a role follows the real role."""
     payload = message.visible
-    role, name = one_line(payload.get("role")) or "message", one_line(payload.get("name")).replace(":", "")
+    role = one_line(sections.speaker_of(payload)) or "message"
+    name = one_line(sections.name_of(payload) or payload.get("name")).replace(":", "")
     if name.casefold() in _TAKEN:
         return f"{role} {name}".replace(":", "")[:_SPEAKER_CHARS]
     return name[:_SPEAKER_CHARS].strip() or role.replace(":", "")[:_SPEAKER_CHARS]
