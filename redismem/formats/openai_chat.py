@@ -36,6 +36,8 @@ _WRITTEN = frozenset(
     ["role", "content", "name", "tool_calls", "tool_call_id", "tool_name", "function_call", "refusal", "is_error"]
 )
 _THOUGHTS = frozenset(["reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"])
+_CALLS = frozenset(["tool_calls", "function_call"])
+_RARE = _CALLS | {"audio", "refusal"}
 _ODD = frozenset(["function_call", "audio"])
 _SPEAKER = re.compile(r"[^\s<|\\/>]{1,64}")
 _AUDIO = "[audio]"
@@ -58,7 +60,7 @@ def chat_messages(
         for payload in payloads
     ]
     if False in [_is_chat(payload, tools) for payload in prepared]:
-        writer = _Writer(View(_is_part, thoughts, tools), OPENAI_CHAT)
+        writer = _Writer(View(thoughts=thoughts, tools=tools), OPENAI_CHAT)
         writer.write(prepared)
         prepared = writer.written
     paired = pair_chat(prepared)
@@ -72,8 +74,9 @@ def _is_chat(payload: Payload, tools: bool = True) -> bool:
     role, content = payload.get("role"), payload.get("content")
     if type(role) is not str or role not in _ROLES or not _FOREIGN.isdisjoint(payload):
         return type(payload) is Opaque
-    if role in ("tool", "function") or "tool_calls" in payload or "function_call" in payload:
-        if not tools or not _is_of_tools(payload, role):
+    if role in ("tool", "function") or not _RARE.isdisjoint(payload):
+        is_of_tools = role in ("tool", "function") or not _CALLS.isdisjoint(payload)
+        if (is_of_tools and not tools) or not _is_sound(payload, role):
             return False
     elif "name" in payload and not (type(payload["name"]) is str and _SPEAKER.fullmatch(payload["name"])):
         return False
@@ -86,16 +89,24 @@ def _is_chat(payload: Payload, tools: bool = True) -> bool:
     return isinstance(content, list) and bool(content) and all(_is_part(part, role) for part in content)
 
 
-def _is_of_tools(payload: Payload, role: str) -> bool:
-    """True for a sound result, or a message with sound calls."""
+def _is_sound(payload: Payload, role: str) -> bool:
+    """True for a sound result, or a message with sound calls, audio and refusal."""
     if role == "function":
         return is_tool_name(payload.get("name")) and isinstance(payload.get("content"), str)
     if role == "tool":
         return _is_id(payload.get("tool_call_id")) and "tool_calls" not in payload
     calls, function = payload.get("tool_calls"), payload.get("function_call")
+    if not isinstance(payload.get("refusal"), str | None) or ("audio" in payload and not _is_audio(payload["audio"])):
+        return False
+    if _CALLS.isdisjoint(payload):
+        return True
     if role != ASSISTANT or ("function_call" in payload and not _is_function(function, "arguments")):
         return False
     return "tool_calls" not in payload or (isinstance(calls, list) and bool(calls) and all(map(_is_call, calls)))
+
+
+def _is_audio(audio: Any) -> bool:
+    return isinstance(audio, dict) and audio.keys() == {"id"} and isinstance(audio["id"], str)
 
 
 def _is_call(call: Any) -> bool:
@@ -139,7 +150,7 @@ def _prepare(payload: Payload, thoughts: bool, now_ms: float | None) -> Payload:
     if isinstance(function, dict) and payload.get("role") == ASSISTANT and not _is_function(function, "arguments"):
         sound = {"name": tool_name(function.get("name")), "arguments": json_arguments(function.get("arguments"))}
         payload = payload | {"function_call": sound}
-    if payload.get("role") == "function" and not _is_of_tools(payload, "function") and _FOREIGN.isdisjoint(payload):
+    if payload.get("role") == "function" and not _is_sound(payload, "function") and _FOREIGN.isdisjoint(payload):
         payload = payload | {"name": tool_name(payload.get("name")), "content": text_of(payload.get("content"))}
     if isinstance(payload.get("audio"), dict) and payload.get("role") == ASSISTANT:
         payload = _refer_to_audio(payload, now_ms)
@@ -249,7 +260,10 @@ def _beside(payload: Payload, role: str) -> Payload:
     """Return the other fields of a message that was stored in this format."""
     if payload.get("role") != role or not _FOREIGN.isdisjoint(payload):
         return {}
-    return {name: value for name, value in payload.items() if name not in _WRITTEN}
+    own = {name: value for name, value in payload.items() if name not in _WRITTEN}
+    return (
+        own if "audio" not in own or _is_audio(own["audio"]) else {name: own[name] for name in own if name != "audio"}
+    )
 
 
 def _content(parts: Sequence[Payload], between: str = "\n\n") -> str | list[Payload] | None:

@@ -43,7 +43,7 @@ def responses_input(
     tools: bool = True,
 ) -> list[Payload]:
     """Write messages as items, with the dicts of opaque messages in their places. For the counts see `pair_items`."""
-    writer = _Writer(View(_is_part, thoughts, tools))
+    writer = _Writer(View(thoughts=thoughts, tools=tools))
     places = writer.write(payloads)
     cut = None if cut_at is None else places[cut_at]
     paired = pair_items(writer.written, places[pinned_count], cut, ids=ids and thoughts)
@@ -61,6 +61,8 @@ class _Writer(Writer):
         form = item_form(payload)
         if form is None:
             return payload if _is_message(payload) else None
+        if not isinstance(payload.get("id"), str | None):
+            payload = {name: value for name, value in payload.items() if name != "id"}
         if is_thought(payload):
             return payload if self._view.thoughts else None
         is_tools = form.role in ("call", "result", "hosted")
@@ -110,11 +112,10 @@ def _sound_item(item: Payload) -> Payload:
     kind, call_id = item["type"], item.get("call_id")
     if isinstance(call_id, str) and not OPENAI_RESPONSES.fullmatch(call_id):
         changes["call_id"] = sound_id(call_id, OPENAI_RESPONSES)
-    if kind == "function_call":
-        if not is_arguments(item.get("arguments")):
-            changes["arguments"] = json_arguments(item.get("arguments"))
-        if not is_tool_name(item.get("name")):
-            changes["name"] = tool_name(item.get("name"))
+    if kind == "function_call" and not is_arguments(item.get("arguments")):
+        changes["arguments"] = json_arguments(item.get("arguments"))
+    if kind in ("function_call", "custom_tool_call") and not is_tool_name(item.get("name")):
+        changes["name"] = tool_name(item.get("name"))
     if kind in ("function_call_output", "custom_tool_call_output") and not _is_output(item.get("output")):
         changes["output"] = text_of(item.get("output"))
     return item | changes if changes else item

@@ -75,7 +75,7 @@ def build_turns(
                 _append_turn(turns, Turn(role, [part]))
     _append_turn(turns, Turn(USER, own_results))
     paired: list[Turn] = []
-    for turn in _move_media(_pair_calls(turns, view, media_follow), takes):
+    for turn in _pair_calls(_move_media(turns, takes), view, media_follow):
         if all(map(_is_thought, turn.parts)):
             continue
         if _is_thought(turn.parts[-1]):  # Anthropic refuses a message that ends in a thought

@@ -7,8 +7,7 @@ from typing import Any
 
 from redismem import InvalidMessage, Memory
 from redismem.messages.coercion import check_role_or_type
-from support.provider_rules import check_anthropic, check_gemini
-from support.views import PNG, URL, Payload, assistant, chat_result, user
+from support.views import PNG, URL, VIEWS, Payload, assistant, chat_result, user
 
 _numbers = itertools.count(1)
 
@@ -183,7 +182,8 @@ async def check_views(memory: Memory, told: list[Payload]) -> None:
     contexts = [await session.read(), (await session.append_and_read(assistant("canary")))]
     for context in contexts:
         shown = context.to_openai()
-        for found, check in ((context.to_anthropic(), check_anthropic), (context.to_gemini(), check_gemini)):
+        for view, check in VIEWS.values():
+            found = view(context)
             check(found)
             assert str(found).count("before") == str(shown).count("before")
             assert str(found).count("after") == str(shown).count("after")

@@ -66,7 +66,7 @@ def _call_faults(at: int, message: Payload) -> Iterator[str]:
         if not isinstance(call.get("id"), str) or not 0 < len(call["id"]) <= 40:
             yield f"{at}: id {call.get('id')!r}"
         if call["type"] == "function":
-            json.loads(function["arguments"])
+            json.loads(function["arguments"], parse_int=str)
 
 
 def _pair_faults(messages: list[Payload]) -> Iterator[str]:
@@ -112,9 +112,17 @@ def check_responses(items: list[Any], *, store: bool = True) -> None:
     for item in items:
         kind = item.get("type", "message")
         if kind in _items():
-            typed = {"id": "of the type", **item} if kind == "message" and "type" in item else item
+            typed = _filled(item) if kind == "message" else item
             consume_iterables(_items()[kind].validate_python(typed))
     assert list(_item_faults(items, store)) == []
+
+
+def _filled(message: Payload) -> Payload:
+    """Return a message with the fields that the types ask for, and the servers do not."""
+    content = message["content"]
+    if isinstance(content, list):
+        content = [{"detail": "auto", **part} if part["type"] == "input_image" else part for part in content]
+    return {**({"id": "of the type"} if "type" in message else {}), **message, "content": content}
 
 
 def _item_faults(items: list[Payload], store: bool) -> Iterator[str]:
@@ -129,7 +137,7 @@ def _item_faults(items: list[Payload], store: bool) -> Iterator[str]:
         if kind == "message":
             yield from _content_faults(at, item)
         if kind == "function_call":
-            json.loads(item["arguments"])
+            json.loads(item["arguments"], parse_int=str)
         if kind in ("function_call", "custom_tool_call"):
             made.add(item["call_id"])
             if not _NAME.fullmatch(item["name"]) or not 0 < len(item["call_id"]) <= 64:

@@ -156,7 +156,7 @@ MESSAGES = st.lists(
     st.builds(
         lambda payload, role: payload | {"role": role},
         st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "name", "x"]), VALUES, max_size=4),
-        st.sampled_from(["user", "assistant", "whoever"]),
+        st.sampled_from(["user", "assistant", "chatbot"]),
     )
     | st.builds(lambda role, content: {"role": role, "content": content}, st.sampled_from(["user", "tool"]), SCALARS),
     min_size=1,
