@@ -74,11 +74,12 @@ def _is_chat(payload: Payload, tools: bool = True) -> bool:
     role, content = payload.get("role"), payload.get("content")
     if type(role) is not str or role not in _ROLES or not _FOREIGN.isdisjoint(payload):
         return type(payload) is Opaque
-    if role in ("tool", "function") or not _RARE.isdisjoint(payload):
-        is_of_tools = role in ("tool", "function") or not _CALLS.isdisjoint(payload)
+    is_result = role in ("tool", "function")
+    if is_result or not _RARE.isdisjoint(payload):
+        is_of_tools = is_result or not _CALLS.isdisjoint(payload)
         if (is_of_tools and not tools) or not _is_sound(payload, role):
             return False
-    elif "name" in payload and not (type(payload["name"]) is str and _SPEAKER.fullmatch(payload["name"])):
+    if "name" in payload and not is_result and not _is_speaker(payload["name"]):
         return False
     if type(content) is str:
         return True
@@ -103,6 +104,10 @@ def _is_sound(payload: Payload, role: str) -> bool:
     if role != ASSISTANT or ("function_call" in payload and not _is_function(function, "arguments")):
         return False
     return "tool_calls" not in payload or (isinstance(calls, list) and bool(calls) and all(map(_is_call, calls)))
+
+
+def _is_speaker(name: Any) -> bool:
+    return isinstance(name, str) and _SPEAKER.fullmatch(name) is not None
 
 
 def _is_audio(audio: Any) -> bool:

@@ -101,6 +101,13 @@ def test_a_name_that_openai_refuses_stands_before_the_text(name: str) -> None:
     assert ("'name': 'Bob'" in shown) == (name == "openai")
 
 
+def test_a_refused_name_beside_calls_is_no_name() -> None:
+    told = [user("a"), chat_call("c1") | {"name": "my agent", "content": "Looking."}, chat_result("c1"), user("b")]
+    assert view_of("openai", *told)[1] == chat_call("c1") | {"content": '"my agent": Looking.'}
+    (first,) = view_of("openai", user("a") | {"name": None})
+    assert first == user("a")
+
+
 NAMED: dict[str, Payload] = {
     "agent framework": {
         "type": "message",
