@@ -193,11 +193,10 @@ class _Writer(Writer):
         return payload if _is_chat(payload, self._view.tools) and not is_awaited else None
 
     def part(self, part: Part) -> Payload:
-        shown = self.media(part) if isinstance(part, Media) else None
         stored = part.part if isinstance(part, Text) else None
         if stored is not None and _is_part(stored, "") and stored["text"] == placeholder(part):
             return stored
-        return shown or text(placeholder(part))
+        return super().part(part)
 
     def media(self, media: Media) -> Payload | None:
         is_there = media.kind != "image" or media.url or media.base64

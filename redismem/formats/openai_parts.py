@@ -10,7 +10,7 @@ from typing import Any
 
 from redismem.formats.forms import Payload
 from redismem.formats.identifiers import CallIds
-from redismem.formats.parts import ASSISTANT, SYSTEM, USER, Call, Media, Part, Result, View, parse_message
+from redismem.formats.parts import ASSISTANT, SYSTEM, USER, Call, Media, Part, Result, View, parse_message, placeholder
 from redismem.formats.sendable import replace_unsendable
 from redismem.formats.tool_arguments import to_object
 from redismem.formats.tool_calls import Waiting
@@ -36,9 +36,9 @@ class Writer(ABC):
     def keep(self, payload: Payload) -> Payload | None:
         """Return the message if OpenAI accepts it, perhaps with sound fields, else None."""
 
-    @abstractmethod
     def part(self, part: Part) -> Payload:
         """Return a part of a content: a text if OpenAI accepts no other."""
+        return (self.media(part) if isinstance(part, Media) else None) or text(placeholder(part))
 
     @abstractmethod
     def media(self, media: Media) -> Payload | None:

@@ -19,9 +19,8 @@ from redismem.formats.openai_parts import (
     is_tool_name,
     join_texts,
     json_arguments,
-    text,
 )
-from redismem.formats.parts import ASSISTANT, SYSTEM, USER, Call, Media, Part, View, placeholder
+from redismem.formats.parts import ASSISTANT, SYSTEM, USER, Call, Media, Part, View
 from redismem.formats.reading import is_thought
 from redismem.formats.sections import item_form
 from redismem.formats.sendable import replace_unsendable
@@ -67,10 +66,6 @@ class _Writer(Writer):
             return payload if self._view.thoughts else None
         is_tools = form.role in ("call", "result", "hosted")
         return _sound_item(payload) if self._view.tools or not is_tools else None
-
-    def part(self, part: Part) -> Payload:
-        media = self.media(part) if isinstance(part, Media) else None
-        return media or text(placeholder(part))
 
     def media(self, media: Media) -> Payload | None:
         if media.part is not None and _is_part(media.part, USER):

@@ -60,10 +60,10 @@ def _names(messages: Sequence[Payload]) -> dict[Key, Any]:
 def _split_calls(message: Payload, keys: Collection[Key]) -> tuple[list[Payload], list[Payload]]:
     """Return the message without these calls, unless nothing else is left, and the calls as quotes."""
     elements = [element for element in read_message(message) if element.call and element.call.key in keys]
-    parts = [element.part for element in elements]
+    parts = {id(element.part) for element in elements}
     copy = dict(message)
-    left = [entry for entry in copy.pop("tool_calls", None) or () if entry not in parts]
-    if copy.get("function_call") in parts:
+    left = [entry for entry in copy.pop("tool_calls", None) or () if id(entry) not in parts]
+    if id(copy.get("function_call")) in parts:
         del copy["function_call"]
     if left:
         copy["tool_calls"] = left

@@ -93,16 +93,15 @@ def _is_thought(part: Part) -> bool:
 def _move_media(turns: list[Turn], takes: Callable[[Media, str], bool]) -> list[Turn]:
     """Move the assistant's media that only the user may send into the user's next turn, behind its results."""
     for at, turn in enumerate(turns):
-        moved = [
-            part
-            for part in turn.parts
-            if turn.role == ASSISTANT and isinstance(part, Media) and not takes(part, ASSISTANT) and takes(part, USER)
-        ]
+        kept: list[Part] = []
+        moved: list[Part] = []
+        for part in turn.parts if turn.role == ASSISTANT else ():
+            is_moved = isinstance(part, Media) and not takes(part, ASSISTANT) and takes(part, USER)
+            kept.append(Text(f"[{part.kind}]") if is_moved and isinstance(part, Media) else part)
+            moved += [part] if is_moved else []
         if not moved:
             continue
-        turn.parts = [
-            Text(f"[{part.kind}]") if isinstance(part, Media) and part in moved else part for part in turn.parts
-        ]
+        turn.parts = kept
         if at + 1 == len(turns):
             if any(isinstance(part, Call) for part in turn.parts):
                 break  # nothing may follow an open call but its result
