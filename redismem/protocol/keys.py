@@ -41,10 +41,6 @@ class ShardKeys:
         """The index keys and `owners`, for the scripts that remove a session from all of them."""
         return (*self.indexes, self.owners)
 
-    def cleared(self, nonce: bytes) -> bytes:
-        """Return the key that remembers a clear for a while."""
-        return self.active.removesuffix(b"active") + b"cleared:" + nonce
-
 
 @dataclass(frozen=True, slots=True)
 class SessionKeys:

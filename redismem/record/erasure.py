@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from redismem.protocol.namespace.traces import Wanted
 from redismem.protocol.owners import is_owner_field
 from redismem.protocol.record import calls, quarantine, traces
-from redismem.protocol.record.calls import Life
-from redismem.protocol.record.keys import Description, RecordKeys, decode_description
+from redismem.protocol.record.keys import RecordKeys, decode_description
 from redismem.store.store import Store
 
 EVENTS_PREFIX = "mcp-events:"
@@ -64,25 +63,21 @@ class RecordErasure:
         kinds = await self._store.run(traces.key_types(records))
         hashes = [keys for keys, kind in zip(records, kinds, strict=True) if kind == b"hash"]
         fields = await self._store.run(traces.descriptions(hashes)) if hashes else []
-        described = {keys.record: decode_description(field) for keys, field in zip(hashes, fields, strict=True)}
+        described = {keys.record: field for keys, field in zip(hashes, fields, strict=True)}
         removed = 0
         for keys, kind in zip(records, kinds, strict=True):
-            about = described.get(keys.record)
+            field = described.get(keys.record)
+            about = decode_description(field)
             if self._wanted.owner is not None and kind != b"none":
                 if about is None or (about.owner is not None and not is_owner_field(about.owner)):
                     self.unattributed |= {keys.record} if notes_unreadable else set()
                     continue
                 if not self._wanted.is_owner(about.owner):
                     continue
-            removed += await self._clear(keys, about)
+            # Another record that was begun in its place stays. If it has expired, its index entries go.
+            self.count += await self._store.run(calls.clear_life(keys, calls.life_of(kind, field)))
+            removed += 1
         return removed
-
-    async def _clear(self, keys: RecordKeys, about: Description | None) -> bool:
-        """Remove a record, unless another one was begun in its place; or the index entries of an expired one."""
-        life = await self._store.run(calls.read_life(keys)) if about is None else Life(about.life)
-        was_there = await self._store.run(calls.clear(keys, life, {}))
-        self.count += was_there
-        return True
 
 
 async def indexed_records(store: Store, wanted: Wanted) -> AsyncIterator[list[RecordKeys]]:

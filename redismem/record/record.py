@@ -9,7 +9,7 @@ from typing import TypeVar
 from redismem.errors import CorruptSession, InvalidRecord, TooLarge
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
-from redismem.protocol.record import calls, reads
+from redismem.protocol.record import calls, quarantine, reads
 from redismem.protocol.record.calls import WriteOutcome
 from redismem.protocol.record.changes import Change
 from redismem.protocol.record.keys import RecordKeys
@@ -240,7 +240,8 @@ class Record:
     async def clear(self, *, equals: Mapping[bytes, bytes] = _NO_FIELDS) -> bool:
         """Remove the whole record with its copies in quarantine, and return True if it existed.
 
-        A record that is begun meanwhile stays.
+        A write that is called after it begins a new record, which stays. The copies go in a second step, if there are
+        any. If that fails, the same call removes the rest.
 
         Args:
             equals: Conditions: these fields have these values.
@@ -248,8 +249,10 @@ class Record:
         Raises:
             RecordConflict: A condition does not hold, for instance because there is no record.
         """
-        life = await self._run(calls.read_life(self._keys))
-        return await self._run(calls.clear(self._keys, life, equals))
+        cleared = await self._run(calls.clear(self._keys, equals, self._store.settings))
+        if cleared.copies_ms:
+            await self._run(quarantine.drop(self._keys, *cleared.copies_ms))
+        return cleared.was_there
 
     async def touch(self) -> bool:
         """Renew the expiry, if the handle has a time to live. Returns False if there is no record."""

@@ -130,7 +130,8 @@ def keys_in_readme(said: Said) -> Iterator[str]:
     session = keys.session(name)
     stored = [session.state, session.messages, session.originals, session.quarantine + b":<ms>:<key>", keys.record]
     stored += [session.vectors, keys.providers, keys.ticks, keys.processes, keys.dictionaries, keys.rate("<name>")]
-    stored += [*session.shard.all_indexes, session.shard.fences, session.shard.cleared(b"<nonce>")]
+    stored += [*session.shard.all_indexes, session.shard.fences]
+    stored += [session.shard.active.removesuffix(b"active") + b"cleared:<nonce>"]
     expected = {key.decode().replace(name, "<session>") for key in stored}
     rows = {cells[0].strip("`") for cells in said.table("key")}
     for key in rows ^ expected:

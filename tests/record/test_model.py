@@ -19,7 +19,6 @@ from redismem.blocking import memory as blocking
 from redismem.concurrency.run_sync import run_without_loop
 from redismem.protocol.call import Call
 from redismem.protocol.record import calls, quarantine
-from redismem.protocol.record.calls import Life
 from redismem.protocol.record.keys import RecordKeys, record_keys
 from redismem.protocol.server_errors import ServerError
 from redismem.record import Change, Head
@@ -116,7 +115,7 @@ class Pair:
         self.memory, self.raw, self.model = memory, raw, Model()
         self.number = next(_numbers)
         self.sent: list[tuple[Call[Any], int, list[tuple[str, Change]]]] = []
-        self.cleared: list[tuple[str, Life, int | None]] = []
+        self.cleared: list[tuple[str, Call[Any], int | None]] = []
 
     def keys(self, name: str) -> RecordKeys:
         return record_keys(self.memory.store.keys, f"{name}{self.number}", f"tag{self.number}", owner="ann", ttl_s=900)
@@ -166,18 +165,19 @@ class Pair:
         self.model.apply(stored, Change(drops=gone, removes=gone))
 
     def clear(self, name: str) -> None:
-        life = self.run(calls.read_life(self.keys(name)))
-        assert (life.life == b"none") == (name not in self.model.records)
-        self.cleared.append((name, life, self.life_of(name)))
+        clear = calls.clear(self.keys(name), {}, self.memory.store.settings)
+        self.cleared.append((name, clear, self.life_of(name)))
         self.reclear(name)
 
     def reclear(self, _: str) -> None:
         """A clear that is sent again spares a record that was begun since, but not by a resent write of its life."""
-        for name, life, seen in self.cleared[-1:]:
-            self.run(calls.clear(self.keys(name), life, {}))
+        for name, clear, seen in self.cleared[-1:]:
+            cleared = self.run(clear)
+            assert cleared.was_there is (seen is not None)
+            self.run(quarantine.drop(self.keys(name), *cleared.copies_ms or [0]))
+            self.model.copies[name] = []
             if self.life_of(name) == seen:
                 self.model.records.pop(name, None)
-                self.model.copies[name] = []
 
     def life_of(self, name: str) -> int | None:
         return self.model.records[name].life if name in self.model.records else None
@@ -264,4 +264,4 @@ def test_no_order_of_calls_breaks_a_record(
             pair.agrees()
         for name in IDS:
             pair.record(name).clear()
-        assert raw.keys(f"*:*{pair.number}") == []
+        assert raw.keys(f"*:*[rs]{pair.number}") == []

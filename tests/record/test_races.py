@@ -7,12 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import fakeredis
 import pytest
 import redis
 import redis.asyncio
+from support.faulty import Fault, Faulty
 from support.proxy import How, Proxy
 from support.redis_server import RedisServer
-from support.stores import PATIENCE, Store, short_deadlines
+from support.stores import LONG_DEADLINES, PATIENCE, Store, short_deadlines
 
 from redismem import Memory, RecordConflict, Settings, StoreUnavailable, WrongShards
 from redismem.blocking import memory as blocking
@@ -79,16 +81,40 @@ async def test_a_write_sent_again_overwrites_nobody_and_renews_the_expiry(memory
     assert [await memory.store.run(twin) for _ in range(2)] == [WriteOutcome.OK, WriteOutcome.DUPLICATE]
 
 
-async def test_a_clear_sent_again_spares_the_record_that_was_begun_since(memory: Memory) -> None:
-    record = memory.record("r", owner="ann")
-    await record.write(Change(sets={b"n": b"1"}))
-    life = await memory.store.run(calls.read_life(record.keys))
-    clear = calls.clear(record.keys, life, {})
-    assert await memory.store.run(clear) is True
-    await record.write(Change(sets={b"n": b"2"}))
-    await memory.store.run(clear)
-    assert await record.get(b"n") == [b"2"]
-    assert [entry.owner for entry in (await memory.records()).records] == ["ann"]
+@pytest.mark.parametrize(("fault", "left"), [("lost after", b"new"), ("lost before", None)])
+async def test_a_resent_clear_spares_the_record_that_was_begun_since(
+    namespace: str, fault: Fault, left: bytes | None
+) -> None:
+    server = fakeredis.FakeServer()
+    faulty, client = Faulty(server), fakeredis.FakeAsyncRedis(server=server)
+    async with Memory.connect(client=client, namespace=namespace, settings=LONG_DEADLINES) as other:
+        memory = Memory.connect(client=faulty._client, namespace=namespace, settings=LONG_DEADLINES)
+        memory.store.transport = faulty
+        record, same = memory.record("r", owner="ann"), other.record("r", owner="ann")
+        await record.write(Change(sets={b"n": b"old"}))
+
+        async def write(seconds: float) -> None:
+            del seconds
+            await same.write(Change(sets={b"n": b"new"}))
+
+        faulty.sleep = write  # type: ignore[method-assign]
+        faulty.faults.append(fault)
+        assert await record.clear(equals={b"n": b"old" if left else b"new"})
+        assert not faulty.faults
+        assert await same.get(b"n") == [left]
+        assert [entry.owner for entry in (await other.records()).records] == ["ann"] * (left is not None)
+        await memory.aclose()
+    await faulty.aclose()
+    await client.aclose()
+
+
+async def test_a_write_called_after_a_clear_begins_a_new_record(redis_server: RedisServer, namespace: str) -> None:
+    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+        record = memory.record("r")
+        for value in (b"1", b"2"):
+            change = Change(sets_once={b"n": value})
+            existed, _, found = await asyncio.gather(record.clear(), record.write(change), record.get(b"n"))
+            assert (existed, found) == (value == b"2", [value])
 
 
 async def test_of_fifty_racers_for_one_value_one_wins(redis_server: RedisServer, namespace: str) -> None:

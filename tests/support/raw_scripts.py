@@ -145,7 +145,7 @@ class Scripts:
         if name.startswith("quarantine_"):
             return b"%s:77:%s" % (keys.quarantine, name.removeprefix("quarantine_").encode())
         if name == "cleared":
-            return keys.shard.cleared(b"c1")
+            return keys.shard.active.removesuffix(b"active") + b"cleared:c1"
         return bytes(getattr(keys, name) if hasattr(keys, name) else getattr(keys.shard, name))
 
     async def run(self, name: str, /, *tail: Any, session_id: str = "s", **arguments: Any) -> Any:

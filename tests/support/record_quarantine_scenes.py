@@ -157,13 +157,11 @@ async def clear_spares_a_new_copy(memory: Memory, raw: Any) -> None:
     for put_ms in (5, 6):
         await record.write(OLD)
         assert await put(memory, record, put_ms, forced=True) is True
-    life = await memory.store.run(calls.read_life(record.keys))
-    assert (life.life, sorted(life.copies_ms)) == (b"none", [5, 6])
-    await memory.store.run(calls.clear(record.keys, calls.Life(b"none", [5]), {}))
+    cleared = await memory.store.run(calls.clear(record.keys, {}, memory.store.settings))
+    assert (cleared.was_there, sorted(cleared.copies_ms)) == (False, [5, 6])
+    assert await memory.store.run(quarantine.drop(record.keys, 5)) is True
     assert await raw.exists(*record.keys.copy(5)) == 0
     assert await raw.exists(*record.keys.copy(6), record.keys.copies) == 3
-    await memory.store.run(calls.clear(record.keys, calls.Life(b"another.", [6]), {}))
-    assert await raw.exists(*record.keys.copy(6)) == 2
     assert await record.clear() is False
     assert await raw.exists(*record.keys.copy(6), record.keys.copies) == 0
 

@@ -174,19 +174,28 @@ async def clears(memory: Memory, raw: Any) -> None:
     """A clear removes both keys and both entries, if life and conditions are as expected; also what is left of one."""
     record = memory.record("r", owner="ann")
     await record.write(ONE)
-    life = await memory.store.run(calls.read_life(record.keys))
+    life = (await raw.hget(record.keys.record, ""))[2:10]
     for change in ({b"m": b"2"}, {b"x": b"1"}):
         with pytest.raises(RecordConflict) as caught:
             await record.clear(equals={**change})
         assert caught.value.field == next(iter(change))
-    assert await memory.store.run(calls.clear(record.keys, calls.Life(b"another."), {})) is True
+    assert await memory.store.run(calls.clear_life(record.keys, b"another.")) is True
     assert await record.exists(), "of another life"
-    assert await record.clear(equals={b"m": b"1"}) is True
+    clear = calls.clear(record.keys, {b"m": b"1"}, memory.store.settings)
+    assert (await memory.store.run(clear)).was_there is True
     assert await raw.exists(record.keys.order, record.keys.records, record.keys.owned) == 0
+    (note,) = [key async for key in raw.scan_iter(record.keys.shard + b":cleared:*")]
+    assert 60_000 < await raw.pttl(note) <= 60_000 + 2_000 * memory.store.settings.deadline_s
     await record.write(ONE)
-    assert await memory.store.run(calls.read_life(record.keys)) != life
-    await memory.store.run(calls.clear(record.keys, life, {}))
+    await memory.store.run(calls.clear_life(record.keys, life))
+    assert (await memory.store.run(clear)).was_there is True
     assert await record.exists(), "begun since"
+    absent = memory.record("absent", tag="r")
+    clear = calls.clear(absent.keys, {}, memory.store.settings)
+    assert (await memory.store.run(clear)).was_there is False
+    await absent.write(ONE)
+    assert (await memory.store.run(clear)).was_there is False
+    assert await absent.clear() is True, "begun since"
     with pytest.raises(RecordConflict):
         await record.clear(equals={b"m": b"9"})
     await raw.delete(record.keys.record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -11,14 +11,14 @@ from redismem.errors import InvalidRecord, RecordConflict
 from redismem.events import Op
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
+from redismem.protocol.clears import WHICHEVER, new_note, noted_ms
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import sending
 from redismem.protocol.record.changes import Argument, Change, check_names, check_size
-from redismem.protocol.record.keys import DESCRIPTION, RecordKeys, is_own
+from redismem.protocol.record.keys import DESCRIPTION, LIFE, RecordKeys, is_own
 from redismem.protocol.sendings import resend
+from redismem.settings.settings import Settings
 
-_NONE = b"none"
-_ASK = b"?"
 _NONCE_BYTES = 8
 
 
@@ -123,42 +123,48 @@ def renewal(keys: RecordKeys, clock: Clock | None, *, renew: bool = True) -> tup
     return ("-", 0) if keys.ttl_ms is None or not renew else (keys.ttl_ms, time_argument(clock))
 
 
-class Life(NamedTuple):
-    """The life of a record, and the times of its copies in quarantine, as `clear` needs them."""
+class Cleared(NamedTuple):
+    """The reply to a clear: whether there was a record, and the times of its copies in quarantine, which stay."""
 
-    life: bytes
-    copies_ms: Sequence[int] = ()
-
-
-def read_life(keys: RecordKeys) -> Call[Life]:
-    """Build a call that reads the life of a record, for `clear`."""
-    return _clear(keys, (), (_ASK, keys.named), lambda reply: Life(reply[0], [int(put_ms) for put_ms in reply[1:]]))
+    was_there: bool
+    copies_ms: Sequence[int]
 
 
-def clear(keys: RecordKeys, life: Life, equals: Mapping[bytes, bytes], present: Collection[bytes] = ()) -> Call[bool]:
-    """Build a call that removes a whole record, if it still has this life and its fields have these values.
-
-    Removes its copies in quarantine too.
+def clear(keys: RecordKeys, equals: Mapping[bytes, bytes], settings: Settings) -> Call[Cleared]:
+    """Build a call that removes a whole record, if its fields have these values.
 
     Raises:
         InvalidRecord: a condition is invalid.
     """
-    change = Change(equals=equals, present=present)
+    change = Change(equals=equals)
     change.encode()
     checks = change.checks()
 
-    def decode(reply: int) -> bool:
-        if reply < 0:
-            raise _conflict(keys, checks[-reply - 1][0])
-        return life.life != _NONE
+    def decode(reply: list[Any]) -> Cleared:
+        outcome, *copies_ms = reply
+        if outcome < 0:
+            raise _conflict(keys, checks[-outcome - 1][0])
+        return Cleared(outcome == 1, [int(put_ms) for put_ms in copies_ms])
 
-    arguments = (life.life, *(argument for check in checks for argument in check))
-    return _clear(keys, life.copies_ms, arguments, decode)
+    arguments: list[Argument] = [WHICHEVER, noted_ms(settings), keys.named]
+    arguments += (argument for check in checks for argument in check)
+    return _clear(keys, [new_note(keys.shard)], arguments, decode)
 
 
-def _clear(keys: RecordKeys, copies_ms: Sequence[int], arguments: Sequence[Argument], decode: Any) -> Call[Any]:
-    copies = [name for put_ms in copies_ms for name in keys.copy(put_ms)]
-    names = (keys.records, keys.owned, keys.record, keys.order, keys.copies, *copies)
+def clear_life(keys: RecordKeys, life: bytes) -> Call[bool]:
+    """Build a call that removes a whole record if it still has this life, and tells whether there was one."""
+    return _clear(keys, (), (life, 0, ""), lambda reply: reply[0] == 1)
+
+
+def life_of(kind: bytes, described: bytes | None) -> bytes:
+    """Return the life of what is at the key of a record, by the key's type and its description."""
+    if kind == b"none":
+        return b"none"
+    return b"other" if described is None else described[LIFE]
+
+
+def _clear(keys: RecordKeys, note: Sequence[bytes], arguments: Sequence[Argument], decode: Any) -> Call[Any]:
+    names = (keys.records, keys.owned, keys.record, keys.order, keys.copies, *note)
     return script_call("clear_record", Op.RECORD_CLEAR, names, (keys.member, *arguments), decode)
 
 

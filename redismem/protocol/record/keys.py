@@ -16,9 +16,10 @@ COPIES = b":quarantined:"
 """The middle of the key that indexes the copies of a record that are in quarantine."""
 DESCRIPTION = b""
 """The field of the description. Callers cannot use it, because their fields have at least one byte."""
+LIFE = slice(2, 10)
+"""The place of the life in a description."""
 _VERSION = b"v1"
 _OTHER_VERSION = re.compile(rb"v\d")
-_LIFE = slice(2, 10)
 _RING = 10
 """The place of the number of nonces, which follow it."""
 _NONCE_BYTES = 8
@@ -148,7 +149,7 @@ def decode_description(field: bytes | None) -> Description | None:
         owner, tag = read_birth(birth_of(field))
     except ValueError:
         return None
-    return Description(field[_LIFE], owner, tag)
+    return Description(field[LIFE], owner, tag)
 
 
 def read_birth(birth: bytes) -> tuple[bytes | None, str]:

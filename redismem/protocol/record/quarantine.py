@@ -152,7 +152,8 @@ def restore(copy: Copy) -> Call[bool]:
     return Call(None, (evalsha(script, names, arguments),), bool, script, op=Op.RESTORE)
 
 
-def drop(keys: RecordKeys, put_ms: int) -> Call[bool]:
-    """Build a call that removes a copy for good. False means that it was gone."""
-    commands = (("UNLINK", *keys.copy(put_ms)), ("HDEL", keys.copies, put_ms))
+def drop(keys: RecordKeys, *times_ms: int) -> Call[bool]:
+    """Build a call that removes copies for good. False means that all were gone."""
+    copies = [name for put_ms in times_ms for name in keys.copy(put_ms)]
+    commands: tuple[Command, ...] = (("UNLINK", *copies), ("HDEL", keys.copies, *times_ms))
     return Call(None, commands, lambda count, _: count > 0, op=Op.DROP)

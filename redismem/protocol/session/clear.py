@@ -8,14 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 from redismem.events import Op
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha
-from redismem.protocol.ids import nonce
+from redismem.protocol.clears import WHICHEVER, new_note, noted_ms
 from redismem.protocol.keys import SessionKeys
 from redismem.settings.settings import Settings
 
 T = TypeVar("T")
-_WHICHEVER = "*"
-_NOTED_MS = 60_000
-"""The time for which Redis remembers a clear, to recognise it if it is resent, beyond twice the deadline of a call."""
 
 
 class OwnedLife(NamedTuple):
@@ -31,7 +28,6 @@ def clear(keys: SessionKeys, settings: Settings) -> Call[bool | OwnedLife]:
     Decoding raises:
         OwnerMismatch: the session has another owner than the keys name, or none.
     """
-    noted_ms = _NOTED_MS + int(2_000 * settings.deadline_s)
 
     def decode(reply: Any) -> bool | OwnedLife:
         if isinstance(reply, int):
@@ -39,7 +35,8 @@ def clear(keys: SessionKeys, settings: Settings) -> Call[bool | OwnedLife]:
         owner, epoch = reply
         return OwnedLife(owner, epoch.decode("utf-8", "replace"))
 
-    return _clear(keys, [keys.shard.cleared(nonce())], (_WHICHEVER, noted_ms, keys.owner or layout.NONE), decode)
+    note = new_note(keys.shard.active.removesuffix(b":active"))
+    return _clear(keys, [note], (WHICHEVER, noted_ms(settings), keys.owner or layout.NONE), decode)
 
 
 def clear_life(keys: SessionKeys, epoch: str) -> Call[bool]:
