@@ -30,8 +30,9 @@ _KEEN = list(SCENES)
 SAME = (
     ("read_record", "always", "if range_suffix ~= '' then"),
     ("walk_record", "always", "if #open > 0 then"),
-    ("write_record", "always", "if change.is_checked then ring"),
-    ("write_record", "always", "if change.is_checked or not change.described then"),
+    ("drop_record", "always", "if sending then"),
+    ("write_record", "always", "if sending then"),
+    ("write_record", "always", "if change.is_checked or change.overtaking or not change.described then"),
     ("write_record", "always", "elseif change.described then"),
 )
 ENDLESS = ("if not size or #size > 7 then break", "visited, open, member =", "after_names = start + size")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +16,8 @@ from redismem.protocol.record import calls, reads
 from redismem.protocol.record.calls import WriteOutcome
 from redismem.record import Change, Head, Record, Related, Trace
 from redismem.record.sweeping import RecordSweep
-from support import record_late_scenes, record_quarantine_scenes
+from support import record_late_scenes, record_quarantine_scenes, record_refusal_scenes
+from support.record_refusal_scenes import refuse
 from support.stored import read_namespace
 
 Scene = Callable[[Memory, Any], Awaitable[None]]
@@ -30,17 +31,6 @@ async def times_ms(raw: Any, record: Record) -> tuple[int, int]:
 
 async def written(memory: Memory, call: Call[WriteOutcome]) -> str:
     return await memory.store.run(call)
-
-
-async def refuse(error: type[Exception], *refused: Coroutine[Any, Any, object]) -> None:
-    """Check that each call is refused with this error."""
-    try:
-        for call in refused:
-            with pytest.raises(error):
-                await call
-    finally:
-        for call in refused:
-            call.close()
 
 
 async def expiry(memory: Memory, raw: Any) -> None:
@@ -186,10 +176,14 @@ async def clears(memory: Memory, raw: Any) -> None:
     assert await raw.exists(record.keys.order, record.keys.records, record.keys.owned) == 0
     (note,) = [key async for key in raw.scan_iter(record.keys.shard + b":cleared:*")]
     assert 60_000 < await raw.pttl(note) <= 60_000 + 2_000 * memory.store.settings.deadline_s
-    await record.write(ONE)
-    await memory.store.run(calls.clear_life(record.keys, life))
+    await record.write(Change(sets={b"m": b"2"}))
+    assert await memory.store.run(calls.clear_life(record.keys, life)) is True
     assert (await memory.store.run(clear)).was_there is True
     assert await record.exists(), "begun since"
+    life = (await raw.hget(record.keys.record, ""))[2:10]
+    assert await memory.store.run(calls.clear_life(record.keys, life)) is True
+    assert not await record.exists()
+    await record.write(ONE)
     absent = memory.record("absent", tag="r")
     clear = calls.clear(absent.keys, {}, memory.store.settings)
     assert (await memory.store.run(clear)).was_there is False
@@ -334,4 +328,5 @@ SCENES: list[Scene] = [
     *(clears, drops, reads_in_order, walks, sweeps),
     *record_late_scenes.SCENES,
     *record_quarantine_scenes.SCENES,
+    *record_refusal_scenes.SCENES,
 ]
