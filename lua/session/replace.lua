@@ -49,11 +49,10 @@ local created, fresh, message_count, overtaking, sending = false, '0', 0, nil, s
 if last_seq ~= '-' and last_seq ~= total then return 0 end -- [appended since]
 -- Messages that left the window have moved all places. A failover can lose the commit that moved it, so that it is back.
 if window_first_seq ~= first_seq then return 0 end -- [where it was read]
-local is_inside = place ~= '-'
+local is_inside, noted = place ~= '-', {}
 local found = is_inside and redis.call('LINDEX', messages, place) or not is_inside and redis.call('HGET', state, pinned_field)
 if found ~= old then return 0 end -- [as it was read]
 if block ~= '-' and redis.call('HGET', originals, block) ~= old_block then return 0 end -- [its block]
-local noted = {}
 local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
 if pins ~= '-' then
   --- @include pins

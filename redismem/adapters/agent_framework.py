@@ -22,7 +22,7 @@ from redismem.extras import from_extra
 
 with from_extra("agent-framework", __name__):
     import agent_framework as framework
-    from agent_framework import AgentSession
+    from agent_framework import AgentSession, SessionContext, SupportsAgentRun
     from agent_framework import Message as ChatMessage
 
 _PARAM = "agent_session"
@@ -109,6 +109,20 @@ class HistoryProvider(framework.HistoryProvider):
     async def aclose(self) -> None:
         """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
         await self._sessions.aclose()
+
+    async def before_run(
+        self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Load the history for a run, after a check that its input can be stored: no tool runs for nothing.
+
+        Raises:
+            InvalidMessage, TooLarge: `save_messages` would refuse the input.
+
+        Also raises the errors of `get_messages`.
+        """
+        if self.store_inputs and context.input_messages:
+            self._sessions.open(context.session_id or "").check(*map(self._encode, context.input_messages))
+        await super().before_run(agent=agent, session=session, context=context, state=state)
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any

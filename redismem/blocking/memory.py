@@ -238,6 +238,12 @@ class Session:
 
     append = _blocking(session.Session.append)
 
+    def check(self, *messages: Message | Shape) -> None:
+        """See `redismem.Session.check`; its docstring is copied below."""
+        self._twin.check(*messages)
+
+    check.__doc__ = session.Session.check.__doc__
+
     def append_and_read(
         self,
         *messages: Message | Shape,

@@ -105,6 +105,14 @@ class Session(EditableSession):
             self._notify(receipt)
         return receipt
 
+    def check(self, *messages: Message | Shape) -> None:
+        """Check that messages can be stored, without I/O: an agent refuses an input before its model or tools run.
+
+        Raises:
+            InvalidMessage, TooLarge: `append()` would refuse the messages.
+        """
+        self._calls.append(messages, {})
+
     async def append_and_read(
         self,
         *messages: Message | Shape,

@@ -113,9 +113,9 @@ class Eviction:
             complete_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
             complete = complete_ms is None or (len(entries) >= excess and entries[excess - 1].active_ms <= complete_ms)
             if excess > 0 and (complete or limit >= excess):
-                now_ms = await self._store.server_time_ms()
-                await self.warnings.note_leaving(entries[:excess], now_ms)
-                return await self._queue(entries[:excess], EvictionReason.LIMIT)
+                queued_count = await self._queue(entries[:excess], EvictionReason.LIMIT)
+                await self.warnings.note_leaving(entries[:excess], await self._store.server_time_ms())
+                return queued_count
             limit = min(limit * 2, excess)
         return 0
 

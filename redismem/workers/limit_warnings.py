@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from redismem.errors import StoreUnavailable
 from redismem.events import Op, facts
 from redismem.info import SessionEntry
 from redismem.protocol.namespace.holds import note_recent
@@ -58,10 +59,7 @@ class LimitWarnings:
             self._tell("near")
 
     async def note_leaving(self, leaving: Sequence[SessionEntry], now_ms: int) -> None:
-        """Tell once a minute that sessions in use are evicted, within an hour of their last activity.
-
-        Raises StoreUnavailable.
-        """
+        """Tell once a minute that sessions in use are evicted, within an hour of their last activity."""
         count = sum(entry.active_ms > now_ms - RECENT_MS for entry in leaving)
         self._recent_count += count
         if count and self._is_due("recent", now_ms / 1000, _MINUTE_S):
@@ -69,7 +67,10 @@ class LimitWarnings:
             extra = facts(op="enforce", session_count=count, setting=_SETTING)
             log.warning(text, count, self._store.session_limit, extra=extra)
             self._tell("recent")
-            await self._store.run(note_recent(self._store.keys, now_ms))
+            try:
+                await self._store.run(note_recent(self._store.keys, now_ms))
+            except StoreUnavailable as error:  # a full Redis takes no note, and the eviction makes room
+                log.warning("the doctor of other processes cannot tell of it: %s", error.text, extra=extra)
 
     def note_evicted(self, count: int) -> None:
         """Count evicted sessions, and log their number once a minute."""

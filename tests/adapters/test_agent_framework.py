@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 from agent_framework import (
+    Agent,
     AgentSession,
+    BaseChatClient,
+    ChatResponse,
     Content,
     FileHistoryProvider,
     FileSessionStore,
@@ -181,6 +184,27 @@ async def test_mistakes_are_refused_before_anything_is_written(memory: Memory) -
     with pytest.raises(TypeError, match="not a Mine"):
         await sessions.set("s", type("Mine", (AgentSession,), {})())
     assert (await memory.sessions()).sessions == []
+
+
+class Silent(BaseChatClient[Any]):
+    """A model that counts its calls."""
+
+    calls_count = 0
+
+    async def _inner_get_response(self, **_: Any) -> ChatResponse:
+        Silent.calls_count += 1
+        return ChatResponse(messages=[Message("assistant", ["Done."])])
+
+
+async def test_an_input_that_cannot_be_stored_is_refused_before_the_model_runs(memory: Memory) -> None:
+    agent = Agent(Silent(), context_providers=[HistoryProvider(memory=memory)])
+    session = AgentSession(session_id="large")
+    with pytest.raises(TooLarge):
+        await agent.run("x" * memory.settings.max_message_bytes, session=session)
+    assert Silent.calls_count == 0
+    await agent.run("hello", session=session)
+    assert Silent.calls_count == 1
+    assert len((await memory.session("agent_framework:large").read()).messages) == 2
 
 
 async def test_what_is_not_from_the_framework_is_an_error_that_names_the_session(memory: Memory) -> None:

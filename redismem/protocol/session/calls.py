@@ -393,9 +393,8 @@ class SessionCalls:
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("set_policy")
         encoded = layout.encode_policy(encode_policy(policy))
-        named = keys.owner or layout.NONE
-        place = (keys.session, time_argument(self.clock), self.settings.kept_ms)
-        arguments = (*place, encoded, named, sending(), policy.zone or "")
+        named, now = keys.owner or layout.NONE, time_argument(self.clock)
+        arguments = (keys.session, now, self.settings.kept_ms, encoded, named, sending(), policy.zone or "")
         names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
         command = evalsha(script, names, arguments)
         return Call(keys.session_id, (command,), bool, script, resend(len(names), 5, at=0), op=Op.SET_POLICY)

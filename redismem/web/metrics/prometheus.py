@@ -35,6 +35,7 @@ _SESSION_ROUTES = frozenset(
         "/policy",
         "/prune",
         "/forget",
+        "/readable",
     ]
 )
 _MESSAGE = "/messages/"

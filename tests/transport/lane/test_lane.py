@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -127,9 +128,9 @@ async def test_nothing_is_lost_or_doubled_through_many_reconnects(redis_server: 
 
     async def write(at: int) -> None:
         nonlocal acknowledged
-        session = memory.session(f"writer-{at}")
+        session, numbers = memory.session(f"writer-{at}"), itertools.count()
         while killed < MANY:
-            text = f"{at}-{len(written[at])}"
+            text = f"{at}-{next(numbers)}"
             context = await session.append_and_read({"role": "user", "content": text}, id=text)
             written[at].append(text)
             acknowledged += 1

@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 @pytest.fixture
 async def memory(server: RedisServer, namespace: str, clock: Clock) -> AsyncIterator[Memory]:
-    settings = Settings(max_sessions=50)
+    settings = Settings(max_sessions=60)
     async with Memory.connect(server.url, namespace=namespace, settings=settings, clock=clock) as memory:
         yield memory
 
@@ -110,7 +110,7 @@ async def test_a_sick_system_looks_sick_at_once_and_well_after_its_repair(
         assert await wrong() == {}
         (process,) = (await http.ask("GET", "/v1/doctor")).json()["processes"]
         assert process["name"].startswith("process ")
-        assert process["works"] == ["evictions (50 sessions, idle 24 h)", "summaries (openai)"]
+        assert process["works"] == ["evictions (60 sessions, idle 24 h)", "summaries (openai)"]
         await scheduler.stop()
 
 

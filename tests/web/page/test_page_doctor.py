@@ -225,7 +225,7 @@ async def harm(page: Page, memory: Memory, raw: Any) -> None:
     await raw.persist(memory.store.keys.session("kept").state)
     await memory.session("broken").append({"role": "user", "content": "x"})
     await raw.hset(memory.store.keys.session("broken").state, "counters", "broken")
-    await memory.session("broken").read()
+    await memory.session("broken").touch()
     await raw.hset(memory.store.keys.dictionaries, "1", b"broken")
     await expect_findings(page, expiry="fail", dictionaries="fail", quarantine="warn")
     await memory.session("kept").touch()
