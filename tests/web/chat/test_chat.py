@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from formats.test_every_view import CALLED, WORD, scene
 from support.checks import until
 from support.http_service import (
     ASKED,
@@ -20,6 +21,9 @@ from support.http_service import (
     run_service,
     serve_chat,
 )
+from support.openai_rules import check_chat
+from support.pictures import ASKED as ASKED_PNG
+from support.pictures import FOUND, PICTURES
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer as Provider
 
@@ -91,6 +95,19 @@ async def test_a_model_whose_template_wants_alternating_turns_gets_them(memory: 
     system, turn = provider.bodies[0]["messages"]
     assert (system["role"], system["content"].endswith("\n\nBe kind.")) == ("system", True)
     assert turn == {"role": "user", "content": f"hello\n\nanyone?\n\n{ASKED['message']}"}
+
+
+async def test_a_session_of_other_providers_goes_on_without_their_tools(memory: Memory, provider: Provider) -> None:
+    told = [*scene("anthropic", "thoughts"), *scene("items", "tools"), *PICTURES["gemini"]]
+    await memory.session("s").append(*told)
+    async with serve_chat(memory, provider) as http:
+        for _ in range(2):
+            assert joined_text(await read_events(http.client, "/api/chat", json=ASKED)) == TEXT
+    for body in provider.bodies:
+        check_chat(body["messages"])
+        assert not CALLED.search(str(body["messages"]))
+        assert set(WORD.findall(str(told))) <= set(WORD.findall(str(body["messages"])))
+        assert (ASKED_PNG in str(body), FOUND in str(body)) == (True, True)
 
 
 async def test_without_a_session_a_new_one_begins(memory: Memory) -> None:
