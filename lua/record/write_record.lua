@@ -7,7 +7,7 @@
 --   records   the records of the shard
 --   owned     its records with an owner; then hash and order of each record
 -- ARGV
---   nonce     8 random bytes, which identify this write; also the life of a record that it creates
+--   nonce     identifies this write: a byte of the process and 7 random ones; also the life of a record that it creates
 --   now_ms    - for the server's clock
 --   sending   12 bytes, as in the token of an append
 -- FIELDS

@@ -32,7 +32,7 @@ class RecordView:
     fields_count: int
     members_count: int
     writes_count: int
-    """The writes with conditions that it remembers, at most 16."""
+    """The writes with conditions that it remembers: 16, or at most 255 if several processes write it."""
     expires_ms: int | None
     """The time at which it expires; `None` without a time to live."""
     fields: Sequence[tuple[bytes, bytes]]

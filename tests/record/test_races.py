@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import patch
 
 import fakeredis
 import pytest
@@ -103,6 +104,31 @@ async def test_a_resent_clear_spares_the_record_that_was_begun_since(
         assert not faulty.faults
         assert await same.get(b"n") == [left]
         assert [entry.owner for entry in (await other.records()).records] == ["ann"] * (left is not None)
+        await memory.aclose()
+    await faulty.aclose()
+    await client.aclose()
+
+
+async def test_a_write_is_made_once_however_many_other_processes_make_meanwhile(namespace: str) -> None:
+    server = fakeredis.FakeServer()
+    faulty, client = Faulty(server), fakeredis.FakeAsyncRedis(server=server)
+    async with Memory.connect(client=client, namespace=namespace, settings=LONG_DEADLINES) as other:
+        memory = Memory.connect(client=faulty._client, namespace=namespace, settings=LONG_DEADLINES)
+        memory.store.transport = faulty
+        record, same = memory.record("r"), other.record("r")
+        await record.write(Change())
+
+        async def write(seconds: float) -> None:
+            del seconds
+            with patch.object(calls, "sending", lambda: b"another one."):
+                for number in range(1, 40):
+                    change = Change(equals={b"n": b"%d" % number}, sets={b"n": b"%d" % (number + 1)})
+                    await same.write(change)
+
+        faulty.sleep = write  # type: ignore[method-assign]
+        faulty.faults.append("lost after")
+        assert await record.write(Change(absent=[b"n"], sets={b"n": b"1"})) is False
+        assert await same.get(b"n") == [b"40"]
         await memory.aclose()
     await faulty.aclose()
     await client.aclose()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from redismem import Memory
+from redismem import Memory, RecordConflict
 from redismem.protocol.call import Call
 from redismem.protocol.record import calls, reads
 from redismem.protocol.server_errors import ServerError
@@ -23,20 +24,20 @@ def first(number: int, process: bytes = _PROCESS) -> bytes:
     return process + number.to_bytes(6)
 
 
-def with_sending(call: Call[Any], argument: int, sending: bytes) -> Call[Any]:
+def with_argument(call: Call[Any], argument: int, value: bytes) -> Call[Any]:
     (command,) = call.commands
     place = 3 + int(command[2]) + argument
-    return replace(call, commands=((*command[:place], sending, *command[place + 1 :]),))
+    return replace(call, commands=((*command[:place], value, *command[place + 1 :]),))
 
 
 def write_of(record: Record, change: Change) -> Build:
     call = calls.write([(record.keys, change)], None)
-    return lambda sending: with_sending(call, 2, sending)
+    return lambda sending: with_argument(call, 2, sending)
 
 
 def drop_of(record: Record) -> Build:
     call = reads.drop(record.keys, reads.bounds_of(b"x"), 9)
-    return lambda sending: with_sending(call, 3, sending)
+    return lambda sending: with_argument(call, 3, sending)
 
 
 async def refuse_late(memory: Memory, raw: Any, record: Record, late: Call[Any]) -> None:
@@ -93,13 +94,57 @@ async def late_duplicates(memory: Memory, raw: Any) -> None:
     """A resent write that is known notes its sending, and its nonce stays noted once."""
     record, other = memory.record("r", tag="t"), memory.record("other", tag="t")
     both = calls.write([(each.keys, Change(absent=[b"m"], sets={b"m": b"1"})) for each in (record, other)], None)
-    assert await memory.store.once(with_sending(both, 2, first(1))) == "created"
+    assert await memory.store.once(with_argument(both, 2, first(1))) == "created"
     await raw.delete(other.keys.record, other.keys.order)
     described = await raw.hget(record.keys.record, b"")
-    assert await memory.store.once(with_sending(both, 2, resending(3))) == "duplicate"
+    assert await memory.store.once(with_argument(both, 2, resending(3))) == "duplicate"
     assert await raw.hget(record.keys.record, b"") == described + b"12:" + resending(3)
     assert not await raw.exists(other.keys.record)
-    await refuse_late(memory, raw, record, with_sending(both, 2, first(2)))
+    await refuse_late(memory, raw, record, with_argument(both, 2, first(2)))
 
 
-SCENES = [late_writes, late_drops, late_duplicates]
+async def many_writers(memory: Memory, raw: Any) -> None:
+    """A resent write is known for a minute among the last 16 of its process, whatever number others made since."""
+    record = memory.record("r")
+
+    def write(process: int, minute: int) -> Call[Any]:
+        """Build a write of a process that finds the field that it sets: a second one is refused, unless it is known."""
+        call = calls.write([(record.keys, Change(absent=[b"x"], sets={b"m": b"1"}))], lambda: 10**12 + minute * 60_000)
+        return with_argument(call, 0, bytes([process]) + os.urandom(7))
+
+    async def note(process: int, count: int, minute: int = 0) -> list[Call[Any]]:
+        noted = [write(process, minute) for _ in range(count)]
+        for call in noted:
+            await memory.store.once(call)
+        return noted
+
+    async def known(noted: list[Call[Any]]) -> int:
+        """Return the number of known writes. The others would be made again."""
+        await raw.hset(record.keys.record, b"x", b"")
+        try:
+            return sum([await _is_known(memory, call) for call in noted])
+        finally:
+            await raw.hdel(record.keys.record, b"x")
+
+    lost, others = await note(1, 17), [*await note(2, 40), *await note(3, 40, minute=1)]
+    assert [await known(lost[:1]), await known(lost[1:]), await known(others)] == [0, 16, 32]
+    await note(2, 1, minute=1)
+    assert await known(lost) == 16
+    last = await note(2, 1, minute=2)
+    assert [await known(lost), await known(others[-16:]), await known(last)] == [0, 16, 1]
+    crowd = [call for process in range(17) for call in await note(process, 16, minute=3)]
+    assert await known(crowd) == 255
+    assert len(await raw.hget(record.keys.record, b"")) < 2_100
+    alone = await note(1, 20, minute=9)
+    assert await known(alone) == 16
+    assert len(await raw.hget(record.keys.record, b"")) < 160
+
+
+async def _is_known(memory: Memory, call: Call[Any]) -> bool:
+    try:
+        return await memory.store.once(call) == "duplicate"
+    except RecordConflict:
+        return False
+
+
+SCENES = [late_writes, late_drops, late_duplicates, many_writers]

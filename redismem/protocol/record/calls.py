@@ -45,8 +45,8 @@ def write(changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None) -> 
         raise InvalidRecord("records that are written together have one tag")
     if len({keys.record for keys, _ in changes}) < len(changes):
         raise InvalidRecord("a record is named twice in one write")
-    expires = any(keys.ttl_ms is not None for keys, _ in changes)
-    arguments: list[Argument] = [os.urandom(_NONCE_BYTES), time_argument(clock) if expires else 0, sending()]
+    sent_as = sending()
+    arguments: list[Argument] = [sent_as[:1] + os.urandom(_NONCE_BYTES - 1), time_argument(clock), sent_as]
     for keys, change in changes:
         arguments += (
             keys.member,
