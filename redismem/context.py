@@ -266,6 +266,10 @@ class Context:
             from redismem.formats.alternation import alternate_roles
 
             return alternate_roles(self._spoken(), thoughts=thoughts, tools=tools)
+        window = self._messages
+        is_bare = self._pinned is None and not (self.is_mixed or self._recalled)
+        if is_bare and isinstance(window, StoredMessages) and not window.may_hold_calls:  # most turns, at half the cost
+            return self._quotes() + window.payloads()
         pinned, payloads, may_hold_calls, is_odd = self._payloads()
         if self._recalled:
             payloads = self._with_recalled(payloads, may_hold_calls)

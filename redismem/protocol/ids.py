@@ -8,6 +8,7 @@ import os
 import time
 import uuid
 from collections import deque
+from collections.abc import Iterator
 from functools import lru_cache
 
 from redismem.errors import InvalidMessage
@@ -64,10 +65,9 @@ def append_token(append_id: object) -> bytes:
         try:
             return _tokens.popleft()  # the oldest, because its number is the least
         except IndexError:  # drawn in bulk: one call to the operating system costs as much as the rest of this function
-            drawn = os.urandom(_RANDOM_BYTES * _TOKENS_COUNT)
-            made = [_token(drawn[at : at + _RANDOM_BYTES]) for at in range(0, len(drawn), _RANDOM_BYTES)]
-            _tokens.extend(made[1:])
-            return made[0]
+            first, *others = _draw_tokens()
+            _tokens.extend(others)
+            return first
     if not isinstance(append_id, str) or not append_id:
         raise InvalidMessage("an append id must be a non-empty string")
     encoded = append_id.encode("utf-8", "surrogatepass")
@@ -90,11 +90,15 @@ def resending() -> bytes:
     return name[:_SENDER_BYTES] + bytes((name[_SENDER_BYTES] | 0x80,)) + name[_SENDER_BYTES + 1 :]
 
 
-def _token(drawn: bytes) -> bytes:
+def _draw_tokens() -> Iterator[bytes]:
+    """Yield new tokens, in the order of their numbers."""
     if not _sender:
         _sender.append(os.urandom(_SENDER_BYTES))
-    number = next(_numbers).to_bytes(_NUMBER_BYTES)
-    return drawn[:7] + _sender[0][:1] + number[-2:] + _sender[0] + number + drawn[7:]
+    sender, drawn = _sender[0], os.urandom(_RANDOM_BYTES * _TOKENS_COUNT)
+    for at in range(0, len(drawn), _RANDOM_BYTES):
+        number = next(_numbers).to_bytes(_NUMBER_BYTES)
+        random, epoch = drawn[at : at + 7], drawn[at + 7 : at + _RANDOM_BYTES]
+        yield b"%b%b%b%b%b%b" % (random, sender[:1], number[-2:], sender, number, epoch)
 
 
 def nonce() -> bytes:

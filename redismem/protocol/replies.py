@@ -187,8 +187,11 @@ def context(
     stored: Mapping[bytes, bytes],
     elements: Sequence[bytes],
     limit: int | None = None,
+    newest: bytes | None = None,
 ) -> Context:
     """Decode a context from the state and the newest `limit` elements of the window.
+
+    `newest` is the newest append, if the caller has just made it.
 
     Raises:
         CorruptSession: the state cannot be read, or the window has another length than the counters say.
@@ -206,7 +209,7 @@ def context(
             raise Undecodable(f"the read returned {len(elements)} messages, expected {expected}")
         seqs = _hidden_seqs(elements, first_seq, total, limit) if b"-" in packed else None
         bare = layout.BARE.issuperset(stored)
-        zone = layout.decode_zone(stored.get(layout.ZONE))
+        zone = layout.decode_zone(stored[layout.ZONE]) if layout.ZONE in stored else None
         decoded = Context(
             session_id,
             [] if bare else summaries(stored),
@@ -219,7 +222,7 @@ def context(
             recent_limit,
             "" if bare else stored.get(layout.COMMITTED, b"").decode(),
         )
-        decoded.newest_append = newest_append(stored)
+        decoded.newest_append = newest_append(stored) if newest is None else newest
         decoded.is_part = limit is not None and limit < window_count
         decoded.zone, decoded.is_mixed = zone, b"+" in packed
         return decoded if bare else _add_pinned(decoded, stored)
@@ -252,8 +255,11 @@ def appended_context(
     elements: Sequence[bytes],
 ) -> Context:
     """Decode the context and receipt of `append_and_read`. Raises the errors of `context()` and `receipt()`."""
-    decoded = context(session_id, recent_limit, stored if type(stored) is dict else fields(stored), elements)
-    if type(reply) is bytes:
+    is_new = type(reply) is bytes
+    newest = token[:CALL_BYTES] if is_new else None
+    stored = stored if type(stored) is dict else fields(stored)
+    decoded = context(session_id, recent_limit, stored, elements, newest=newest)
+    if is_new:
         # The reads are in the same transaction, so the counters are those of the context.
         total, window_count = decoded.last_seq, len(elements)
         if decoded.is_mixed:

@@ -170,7 +170,7 @@ class Store(Agreement):
             number = await self._wait_to_begin(call, breaker, begun_s)
             timeout_s = self._within_s(begun_s)
         try:
-            if self._unsettled or self.transport.repeats:
+            if self._unsettled.keys or self.transport.repeats:
                 call = self._unsettled.settle(call, may_repeat=self.transport.repeats)
             try:
                 value = call.finish(await self._transmit(call, timeout_s))
@@ -296,7 +296,7 @@ class Store(Agreement):
             return self._gather(call, timeout_s)
         if call.confirm:
             return self._transmit_confirmed(call, timeout_s)
-        return self.transport.run(call.sent_commands(), timeout_s, call.script, call.subject)
+        return self.transport.run(call.sent_commands(), timeout_s, call.script, call.session_id or call.subject)
 
     def _transmit_confirmed(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)

@@ -19,23 +19,20 @@ class Unsettled:
     """The keys of such sessions and records, at most 10,000. Empty in most processes."""
 
     def __init__(self) -> None:
-        self._keys: dict[bytes, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._keys)
+        self.keys: dict[bytes, None] = {}
 
     def note(self, call: Call[Any]) -> None:
         """Note that an attempt of this call may still arrive."""
-        self._keys |= dict.fromkeys(fenced_keys(call))
-        while len(self._keys) > _LIMIT:
-            self._keys.pop(next(iter(self._keys)), None)
+        self.keys |= dict.fromkeys(fenced_keys(call))
+        while len(self.keys) > _LIMIT:
+            self.keys.pop(next(iter(self.keys)), None)
 
     def settle(self, call: Call[T], *, may_repeat: bool) -> Call[T]:
         """Return the call to send: one that overtakes the noted attempts about its session or records.
 
         `may_repeat` is True if the client may resend it by itself.
         """
-        keys = [key for key in fenced_keys(call) if key in self._keys]
+        keys = [key for key in fenced_keys(call) if key in self.keys]
         for key in keys:
-            self._keys.pop(key, None)
+            self.keys.pop(key, None)
         return call.again(is_sent=bool(keys)) if keys or may_repeat else call
