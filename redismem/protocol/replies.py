@@ -189,9 +189,7 @@ def context(
     limit: int | None = None,
     newest: bytes | None = None,
 ) -> Context:
-    """Decode a context from the state and the newest `limit` elements of the window.
-
-    `newest` is the newest append, if the caller has just made it.
+    """Decode a context from the state and the newest `limit` elements of the window; `newest` is an append just made.
 
     Raises:
         CorruptSession: the state cannot be read, or the window has another length than the counters say.
