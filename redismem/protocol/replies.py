@@ -221,8 +221,11 @@ def context(
             "" if bare else stored.get(layout.COMMITTED, b"").decode(),
         )
         decoded.newest_append = newest_append(stored) if newest is None else newest
-        decoded.is_part = limit is not None and limit < window_count
-        decoded.zone, decoded.is_mixed = zone, b"+" in packed
+        decoded.is_part, decoded.is_mixed, decoded.zone = (
+            limit is not None and limit < window_count,
+            b"+" in packed,
+            zone,
+        )
         return decoded if bare else _add_pinned(decoded, stored)
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
