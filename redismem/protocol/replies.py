@@ -201,13 +201,12 @@ def context(
     try:
         epoch = stored[layout.EPOCH].decode()
         first_seq, total = bounds(packed := stored[layout.COUNTERS])
-        window_count = total - first_seq + 1 if b"-" not in packed else counters(packed).element_count
-        expected = window_count if limit is None else min(limit, window_count)
-        if len(elements) != expected:
+        has_hidden = b"-" in packed
+        window_count = counters(packed).element_count if has_hidden else total - first_seq + 1
+        if len(elements) != (expected := window_count if limit is None else min(limit, window_count)):
             raise Undecodable(f"the read returned {len(elements)} messages, expected {expected}")
-        seqs = _hidden_seqs(elements, first_seq, total, limit) if b"-" in packed else None
-        bare = layout.BARE.issuperset(stored)
-        zone = layout.decode_zone(stored[layout.ZONE]) if layout.ZONE in stored else None
+        seqs = _hidden_seqs(elements, first_seq, total, limit) if has_hidden else None
+        bare, zone = layout.BARE.issuperset(stored), layout.decode_zone(stored.get(layout.ZONE))
         decoded = Context(
             session_id,
             [] if bare else summaries(stored),
@@ -221,11 +220,8 @@ def context(
             "" if bare else stored.get(layout.COMMITTED, b"").decode(),
         )
         decoded.newest_append = newest_append(stored) if newest is None else newest
-        decoded.is_part, decoded.is_mixed, decoded.zone = (
-            limit is not None and limit < window_count,
-            b"+" in packed,
-            zone,
-        )
+        decoded.is_part = expected < window_count
+        decoded.zone, decoded.is_mixed = zone, b"+" in packed
         return decoded if bare else _add_pinned(decoded, stored)
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
