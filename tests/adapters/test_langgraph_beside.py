@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
+import redis.asyncio
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from support.redis_server import RedisServer
@@ -22,6 +23,12 @@ Action = Callable[[], Awaitable[Any]]
 async def memory(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
     async with Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
         yield memory
+
+
+@pytest.fixture
+async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
+    async with redis.asyncio.Redis(port=redis_server.port) as raw:
+        yield raw
 
 
 @pytest.fixture(autouse=True)
@@ -124,24 +131,56 @@ async def test_a_copy_beside_a_removal_is_whole_or_refused_and_then_leaves_nothi
     assert whole in outcomes
 
 
-async def test_a_copy_into_a_thread_that_another_writes_or_deletes_is_refused(
-    memory: Memory, interruption: Interruption
+async def names(memory: Memory, raw: Any, thread_id: str) -> tuple[set[bytes], list[bytes]]:
+    """Return the fields and the members of a thread."""
+    keys = memory.record(f"langgraph:{thread_id}").keys
+    return set(await raw.hkeys(keys.record)), await raw.zrange(keys.order, 0, -1)
+
+
+@pytest.mark.parametrize("action", ["put", "delete", "copy"])
+async def test_a_copy_into_a_thread_that_another_writes_or_deletes_is_refused_and_leaves_nothing(
+    memory: Memory, raw: Any, interruption: Interruption, action: str
 ) -> None:
     saver = RedismemSaver(memory)
     await fill(saver, "a")
-    actions: tuple[Action, ...] = (lambda: put(saver, "b", 1, None), lambda: saver.adelete_thread("b"))
-    for action in actions:
-        refused = 0
-        for place in range(1, 100):
-            try:
-                if not await interruption.before(place, action, saver.acopy_thread("a", "b")):
-                    break
-            except RecordConflict:
-                refused += 1
-            assert await numbers(saver, "b") in ([5, 4, 3, 2, 1, 0], [1], [])
-            await saver.adelete_thread("b")
-        assert refused > 2
+    actions: dict[str, Action] = {
+        "put": lambda: put(saver, "b", 1, None),
+        "delete": lambda: saver.adelete_thread("b"),
+        "copy": lambda: saver.acopy_thread("a", "b"),
+    }
+    await put(saver, "other", 1, None)
+    left = {
+        (): (set(), []),
+        (1,): await names(memory, raw, "other"),
+        (5, 4, 3, 2, 1, 0): await names(memory, raw, "a"),
+    }
+    refused = 0
+    for place in range(1, 100):
+        try:
+            if not await interruption.before(place, actions[action], saver.acopy_thread("a", "b")):
+                break
+        except RecordConflict:
+            refused += 1
+            found = tuple(await numbers(saver, "b"))
+            assert await names(memory, raw, "b") == left[found]
         await saver.adelete_thread("b")
+    assert refused > 2
+
+
+async def test_a_refused_copy_leaves_the_pending_writes_of_others(
+    memory: Memory, raw: Any, interruption: Interruption
+) -> None:
+    saver = RedismemSaver(memory)
+    await saver.aput_writes(at("b", 7), [("own", 7)], "task")
+    before = await names(memory, raw, "b")
+    for place in range(1, 100):
+        await fill(saver, "a")
+        try:
+            if not await interruption.before(place, lambda: saver.adelete_thread("a"), saver.acopy_thread("a", "b")):
+                break
+        except RecordConflict:
+            assert await names(memory, raw, "b") == before
+    assert await numbers(saver, "b") == [5, 4, 3, 2, 1, 0]
 
 
 async def test_a_removal_spares_the_values_of_a_checkpoint_that_is_put_meanwhile(

@@ -233,7 +233,7 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         Raises:
             ValueError: Both are one thread.
             RecordConflict: The target has checkpoints of its own, or another owner. Or the source was deleted or pruned
-                while it was copied, or another writer changed the target: then nothing was copied.
+                while it was copied, or another writer changed the target: then nothing of the copy stays there.
             StoreUnavailable: Redis does not answer. The same call again goes on.
         """
         self._opening.run(lambda memory: upkeep.copy(self._threads(memory), source_thread_id, target_thread_id))

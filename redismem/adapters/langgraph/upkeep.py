@@ -191,8 +191,8 @@ async def copy(threads: Threads, source_id: object, target_id: object) -> None:
         for group in _groups(values):
             await target.write(Change(sets=group, adds=[*group]))
     except RecordConflict:
-        if is_new:
-            await _drop_parts(record)
+        with contextlib.suppress(RecordConflict):
+            await _guard(target.record, partial(_drop_parts, checkpoints, is_new))
         raise
 
 
@@ -214,12 +214,26 @@ async def _copy_parts(source: Record, target: _Guarded, checkpoints: Sequence[_C
                 break
 
 
-async def _drop_parts(record: Record) -> None:
-    """Remove the parts of a copy, unless the thread has checkpoints by now, or gets one meanwhile."""
-    thread = await _Guarded.read(record)
-    if thread.revision is not None and not (await record.page(layout.CHECKPOINTS, limit=1)).found:
-        with contextlib.suppress(RecordConflict):
-            await record.clear(equals={layout.REVISION: thread.revision})
+async def _drop_parts(checkpoints: Sequence[_Checkpoint], is_new: bool, thread: _Guarded) -> None:
+    """Remove the parts of a copy of these checkpoints, except those that a checkpoint of the thread has by now."""
+    record, revision = thread.record, thread.revision
+    if revision is None:
+        return
+    present = await _checkpoints(record, bodies=False)
+    if is_new and not present:
+        await record.clear(equals={layout.REVISION: revision})
+        return
+    kept = {name for checkpoint in present for name in checkpoint.head.names}
+    gone = {checkpoint.member for checkpoint in checkpoints} - {checkpoint.member for checkpoint in present}
+    parts = {name for checkpoint in checkpoints for name in checkpoint.head.names} - kept
+    for kind, first in ((layout.WRITES, 0), (layout.RUNS, 1)):
+        async for found in pages(record, kind):
+            place = layout.split(kind, found.member)[first : first + 2]
+            parts |= {found.member} if layout.join(layout.CHECKPOINTS, *place) in gone else set()
+    for part in _parts([*parts], _CHANGE_COUNT):
+        await thread.write(Change(drops=part, removes=part))
+    if not present:  # only the pending writes of others are left
+        await record.write(Change(equals={layout.REVISION: thread.revision or b""}, drops=[layout.REVISION]))
 
 
 async def _listed(threads: Threads, record: Record) -> RecordEntry | None:
