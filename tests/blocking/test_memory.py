@@ -12,7 +12,7 @@ import pytest
 import redis
 
 import redismem
-from redismem import InvalidSettings, SessionNotFound, Settings, StoreUnavailable
+from redismem import InvalidMessage, InvalidSettings, SessionNotFound, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking
 from redismem.record import Change, Head
 from redismem.transport.redis_py.client import BlockingRedisPy
@@ -88,7 +88,9 @@ def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str
     assert (len(context.messages), context.state.params, context.state.waiting_for_param) == (1, {"x": 1}, "size")
     assert session.append({"role": "user", "content": "one"}, id="a").duplicate
     assert session.append({"role": "assistant", "content": "two"}, expect=1).last_seq == 2
-    yield from ("append_and_read", "append", "exists")
+    with pytest.raises(InvalidMessage, match="message 2"):
+        session.check({"role": "user", "content": "one"}, {"role": "user", "content": object()})
+    yield from ("append_and_read", "append", "exists", "check")
     assert [message.content for message in session.messages()] == ["one", "two"]
     assert [message.content for message in session.read(limit=1).messages] == ["two"]
     assert len(session.tail(1)) == 1

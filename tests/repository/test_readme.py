@@ -55,7 +55,7 @@ def test_the_readme_is_short_and_each_claim_has_its_command() -> None:
     assert len(page.splitlines()) <= README_LINES
     assert page.count("\n- **") == CLAIMS_COUNT
     assert list(claims_without_a_command(page)) == []
-    wrong = page.replace("`make model`", "").replace("test_no_view_is_refused", "test_no_view_is_nothing")
+    wrong = page.replace("`make model`", "").replace("test_every_provider_accepts_it", "test_no_provider_accepts_it")
     assert [bullet[:9] for bullet in claims_without_a_command(wrong)] == ["No messag", "Every pro"]
 
 
