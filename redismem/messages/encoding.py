@@ -74,7 +74,9 @@ def encode_message(message: Message | Shape, count_tokens: TokenCounter | None =
         payload = dump_models(payload)
         packed = encode(payload, InvalidMessage)
     if count_tokens is None:
-        tokens = estimate_tokens(payload, packed)
+        tokens = len(packed) // 4 + 4  # as `default_tokens`, of which a turn needs no more
+        if tokens > _PICTURE_TOKENS:
+            tokens = estimate_tokens(payload, packed)
     else:
         tokens = count_tokens(payload)
         if type(tokens) is not int or not 0 <= tokens < 1 << 32:

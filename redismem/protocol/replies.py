@@ -220,8 +220,8 @@ def context(
             "" if bare else stored.get(layout.COMMITTED, b"").decode(),
         )
         decoded.newest_append = newest_append(stored) if newest is None else newest
-        decoded.is_part = expected < window_count
-        decoded.zone, decoded.is_mixed = zone, b"+" in packed
+        if limit is not None or zone or b"+" in packed:
+            decoded.is_part, decoded.zone, decoded.is_mixed = expected < window_count, zone, b"+" in packed
         return decoded if bare else _add_pinned(decoded, stored)
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
