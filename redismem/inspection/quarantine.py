@@ -17,6 +17,7 @@ from redismem.protocol import layout
 from redismem.protocol.call import independent
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.keys import Keys, SessionKeys
+from redismem.protocol.owners import encode_owner, owner_mismatch
 from redismem.protocol.record.keys import RecordKeys
 from redismem.protocol.record.quarantine import scanned_copies
 from redismem.protocol.record.sweeps import LISTED
@@ -156,16 +157,21 @@ async def read(store: Store, found: QuarantinedSession) -> Restoration:
     return await _read(store, keys, quarantine.quarantine_keys(keys, found.put_ms), found.keys)
 
 
-async def read_live(store: Store, session_id: str) -> Restoration:
+async def read_live(store: Store, session_id: str, owner: str | None = None) -> Restoration:
     """Return the readable parts and the faults of a live session. Never writes.
 
-    Raises SessionNotFound, UnsupportedFormat, StoreUnavailable.
+    With an `owner`, a session of another owner is refused, and so is one whose owner cannot be read.
+
+    Raises SessionNotFound, OwnerMismatch, UnsupportedFormat, StoreUnavailable.
     """
     keys = store.keys.session(session_id)
     present = await store.run(quarantine.live_types(keys))
     if not present:
         raise SessionNotFound(f"there is no such session in namespace {store.keys.namespace}", session_id)
-    return await _read(store, keys, quarantine.live_keys(keys), present)
+    found = await _read(store, keys, quarantine.live_keys(keys), present)
+    if owner is not None and found.fields.get(layout.OWNER) != encode_owner(owner):
+        raise owner_mismatch(session_id)
+    return found
 
 
 async def _read(

@@ -198,7 +198,7 @@ async def show_readable(session: TheSession, memory: TheMemory, owner: Owner = N
     A damaged session answers its other routes with `unreadable`, until its next message begins it anew.
     """
     await check_owner(session, owner)
-    read = await read_live(memory.store, session.id)
+    read = await read_live(memory.store, session.id, owner)
     messages = [message_document(each) for each in read.messages[-_MOST_MESSAGES:] if not is_gap(each)]
     return Json({"faults": [*dict.fromkeys(read.faults)], "summaries": read.summaries, "messages": messages})
 

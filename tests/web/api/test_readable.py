@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
+import pytest
 from support.http_service import RunningService, numbered_message, serve_memory
 from support.stored import read_namespace
 
@@ -40,6 +41,25 @@ async def test_reads_of_a_broken_session_say_the_fault_and_write_nothing(memory:
     assert parts["faults"] == ["1 of 3 messages cannot be read"]
     assert [each["message"]["content"] for each in parts["messages"]] == ["message 1", "message 3"]
     assert await read_namespace(raw, namespace) == before
+
+
+@pytest.mark.parametrize("damage", ["no state", "no owner", "a foreign state"])
+async def test_what_can_be_read_is_shown_to_no_other_owner(
+    http: RunningService, memory: Memory, raw: Any, damage: str
+) -> None:
+    await memory.session("user-42", owner="anna").append(numbered_message(1))
+    state = memory.store.keys.session("user-42").state
+    assert (await http.ask("GET", f"{PATH}/readable?owner=anna")).status_code == 200
+    if damage == "no owner":
+        await raw.hdel(state, "owner", "counters")
+    else:
+        await raw.delete(state)
+    if damage == "a foreign state":
+        await raw.set(state, "x")
+    for owner in ("bob", "anna"):
+        refused = await http.ask("GET", f"{PATH}/readable?owner={owner}")
+        assert (refused.status_code, refused.json()["code"]) == (403, "other_owner"), "nobody can tell whose it is"
+    assert (await http.ask("GET", f"{PATH}/readable")).json()["messages"][0]["message"]["content"] == "message 1"
 
 
 async def test_the_chat_and_an_append_go_on(http: RunningService, memory: Memory, raw: Any) -> None:
