@@ -226,14 +226,16 @@ class Machine(Steps):
             self.same("clear, asked", cleared, (encode_owner(session.owner), session.epoch))
             cleared = self.run_owned(name, clear_life(keys, session.epoch))
         else:
-            self.clears.append((call, cleared))
+            self.clears.append((call, name, None if session is None else session.life, cleared))
         self.same("clear", cleared, self.model.remove(name, None if session is None else session.life))
 
     @precondition(lambda self: self.clears)
     @rule(place=places)
     def clear_again(self, place: int) -> None:
-        call, cleared = newest(self.clears, place)
-        self.same("clear, repeated", self.run_call(call), cleared)
+        """A clear that is sent again removes the session that it removed, or what is left of an expired one."""
+        call, name, life, cleared = newest(self.clears, place)
+        removed = self.model.remove(name, life)
+        self.same("clear, repeated", self.run_call(call), cleared or removed)
 
     @precondition(lambda self: self.views)
     @rule(place=places)

@@ -179,6 +179,16 @@ def expired_and_found(machine: WorkMachine, name: str, index: str, by: str) -> N
     operations[by]()
 
 
+def expired_and_cleared_again(machine: WorkMachine, name: str) -> None:
+    """A clear that found no session is sent again, after one has lived: it removes what is left of that one."""
+    for _ in range(2):
+        machine.clear(name)
+    machine.append(name)
+    machine.vanish(name)
+    machine.clear_again(0)
+    machine.agrees()
+
+
 def corrupted(machine: WorkMachine, name: str, how: str, by_worker: bool) -> None:
     """An unreadable session goes into quarantine, and leaves nothing behind that could shadow a new session."""
     session, keys, calls = machine.model.sessions.get(name), machine.store.keys.session(name), machine.calls[name]
@@ -248,6 +258,7 @@ LOSSES = (
     *variants(expired_and_found, index=("dead",), by=("claim", "queue_eviction", "requeue")),
     *variants(expired_and_found, index=("evictions",), by=("claim_eviction", "sweep")),
     *variants(expired_and_found, index=("overdue", "leased"), by=("claim",)),
+    expired_and_cleared_again,
     *variants(corrupted, how=("type", "number", "epoch", "short"), by_worker=BOTH),
     *variants(failover_race, count=(5, 6)),
     failover_loses_a_session,

@@ -87,7 +87,7 @@ class Steps(RuleBasedStateMachine):
         self.claims: list[Claim] = []
         self.views: list[Seen] = []
         """The sessions as users read them."""
-        self.clears: list[tuple[Call[Any], Any]] = []
+        self.clears: list[tuple[Call[Any], str, int | None, Any]] = []
         """Clears of sessions without an owner, and their replies."""
         self.observed: list[tuple[str, int]] = []
         self.in_hand: list[Seen] = []
