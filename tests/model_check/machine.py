@@ -232,10 +232,10 @@ class Machine(Steps):
     @precondition(lambda self: self.clears)
     @rule(place=places)
     def clear_again(self, place: int) -> None:
-        """A clear that is sent again removes the session that it removed, or what is left of an expired one."""
+        """A clear that is sent again removes nothing but what is left of an expired session, if it found none."""
         call, name, life, cleared = newest(self.clears, place)
         removed = self.model.remove(name, life)
-        self.same("clear, repeated", self.run_call(call), cleared or removed)
+        self.same("clear, repeated", self.run_call(call), removed if life is None else cleared)
 
     @precondition(lambda self: self.views)
     @rule(place=places)

@@ -224,11 +224,14 @@ class WorkMachine(EditMachine):
         assert self.snapshot is not None
         stored, model, self.fence_count = self.snapshot
         owners = self.model.owners
+        owners_then = {name: session.owner for name, session in model.sessions.items()}
         self.send(("FLUSHALL",))
         for key, expires_ms, dump in stored:
             assert self.send(("RESTORE", key, max(0, expires_ms), dump, "ABSTTL")) == [b"OK"]
         self.model = copy.deepcopy(model)
-        self.model.owners = owners
+        # A session refuses handles that name another owner than it had.
+        self.calls |= {name: self.store.session_calls(name, owner) for name, owner in owners_then.items()}
+        self.model.owners = {name: owner for name, owner in {**owners, **owners_then}.items() if owner is not None}
         self.clears.clear()  # the notes of these clears may be lost
         self.pass_time(0)
 
