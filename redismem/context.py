@@ -11,7 +11,7 @@ from redismem.formats.quoting import quote_as_data
 from redismem.formats.sendable import replace_unsendable
 from redismem.info import Policy
 from redismem.messages.decoding import StoredMessages, is_gap, scan_payloads
-from redismem.messages.message import Message, Opaque, moment
+from redismem.messages.message import Message, Opaque, localize, moment
 from redismem.messages.values import decode_value, encode_value
 
 if TYPE_CHECKING:
@@ -103,9 +103,12 @@ class Summary:
         stored: Any = dict(zip((field.name for field in fields(cls)), decode_value(packed), strict=True))
         return cls(**stored | {"message_ids": tuple(stored["message_ids"])})
 
-    def to_openai(self) -> dict[str, str]:
-        """Return a user message that quotes the summary as data, so instructions inside its text do not count."""
-        start, end = (moment(ms).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms))
+    def to_openai(self, zone: str | None = None) -> dict[str, str]:
+        """Return a user message that quotes the summary as data, so instructions inside its text do not count.
+
+        Its times are those of the time zone; `None` means UTC.
+        """
+        start, end = (localize(moment(ms), zone).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms))
         what = f"Summary of the earlier messages {self.first_seq} to {self.last_seq} of this conversation"
         return quote_as_data("summary", f"{what} ({start} to {end})", self.text)
 
@@ -306,17 +309,16 @@ class Context:
 
     def _quotes(self) -> list[dict[str, Any]]:
         """The user messages that quote the background and the summaries."""
-        quoted: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries] if self.summaries else []
+        quoted: list[dict[str, Any]] = (
+            [summary.to_openai(self.zone) for summary in self.summaries] if self.summaries else []
+        )
         if self.background:
             project = quote_as_data("project", "What is known of the project", self.background)
             quoted.insert(0, replace_unsendable(project))
         return quoted
 
     def _with_recalled(self, payloads: list[dict[str, Any]], may_hold_calls: bool) -> list[dict[str, Any]]:
-        """Return the messages of the window, with the recalled ones quoted before those that this turn appended.
-
-        If the turn appended results, the quotation stands before their calls.
-        """
+        """Return the window, with recalled messages quoted before what this turn appended, or the calls it answers."""
         if not self._recalled:
             return payloads
         from redismem.formats.recalled import recalled_payload

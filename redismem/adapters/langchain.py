@@ -181,6 +181,6 @@ def _view(context: Context, messages: Sequence[Message], decoded: Sequence[BaseM
         if not any(summary.first_seq <= seq <= summary.last_seq for seq in seqs)
     ]
     if hidden:
-        text = "\n\n".join(summary.to_openai()["content"] for summary in hidden)
+        text = "\n\n".join(summary.to_openai(context.zone)["content"] for summary in hidden)
         items.append((hidden[0].first_seq, HumanMessage(text)))
     return [item for _, item in sorted(items, key=itemgetter(0))]

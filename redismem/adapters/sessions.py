@@ -273,7 +273,7 @@ def in_order(context: Context) -> list[Message]:
 
 def summary_text(context: Context) -> str:
     """Return the summaries of a context as one text for a message of the user; "" without summaries."""
-    return "\n\n".join(summary.to_openai()["content"] for summary in context.summaries)
+    return "\n\n".join(summary.to_openai(context.zone)["content"] for summary in context.summaries)
 
 
 async def decode_in_slices(messages: Sequence[S], decode: Callable[[Sequence[S]], list[T]]) -> list[T]:

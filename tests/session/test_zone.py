@@ -46,6 +46,8 @@ async def test_recall_and_summaries_name_days_of_the_zone(
         context = await session.append_and_read(Message("user", "Where is the parrot?"), recall=300)
         (summary,) = context.summaries
         assert day.partition(" ")[2] in summary.text
+        date = f"2100-03-{day.split()[1]:>02}T"
+        assert f"({date}" in context.to_openai()[0]["content"], "the heading of the quotation agrees"
         quoted = next(each["content"] for each in context.to_openai() if "recalled" in each["content"])
         assert f"today is {day}" in quoted
         assert f"{day}:\nuser: The parrot escaped yesterday ({before})." in quoted
