@@ -363,6 +363,9 @@ class Context:
         Messages in other formats are converted; parts in Gemini's format stay unchanged. Content that Gemini would
         refuse becomes a placeholder in brackets. The name of a speaker is written before the text. Opaque messages are
         left out.
+
+        Gemini 3 requires a thought signature of the first call in each step of the current turn. Where there is none,
+        or `thoughts` is false, the call gets Google's value for calls of other models.
         """
         from redismem.formats.gemini import gemini_context
 

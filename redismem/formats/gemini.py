@@ -1,7 +1,7 @@
 """Write a context in the format of Gemini's generateContent. No I/O.
 
 No part is empty, except a text with a thought signature. The user comes first. The content after a function call
-contains only the responses to it.
+contains only the responses to it. In the current turn, the first call of each content has a thought signature.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from redismem.formats.forms import Payload, find
 from redismem.formats.identifiers import tool_name
 from redismem.formats.media import guess_mime, parse_base64
 from redismem.formats.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, View, placeholder
+from redismem.formats.quoting import label
 from redismem.formats.sendable import make_sendable
 from redismem.formats.tool_arguments import parse_object, to_object
 from redismem.formats.tool_calls import text_of
 from redismem.formats.turns import Turn, build_turns, split_opening
 
 _SIGNATURES = ("thought_signature", "thoughtSignature")
+# Gemini 3 requires a signature; Google documents this value for calls that another model made.
+_NOT_GEMINIS = "skip_thought_signature_validator"
 _BLOBS = ("inline_data", "inlineData", "file_data", "fileData")
 _MARKS = ("video_metadata", "media_resolution")
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_.:-]")
@@ -49,7 +52,9 @@ def gemini_context(
     view = View(_is_native if thoughts else _is_native_unsigned, thoughts, tools)
     turns = build_turns(spoken, view, _takes, media_follow=True)
     writer = _Writer(thoughts)
-    context: GeminiContext = {"contents": [content for turn in turns for content in writer.contents(turn)]}
+    contents = [content for turn in turns for content in writer.contents(turn)]
+    _sign_current_turn(contents)
+    context: GeminiContext = {"contents": contents}
     texts = [{"text": placeholder(part)} for part in system]
     if texts:
         context["system_instruction"] = {"parts": texts}
@@ -57,8 +62,18 @@ def gemini_context(
     return sendable
 
 
+def _sign_current_turn(contents: list[Payload]) -> None:
+    """Sign the first call of each content behind the user's last one that is not only function responses."""
+    for content in reversed(contents):
+        if content["role"] == "user" and "function_response" not in content["parts"][0]:
+            return
+        calls = [part for part in content["parts"] if "function_call" in part]
+        for first in calls[:1]:
+            first.setdefault("thought_signature", _NOT_GEMINIS)
+
+
 class _Writer:
-    """Writes turns. Without `thoughts`, no part has a signature."""
+    """Writes turns. Without `thoughts`, no part has its signature."""
 
     def __init__(self, thoughts: bool) -> None:
         self._thoughts = thoughts
@@ -71,19 +86,18 @@ class _Writer:
             self._names = {call.key[1]: _name(call.name) for call in calls}
             return [{"role": "model", "parts": [self._part(part, ASSISTANT) for part in turn.parts]}]
         results = [part for part in turn.parts if isinstance(part, Result)]
-        others: list[Part] = [
-            media
-            for part in results
-            for media in part.parts
-            if isinstance(media, Media) and not _holds_own_media(part.extra)
-        ]
+        others: list[Part] = []
+        for number, part in enumerate(results, 1):
+            media = [each for each in part.parts if isinstance(each, Media) and not _holds_own_media(part.extra)]
+            if media:
+                others += [Text(f"From the result of call {number}, {label(self._called(part))}:"), *media]
         others += [part for part in turn.parts if not isinstance(part, Result)]
         answers = [self._response(part) for part in results]
         shown = [self._part(part, turn.role) for part in others]
         return [{"role": "user", "parts": parts} for parts in (answers, shown) if parts]
 
     def _response(self, part: Result) -> Payload:
-        name = self._names.get(part.result.key[1], "unnamed")
+        name = self._called(part)
         own = _own_fields(part.extra)
         if own is not None:
             beside = {"parts": own["parts"]} if _holds_own_media(part.extra) else {}
@@ -92,6 +106,9 @@ class _Writer:
         text = "\n".join(_words(each) for each in part.parts if not isinstance(each, Media))
         key = "error" if part.result.is_error else "output"
         return {"function_response": {"name": name, "response": parse_object(text) or {key: text}}}
+
+    def _called(self, part: Result) -> str:
+        return self._names.get(part.result.key[1], "unnamed")
 
     def _part(self, part: Part, role: str) -> Payload:
         match part:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.views import URL, Payload, anthropic, assistant, chat_call, chat_result, context, gemini, text, user
+from support.views import (
+    URL,
+    Payload,
+    anthropic,
+    assistant,
+    chat_call,
+    chat_result,
+    context,
+    gemini,
+    text,
+    user,
+    view_of,
+)
 
 from redismem import Message
 
@@ -47,6 +59,18 @@ def test_a_signature_of_gemini_comes_back_out_of_openai_calls() -> None:
     assert gemini(user("a"), call)["contents"][1]["parts"][0]["thought_signature"] == "c2ln"
 
 
+@pytest.mark.parametrize("thoughts", [True, False])
+def test_gemini_3_continues_a_turn_that_another_model_began(thoughts: bool) -> None:
+    skip = "skip_thought_signature_validator"
+    signed = {"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "c2ln"}
+    told: list[Payload] = [user("a"), chat_call("c0"), chat_result("c0"), assistant("Sunny."), user("b")]
+    told += [chat_call("c1", "c2"), chat_result("c1"), chat_result("c2"), {"role": "model", "parts": [signed]}]
+    contents = view_of("gemini", *told, thoughts=thoughts)["contents"]
+    calls = [part for content in contents for part in content["parts"] if "function_call" in part]
+    own = "c2ln" if thoughts else skip
+    assert [call.get("thought_signature") for call in calls] == [None, skip, None, own]
+
+
 def test_calls_without_an_id_are_quoted_and_no_word_is_lost() -> None:
     call = assistant("", tool_calls=[{"function": {"name": "weather", "arguments": {"city": "Bern"}}}])
     told: list[Payload] = [
@@ -64,7 +88,9 @@ def test_a_result_with_an_image() -> None:
     told: list[Payload] = [user("a"), chat_call("c1"), chat_result("c1", [text("there"), image]), user("b")]
     content = anthropic(*told)["messages"][2]["content"][0]["content"]
     assert content == [text("there"), {"type": "image", "source": {"type": "url", "url": URL}}]
-    assert gemini(*told)["contents"][3]["parts"][0]["file_data"]["file_uri"] == URL
+    said, shown, _ = gemini(*told)["contents"][3]["parts"]
+    assert said == {"text": 'From the result of call 1, "weather":'}
+    assert shown["file_data"]["file_uri"] == URL
 
 
 def test_an_image_follows_only_complete_results_for_gemini() -> None:
@@ -73,13 +99,13 @@ def test_an_image_follows_only_complete_results_for_gemini() -> None:
     told = [user("hi"), chat_call("a", "b"), chat_result("a", [text("a map"), image])]
     _, call, result, others = gemini(*told)["contents"]
     assert len(call["parts"]) == len(result["parts"]) == 1
-    shown, quote = others["parts"]
+    _, shown, quote = others["parts"]
     assert shown["file_data"]["file_uri"] == URL
     assert "was not there" in quote["text"]
     assert [len(turn["content"]) for turn in anthropic(*told)["messages"]] == [1, 2, 1]
     _, call, results, others = gemini(*told, chat_result("b"))["contents"]
     assert len(call["parts"]) == len(results["parts"]) == 2
-    assert len(others["parts"]) == 1
+    assert len(others["parts"]) == 2
     assert len(gemini(*told[:2], chat_result("a"))["contents"][1]["parts"]) == 2, "without an image the call stays open"
 
 

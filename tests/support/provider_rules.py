@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 Payload = dict[str, Any]
 _ADDRESS = r"://[\w.-]+(:\d{1,5})?([/?#][!-;=?-\[\]_a-z~]*)?"
+_FROM_URL = str.maketrans("-_", "+/")
 _TEXTS = r"text/(plain|html|css|csv|xml|rtf|md|markdown|javascript|x-python)"
 _GEMINI_TYPES = (
     rf"image/(png|jpeg|webp|heic|heif)|{_TEXTS}|application/(pdf|json|x-javascript|x-python)|(audio|video)/[a-z0-9-]+"
@@ -192,6 +193,18 @@ def _gemini_faults(contents: list[Payload]) -> Iterator[str]:
             yield f"{at}: the user calls"
         yield from (f"{at}: {fault}" for part in parts for fault in _gemini_part_faults(part))
         yield from (f"{at}: {name}" for name in asked if not re.fullmatch(r"[A-Za-z_][\w.:-]{0,63}", name, re.A))
+    yield from _unsigned_steps(contents)
+
+
+def _unsigned_steps(contents: list[Payload]) -> Iterator[str]:
+    """Yield the steps that Gemini 3 refuses: those of the current turn whose first call has no signature."""
+    for at in range(len(contents) - 1, -1, -1):
+        parts = contents[at]["parts"]
+        if contents[at]["role"] == "user" and not all("function_response" in part for part in parts):
+            return  # here the current turn begins
+        calls = [part for part in parts if "function_call" in part]
+        if calls and not _is_base64(calls[0].get("thought_signature", "").translate(_FROM_URL)):
+            yield f"{at}: a first call of a step without a thought signature"
 
 
 def _gemini_part_faults(part: Payload) -> Iterator[str]:
