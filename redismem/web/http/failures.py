@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
 from typing import Any
 
 from redismem.events import facts
@@ -20,7 +21,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 def to_logged_problem(error: Exception, method: str, route: str) -> Problem:
     """Return the problem that reports an error, and log the error if nothing else tells what failed."""
     problem = to_problem(error)
-    if problem.code == "internal":
+    if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         # Text and traceback stay out of the log: both may quote what a user wrote.
         kind = type(error).__name__
         log.error("%s %s failed with %s", method, route, kind, extra=facts(op="request", error=kind))

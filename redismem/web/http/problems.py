@@ -124,8 +124,8 @@ class Problem(Exception):
         return headers
 
 
-ANSWERED: tuple[type[Exception], ...] = (Problem, *(kind for kind, _ in _ERRORS))
-"""The errors that tell their caller what happened. Any other is a defect of the service."""
+ANSWERED: tuple[type[Exception], ...] = (Problem, *(kind for kind, code in _ERRORS if CODES[code][0] != 500))
+"""The errors that are their caller's to know. Any other is a defect of the service, or of what is stored."""
 
 
 def to_problem(error: Exception) -> Problem:

@@ -22,7 +22,9 @@ async def break_message(memory: Memory, raw: Any) -> None:
     await raw.lset(memory.store.keys.session("user-42").messages, 1, b"\xc1")
 
 
-async def test_reads_of_a_broken_session_say_the_fault_and_write_nothing(memory: Memory, raw: Any) -> None:
+async def test_reads_of_a_broken_session_say_the_fault_and_write_nothing(
+    memory: Memory, raw: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     await break_message(memory, raw)
     namespace = memory.store.keys.namespace
     before = await read_namespace(raw, namespace)
@@ -36,6 +38,7 @@ async def test_reads_of_a_broken_session_say_the_fault_and_write_nothing(memory:
         "": 200,
         "/state": 200,
     }
+    assert "GET /v1/sessions/{session_id}/messages failed with CorruptSession" in caplog.messages
     told = answers["/messages"].json()
     assert (told["code"], told["detail"]) == ("unreadable", "a message cannot be decoded")
     assert parts["faults"] == ["1 of 3 messages cannot be read"]
