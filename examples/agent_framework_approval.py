@@ -74,4 +74,6 @@ async def main(order: str, text: str) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m examples.agent_framework_approval ORDER TEXT")
     sys.exit(asyncio.run(main(*sys.argv[1:])))

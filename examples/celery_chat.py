@@ -85,4 +85,6 @@ def main(chat: str, text: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m examples.celery_chat CHAT TEXT")
     main(*sys.argv[1:])

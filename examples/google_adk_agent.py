@@ -75,4 +75,6 @@ async def main(user: str, session: str, question: str) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit("usage: python -m examples.google_adk_agent USER SESSION QUESTION")
     sys.exit(asyncio.run(main(*sys.argv[1:])))

@@ -82,4 +82,6 @@ async def main(user: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(sys.argv[1:3] or ("anna", "Where are my orders A-1 and A-2?"))))
+    if len(sys.argv) not in (1, 3):
+        sys.exit("usage: python -m examples.langchain_chat [USER TEXT]")
+    asyncio.run(main(*(sys.argv[1:] or ("anna", "Where are my orders A-1 and A-2?"))))

@@ -61,4 +61,6 @@ async def main(order: str, text: str) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m examples.langgraph_agent ORDER TEXT")
     sys.exit(asyncio.run(main(*sys.argv[1:])))

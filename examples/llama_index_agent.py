@@ -62,4 +62,6 @@ async def main(user: str, question: str) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m examples.llama_index_agent USER QUESTION")
     sys.exit(asyncio.run(main(*sys.argv[1:])))

@@ -94,4 +94,6 @@ async def main(order: str, text: str) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m examples.llama_index_approval ORDER TEXT")
     sys.exit(asyncio.run(main(*sys.argv[1:])))

@@ -74,4 +74,6 @@ async def main(conversation_id: str, question: str, fork_of: str | None = None) 
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4):
+        sys.exit("usage: python -m examples.pydantic_ai_fork CONVERSATION QUESTION [FORK_OF]")
     sys.exit(asyncio.run(main(*sys.argv[1:])))

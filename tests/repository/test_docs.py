@@ -150,7 +150,10 @@ def test_what_is_not_run_is_in_the_pages() -> None:
 @pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory is deprecated")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page.read_text(), "python")], ids=name_of)
 def test_every_example_runs(page: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one namespace a page; `await` may stand outside of a function."""
+    """In one namespace a page; `await` may stand outside of a function.
+
+    The first example of an adapter is a program: it runs as printed, without names that the page does not define.
+    """
 
     async def keep_transcript(session_id: str, context: object) -> None: ...
 
@@ -158,7 +161,13 @@ def test_every_example_runs(page: Path, place: str, monkeypatch: pytest.MonkeyPa
     opened: dict[Any, Any] = {}
     monkeypatch.setattr(sessions, "_by_url", opened)
     names["call_my_model"] = lambda messages: str(len(messages))
-    for body in blocks(page.read_text(), "python"):
+    program, *bodies = blocks(page.read_text(), "python")
+    if page.parent.name == "adapters":
+        exec(compile(program, name_of(page), "exec"), own := {"__name__": "__main__"})
+        names = own | names
+    else:
+        bodies.insert(0, program)
+    for body in bodies:
         code = compile(body.replace(EXAMPLE_URL, place), name_of(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if code.co_flags & inspect.CO_COROUTINE:
             asyncio.run(eval(code, names))
@@ -209,7 +218,7 @@ def unknown_names(text: str) -> Iterator[str]:
             known = found[1] in TARGETS
         elif found := re.match(r"redismem ([a-z]+)", name):
             known = found[1] in app
-        elif found := re.fullmatch(r"python -m ((?:benchmarks|examples)\.\w+)", name):
+        elif found := re.fullmatch(r"python -m ((?:benchmarks|examples)\.\w+)(?: .*)?", name):
             known = (ROOT / f"{found[1].replace('.', '/')}.py").exists()
         else:
             continue
@@ -239,7 +248,7 @@ def test_what_is_not_there_is_noticed() -> None:
         "# A head, of `it`\n[a](docs/none.md) [b](#a-head) [c](#a-head-of-it) [d](LICENSE)\n",
     )
     assert [link.partition(":")[0] for link in broken_links(page, text)] == ["docs/none.md", "#a-head"]
-    text = "`redismem/none.py` `none.lua` `lua/x/` `test_none_of_it` `make none` `redismem x` `python -m benchmarks.x`"
+    text = "`redismem/none.py` `none.lua` `lua/x/` `test_none_of_it` `make none` `redismem x` `python -m examples.x a`"
     assert list(unknown_names(text)) == re.findall(r"`([^`]+)`", text)
 
 

@@ -58,8 +58,10 @@ class Places:
 
 @contextlib.contextmanager
 def start_example(name: str, places: Places, *more: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Start an example by its command and these further words; it is killed at the end, with its children."""
+    """Start an example by its command, with these words behind its module; kill it at the end, with its children."""
     program, *words = shlex.split(read_commands()[name])
+    if program == "python" and more:
+        words = words[:2]
     command = [sys.executable, *([] if program == "python" else ["-m", program]), *words, *more]
     environ = os.environ | places.environment | environment
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

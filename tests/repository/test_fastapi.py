@@ -1,0 +1,49 @@
+"""The service of the page about FastAPI does what the page says: a retry, another user, and the errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from support.redis_server import RedisServer
+
+PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "fastapi.md").read_text()
+
+
+def statuses(page: str) -> dict[str, int]:
+    """Return the status of each error in the page's table."""
+    rows = re.findall(r"^\| (`\w+`.*?) \| (\d{3})", page, re.MULTILINE)
+    return {name: int(status) for names, status in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_a_retry_asks_no_model_again_and_no_other_user_gets_in(
+    redis_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDISMEM_URL", redis_server.url)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", PAGE.replace('"shop"', repr(namespace)), re.M | re.S):
+        exec(block, names)
+    answers = iter(["It is sent.", "Said otherwise."])
+    names["call_my_model"] = lambda _: next(answers)
+
+    def post(user: str, text: str = "Where is it?", chat: str = "c-1") -> tuple[int, Any]:
+        words = {"turn_id": "t-1", "text": text}
+        answer = client.post(f"/chats/{chat}/turns", params=words, headers={"x-user": user})
+        return answer.status_code, answer.json()
+
+    with TestClient(names["app"]) as client:
+        assert [post("ann"), post("ann")] == [(200, "It is sent.")] * 2
+        assert next(answers) == "Said otherwise."
+        refused = [post("ben"), post("ann", "What else?"), post("ann", chat="x" * 999)]
+    assert [status for status, _ in refused] == [403, 409, 422]
+    assert not re.search("It is sent|c-1|ann", str(refused))
+
+
+def test_the_snippet_maps_the_errors_of_the_table() -> None:
+    table = statuses(PAGE)
+    (mapping,) = re.findall(r"^STATUSES = \{(.*?)^\}", PAGE, re.M | re.S)
+    mapped = {name: int(status) for name, status in re.findall(r"(\w+): (\d+)", mapping)}
+    assert mapped == {**table, "ValueError": 422} == table | mapped
