@@ -100,6 +100,8 @@ class Message:
     `Message(...)` are stored beside the dict and never sent to a model. Keyword arguments with other names become keys
     of the dict. Omitted arguments are absent from it; `content=None` is stored as null.
 
+        Message("user", "Where is my order?", timestamp=datetime(2026, 5, 4, 9, 30, tzinfo=UTC))
+
     Attributes set by the store: `seq` (place in the session's epoch, from 1), `tokens`, `stored_ms` (server's clock),
     `zone` (of the session, or None).
     """

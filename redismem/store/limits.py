@@ -2,8 +2,8 @@
 
 The first process of a namespace records its `idle_timeout_s` and `keep_originals`, and each process an explicit
 `max_sessions` that is larger than the recorded one. A process that would remove more than is recorded warns, and its
-workers use the recorded values, unless it overrides the record with its explicit values. A process that would keep more
-does so for itself.
+workers use the recorded values, unless it overrides the record with its explicit values. A process whose own settings
+keep more uses its own settings.
 """
 
 from __future__ import annotations
