@@ -24,7 +24,7 @@ def say(chat: subprocess.Popen[str], line: str) -> str:
 def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
     provider = places.provider
     provider.text = "Indeed."
-    originals = Keys(places.namespace, 64).session("me").originals
+    originals = Keys(places.namespace, 64).session("anna").originals
     # One summary, in the fifth turn: a second one would replace the vectors of the first while the question is asked.
     settings = {"REDISMEM_THRESHOLD": "8", "REDISMEM_RECENT_LIMIT": "2", "REDISMEM_EMBED_TIMEOUT_S": "30"}
     with start_example("recall_chat.py", places, **settings) as chat, redis.Redis.from_url(places.redis_url) as raw:
@@ -39,4 +39,4 @@ def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
     (quoted,) = [message for message in chats[-1]["messages"] if "<recalled" in str(message["content"])]
     assert "My puppy Rex" in quoted["content"]
     with blocking.Memory.connect(places.redis_url, namespace=places.namespace) as memory:
-        assert memory.session("me").info().total_messages == 12
+        assert memory.session("anna").info().total_messages == 12
