@@ -253,9 +253,8 @@ class Context:
           placeholder in brackets, and thoughts of other providers are left out.
         - Arguments of a call that are not valid JSON, such as those of an answer that was cut off, become a string of
           the object `{"arguments": …}`. Call ids that are too long are replaced by shorter ones, always the same.
-        - A name that OpenAI refuses, such as one with a space, is written before the text.
+        - A name that OpenAI refuses, such as one with spaces, is put before the text. Lone surrogates become U+FFFD.
         - An assistant's `audio` becomes `{"id": …}`; once it has expired, its transcript becomes the text.
-        - Lone surrogates, such as half an emoji, become U+FFFD.
 
         Opaque messages are verbatim and in their places, even between a call and its result.
 
