@@ -166,7 +166,9 @@ class Store(Agreement):
                 await self.begin(begun_s)
                 timeout_s = self._within_s(begun_s)
         number = 0
-        if call.resent is not None and call.session_id and not (number := self._gate.begin(call.session_id)):
+        gate, is_behind = self._gate, call.resent is not None or call.session_id in self._gate.waiting
+        begin = gate.begin_alone if call.op is Op.CLEAR else gate.begin if is_behind else None
+        if begin is not None and call.session_id and not (number := begin(call.session_id)):
             number = await self._wait_to_begin(call, breaker, begun_s)
             timeout_s = self._within_s(begun_s)
         try:
@@ -317,12 +319,9 @@ class Store(Agreement):
             raise self.away_error(breaker, call.session_id)
 
     async def _wait_to_begin(self, call: Call[Any], breaker: Breaker, begun_s: float) -> int:
-        """Wait for earlier appends and edits of the session, and return the number of this one for the gate.
-
-        Raises:
-            StoreUnavailable: Redis did not answer the earlier appends in time.
-        """
-        number = await self._gate.wait(call.session_id, self.settings.deadline_s - (monotonic() - begun_s))
+        """Wait for earlier appends and edits of the session, and return this one's number. Raises StoreUnavailable."""
+        left_s = self.settings.deadline_s - (monotonic() - begun_s)
+        number = await self._gate.wait(call.session_id, left_s, is_alone=call.op is Op.CLEAR)
         if number and breaker.is_closed:
             return number
         if number:

@@ -59,7 +59,23 @@ async def test_a_delete_over_http_does_not_overtake_a_large_append(
         append = asyncio.create_task(http.ask("POST", "/v1/sessions/a/messages", json=body))
         await until(lambda: proxy.broken_count)
         delete = asyncio.create_task(http.ask("DELETE", "/v1/sessions/a"))
-        await until(lambda: delete.done() or memory.store.calls_count == 2)
+        await until(lambda: delete.done() or memory.store._gate.waiting)
         proxy.heal()
         assert [(await append).status_code, (await delete).status_code] == [201, 204]
         assert not await memory.session("a").exists()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_lost_reply_brings_back_nothing_from_before_a_clear(proxy: Proxy, namespace: str, is_new: bool) -> None:
+    """The append ran, and its reply is lost. Its resent sending would find a session that forgot its id."""
+    async with Memory.connect(proxy.url, namespace=namespace, settings=LONG_DEADLINES) as memory:
+        session = memory.session("a")
+        await memory.session("other").append(user("loads the script"))
+        if not is_new:
+            await session.append(user("old"))
+        proxy.break_next("reset", to=b"EVALSHA")
+        calls = session.append(user("before")), session.merge({"a": 1}), session.clear(), session.append(NEW)
+        _, _, cleared, appended = await asyncio.gather(*calls)
+        assert (cleared, appended.created) == (True, True)
+        context = await session.read()
+        assert ([message.content for message in context.messages], context.state.params) == ([NEW["content"]], {})

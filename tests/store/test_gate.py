@@ -102,13 +102,13 @@ async def test_a_cancelled_append_leaves_its_place_to_the_next() -> None:
     first = gate.begin("s")
     gate.resend("s")
     waiting = [asyncio.create_task(gate.wait("s", 60)) for _ in range(3)]
-    await until(lambda: len(gate._waiting.get("s", ())) == 3)
+    await until(lambda: len(gate.waiting.get("s", ())) == 3)
     waiting[0].cancel()
     gate.end("s", first)
     waiting[1].cancel()  # it has begun by now
     number = await waiting[2]
     gate.end("s", number)
-    assert (gate._begun, gate._resent, gate._waiting) == ({}, set(), {})
+    assert (gate._begun, gate._resent, gate.waiting) == ({}, set(), {})
 
 
 @given(st.lists(st.integers(0, 40), max_size=120), st.booleans())
@@ -150,7 +150,7 @@ async def _play(steps: list[int], *, resends: bool) -> None:
             gate.end("s", number)
         await settle()
     assert not waiting
-    assert (gate._begun, gate._resent, gate._waiting) == ({}, set(), {})
+    assert (gate._begun, gate._resent, gate.waiting) == ({}, set(), {})
 
 
 async def test_edits_wait_for_an_append_that_is_resent(proxy: Proxy, namespace: str) -> None:
