@@ -263,12 +263,16 @@ def _original_rules(seen: Stored, first_seq: int) -> Broken:
 
 
 def _body_rules(seen: Stored, counters: Counters) -> Broken:
-    """Check that each body whose message is in the window belongs to a shortened message."""
+    """Check that each body whose message is in the window belongs to a shortened message, and that none lacks one."""
     if not counters.has_bodies:
         return  # what there is belongs to an earlier session
     seqs = last_seqs(seen.elements, counters.message_count)
     window = dict(zip(seqs, seen.elements, strict=True))
-    for seq in sorted(int(field[1:]) for field in seen.originals if _is_body(field)):
+    bodies = {int(field[1:]) for field in seen.originals if _is_body(field)}
+    for seq in sorted(seq for seq, element in window.items() if b"shortened" in element and seq not in bodies):
+        if decode_messages([window[seq]], seq, "")[0].shortened:
+            yield "I15", f"message {seq} is shortened, and its body is gone"
+    for seq in sorted(bodies):
         shorter = window.get(seq)
         if shorter is None and seq >= counters.first_seq:
             yield "I15", f"a body of message {seq}, which does not exist"

@@ -58,6 +58,12 @@ async def with_bodies(run: Run, calls: SessionCalls, messages: list[Message]) ->
     whole: dict[int, Message] = {}
     for part in _parts([message for message in messages if message.shortened]):
         whole |= await run(bodies.read(calls, part))
+    if missing := sum(message.shortened and message.seq not in whole for message in messages):
+        session = session_hash(calls.keys.session_id)
+        extra = facts(op="read_bodies", session=session)
+        log.warning(
+            "session %s: the bodies of %d messages cannot be read: notes stand for them", session, missing, extra=extra
+        )
     return [whole.get(message.seq, message) for message in messages] if whole else messages
 
 

@@ -69,6 +69,19 @@ async def test_the_window_stays_small_and_every_message_whole(
         assert await raw.exists(memory.store.keys.session("s").originals) == 0
 
 
+async def test_a_body_that_is_gone_is_told_by_check_and_in_the_log(
+    store: Store, namespace: str, raw: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with store.memory(namespace, body_settings()) as memory:
+        session = memory.session("s")
+        await fill(session)
+        await raw.hdel(memory.store.keys.session("s").originals, "b3")
+        (broken,) = await check_session(memory.store, session.id)
+        assert "message 3 is shortened, and its body is gone" in str(broken)
+        assert (await session.messages(include_originals=True))[2].shortened
+        assert "the bodies of 1 messages cannot be read" in caplog.text
+
+
 async def test_bodies_expire_with_their_session(store: Store, namespace: str, raw: Any) -> None:
     async with store.memory(namespace, body_settings()) as memory:
         session, keys = memory.session("s"), memory.store.keys.session("s")
