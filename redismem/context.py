@@ -248,7 +248,7 @@ class Context:
         The others, such as those of another provider or framework, are written in OpenAI's format:
 
         - A result without its call right before it, and a call that got no result, are quoted in a user message. Calls
-          at the very end may still wait for their results.
+          at the very end may still wait for their results, if none of the same message has one yet.
         - Images of results and of the assistant follow in a user message. Other content that OpenAI refuses becomes a
           placeholder in brackets, and thoughts of other providers are left out.
         - Arguments of a call that are not valid JSON, such as those of an answer that was cut off, become a string of

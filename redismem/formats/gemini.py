@@ -50,7 +50,7 @@ def gemini_context(
     """Write messages in Gemini's format; the first `background_count` without a system role are summaries."""
     system, spoken = split_opening(payloads, background_count)
     view = View(_is_native if thoughts else _is_native_unsigned, thoughts, tools)
-    turns = build_turns(spoken, view, _takes, media_follow=True)
+    turns = build_turns(spoken, view, _takes)
     writer = _Writer(thoughts)
     contents = [content for turn in turns for content in writer.contents(turn)]
     _sign_current_turn(contents)

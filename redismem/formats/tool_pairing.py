@@ -42,6 +42,9 @@ def pair_chat(messages: Sequence[Payload]) -> list[Payload]:
             head_at = len(shown)
             waiting.add(made)
         shown.append(message)
+    if waiting.open and len(shown) > head_at + 1:  # a provider refuses some of the results of a message
+        shown[head_at : head_at + 1], quotes = _split_calls(shown[head_at], waiting.open)
+        shown += quotes
     return shown
 
 
@@ -157,7 +160,7 @@ def _unpaired(items: Sequence[Payload]) -> frozenset[int]:
     open_at: dict[Key, int] = {}
     keys_at: dict[int, list[Key]] = {}
     unpaired: set[int] = set()
-    last_other = -1
+    last_other = -1  # also the last result: a provider refuses some of the results of a response
     for at, item in enumerate(items):
         if not is_item(item):
             last_other = last_other if type(item) is Opaque else at
@@ -167,13 +170,14 @@ def _unpaired(items: Sequence[Payload]) -> frozenset[int]:
             keys_at[at] = [key] if other_key is None else [key, other_key]
             unpaired.update(open_at[key] for key in keys_at[at] if key in open_at)
             open_at.update(dict.fromkeys(keys_at[at], at))
+        last_other = at if answered else last_other
         for key in answered:
             call_at = open_at.get(key)
             for own_key in [] if call_at is None else keys_at[call_at]:
                 open_at.pop(own_key, None)
             if call_at is None:
                 unpaired.add(at)
-    # A call is at the end, and still open, if only other calls and results follow it.
+    # A call is at the end, and still open, if only other calls follow it.
     end = max(last_other, max(unpaired, default=-1))
     return frozenset(unpaired.union(at for at in open_at.values() if at < end))
 

@@ -48,9 +48,7 @@ class Turn:
     parts: list[Part] = field(default_factory=list)
 
 
-def build_turns(
-    payloads: Iterable[Payload], view: View, takes: Callable[[Media, str], bool], *, media_follow: bool = False
-) -> list[Turn]:
+def build_turns(payloads: Iterable[Payload], view: View, takes: Callable[[Media, str], bool]) -> list[Turn]:
     """Build non-empty, alternating turns that begin with the user.
 
     A system or developer message becomes a user text between tags that no other text can open. The turn after a call
@@ -59,7 +57,6 @@ def build_turns(
     Args:
         takes: `takes(media, role)` is true if the provider accepts the media from this role. Media that it takes only
             from the user move from the assistant's turn to the user's next one.
-        media_follow: True if the provider accepts the media of results only after all results of the turn.
     """
     turns: list[Turn] = []
     own_results: list[Part] = []
@@ -75,7 +72,7 @@ def build_turns(
                 _append_turn(turns, Turn(role, [part]))
     _append_turn(turns, Turn(USER, own_results))
     paired: list[Turn] = []
-    for turn in _pair_calls(_move_media(turns, takes), view, media_follow):
+    for turn in _pair_calls(_move_media(turns, takes), view):
         if all(map(_is_thought, turn.parts)):
             continue
         if _is_thought(turn.parts[-1]):  # Anthropic refuses a message that ends in a thought
@@ -173,23 +170,17 @@ def _append_turn(turns: list[Turn], turn: Turn) -> None:
         turns.append(turn)
 
 
-def _pair_calls(turns: list[Turn], view: View, media_follow: bool) -> list[Turn]:
+def _pair_calls(turns: list[Turn], view: View) -> list[Turn]:
     """Quote every call that the next turn does not answer, and every result without its call in the turn before."""
     for at, turn in enumerate(turns):
         if turn.role == USER:
             before = turns[at - 1] if at else Turn(ASSISTANT)
             results, others = _match_results(turn, before, view)
-            if at + 1 < len(turns) or others or (media_follow and any(map(_has_media, results.values()))):
-                others = [*_take_unanswered(before, set(results)), *others]
-            turn.parts = [*results.values(), *others]
+            turn.parts = [*results.values(), *_take_unanswered(before, set(results)), *others]
             continue
         if not isinstance(turn.parts[-1], Call):
             turn.parts.sort(key=lambda part: isinstance(part, Call))  # the next turn has to follow the calls
     return turns
-
-
-def _has_media(part: Part) -> bool:
-    return isinstance(part, Result) and any(isinstance(inner, Media) for inner in part.parts)
 
 
 def _match_results(turn: Turn, before: Turn, view: View) -> tuple[dict[str, Part], list[Part]]:

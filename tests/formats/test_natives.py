@@ -93,8 +93,8 @@ def test_a_result_with_an_image() -> None:
     assert shown["file_data"]["file_uri"] == URL
 
 
-def test_an_image_follows_only_complete_results_for_gemini() -> None:
-    """Gemini takes an image after the results. It then takes no open call, so the call is quoted until its result."""
+def test_a_call_is_quoted_while_only_others_of_its_message_have_results() -> None:
+    """A provider refuses some of the results of a message. A call without any result beside it stays open."""
     image = {"type": "image_url", "image_url": {"url": URL}}
     told = [user("hi"), chat_call("a", "b"), chat_result("a", [text("a map"), image])]
     _, call, result, others = gemini(*told)["contents"]
@@ -102,11 +102,11 @@ def test_an_image_follows_only_complete_results_for_gemini() -> None:
     _, shown, quote = others["parts"]
     assert shown["file_data"]["file_uri"] == URL
     assert "was not there" in quote["text"]
-    assert [len(turn["content"]) for turn in anthropic(*told)["messages"]] == [1, 2, 1]
+    assert [len(turn["content"]) for turn in anthropic(*told)["messages"]] == [1, 1, 2]
     _, call, results, others = gemini(*told, chat_result("b"))["contents"]
     assert len(call["parts"]) == len(results["parts"]) == 2
     assert len(others["parts"]) == 2
-    assert len(gemini(*told[:2], chat_result("a"))["contents"][1]["parts"]) == 2, "without an image the call stays open"
+    assert len(gemini(*told[:2])["contents"][1]["parts"]) == 2
 
 
 def test_calls_of_one_name_without_ids_may_wait_together() -> None:

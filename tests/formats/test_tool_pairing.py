@@ -165,6 +165,18 @@ def test_a_quoted_text_does_not_end_its_quotation(form: str) -> None:
     assert shown["content"].lower().replace(" ", "").count("</tool_result>") == 1
 
 
+def test_a_call_is_quoted_while_only_another_of_its_message_has_a_result() -> None:
+    made = [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in "ab"]
+    told = [USER, {"role": "assistant", "tool_calls": made}, {"role": "tool", "tool_call_id": "a", "content": "x"}]
+    _, call, result, quote = context_of(told).to_openai()
+    assert ([each["id"] for each in call["tool_calls"]], result["tool_call_id"]) == (["a"], "a")
+    assert 'call "b"' in quote["content"]
+    items = context_of(told).to_responses()
+    paired = [each["call_id"] for each in items if "call_id" in each]
+    assert (paired, sum('call "b"' in str(each) for each in items)) == (["a", "a"], 1)
+    assert len(context_of(told[:2]).to_openai()[1]["tool_calls"]) == 2, "no tool has answered yet"
+
+
 def test_a_result_in_parts_is_quoted_as_text() -> None:
     parts = [{"type": "text", "text": "seen"}, {"type": "image_url", "image_url": {"url": "data:AAAA"}}]
     (shown,) = context_of([{"role": "tool", "tool_call_id": "a", "content": parts}]).to_openai()
