@@ -32,7 +32,7 @@ def alternate_roles(payloads: Sequence[Payload], *, thoughts: bool = True, tools
     messages = chat_messages(payloads, thoughts=thoughts, tools=tools, now_ms=math.inf)
     view = _join_system([message for message in messages if role_of(message) == SYSTEM])
     before = SYSTEM
-    spoken = (known for message in messages if role_of(message) != SYSTEM for known in _known(message))
+    spoken = (known for message in messages if role_of(message) != SYSTEM for known in _keep_known(message))
     for role, group in groupby(spoken, lambda message: message["role"]):
         if role == ASSISTANT and before == SYSTEM:
             view.append({"role": USER, "content": BEGINNING})
@@ -53,7 +53,7 @@ def _join_system(messages: Sequence[Payload]) -> list[Payload]:
     return [{"role": SYSTEM, "content": "\n\n".join(texts)}]
 
 
-def _known(message: Payload) -> Iterator[Payload]:
+def _keep_known(message: Payload) -> Iterator[Payload]:
     """Yield a message of fields that templates know: not the older function calls, and no refusal. Skip blank ones."""
     if "function_call" in message or message["role"] == "function" or isinstance(message.get("refusal"), str):
         for role, parts in parse_message(message, View(tools=False)):

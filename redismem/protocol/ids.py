@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import threading
 import time
 import uuid
 from collections import deque
@@ -25,9 +26,12 @@ _tokens: deque[bytes] = deque()
 _sender: list[bytes] = []
 """The bytes that name this process, drawn with the first token."""
 _numbers = itertools.count(1)
+# Two threads that drew at once would put numbers out of order, and a retry needs a greater one than its first attempt.
+_drawing = [threading.Lock()]
 # Otherwise a forked child and its parent would use the same bytes.
 os.register_at_fork(after_in_child=_tokens.clear)
 os.register_at_fork(after_in_child=_sender.clear)
+os.register_at_fork(after_in_child=lambda: _drawing.__setitem__(0, threading.Lock()))
 
 
 def now_ms() -> int:
@@ -65,9 +69,10 @@ def append_token(append_id: object) -> bytes:
         try:
             return _tokens.popleft()  # the oldest, because its number is the least
         except IndexError:  # drawn in bulk: one call to the operating system costs as much as the rest of this function
-            first, *others = _draw_tokens()
-            _tokens.extend(others)
-            return first
+            with _drawing[0]:
+                if not _tokens:
+                    _tokens.extend(_draw_tokens())
+            return append_token(None)
     if not isinstance(append_id, str) or not append_id:
         raise InvalidMessage("an append id must be a non-empty string")
     encoded = append_id.encode("utf-8", "surrogatepass")

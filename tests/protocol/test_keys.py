@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import random
+import threading
 import uuid
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -177,3 +182,27 @@ def test_a_child_draws_other_tokens_than_its_parent() -> None:
     tokens = [text[at : at + 30] for text in (ours, theirs) for at in range(0, 3000, 30)]
     assert len({token[:7] for token in tokens}) == len({token[10:22] for token in tokens}) == 200
     assert len({token[10:16] for token in tokens}) == 2, "each names its process"
+
+
+class Alternating:
+    """Numbers for two threads that draw at the same time: each of them waits for the other one, if it comes."""
+
+    def __init__(self) -> None:
+        self._numbers, self._both = itertools.count(1), threading.Barrier(2, timeout=0.2)
+
+    def __next__(self) -> int:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._both.wait()
+        return next(self._numbers)
+
+
+def test_two_threads_never_put_sendings_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry draws its number after its first attempt, and must overtake it."""
+    monkeypatch.setattr(ids, "_TOKENS_COUNT", 8)
+    monkeypatch.setattr(ids, "_tokens", deque())
+    monkeypatch.setattr(ids, "_numbers", Alternating())
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: ids.sending(), range(2))
+    left = [token[ids.SENDING_AT :][: ids.SENDING_BYTES] for token in ids._tokens]
+    assert left == sorted(left)
+    assert max(first, second) < min(left)
