@@ -8,7 +8,7 @@ RedismemError
 ├── InvalidItem         a field or name of a project's item that cannot be stored       (also a ValueError)
 ├── InvalidRecord       an id, field, member or change of a record that is not valid    (also a ValueError)
 ├── InvalidTransition   an item's status does not lead to the requested status          (also a ValueError)
-├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
+├── InvalidSettings     a setting that is out of range                                  (also a ValueError)
 ├── InvalidTime         the caller's clock returned a value that cannot be the time     (also a ValueError)
 ├── TooLarge            a message, batch, value or window over its limit                (also a ValueError)
 ├── SessionNotFound     the session does not exist (any more)                           (also a LookupError)
@@ -98,7 +98,7 @@ class InvalidTransition(RedismemError, ValueError):
 
 
 class InvalidSettings(RedismemError, ValueError):
-    """A setting given in code is out of range or unreadable."""
+    """A setting, from code or the environment, is out of range or unreadable."""
 
 
 class InvalidTime(RedismemError, ValueError):

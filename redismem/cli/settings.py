@@ -7,7 +7,7 @@ from typing import Any
 from redismem.cli.place import safe_url
 from redismem.cli.terminal import AsJson, console, print_json
 from redismem.inspection.figures import printable
-from redismem.settings.environment import Look, look
+from redismem.settings.environment import values_from_environment
 from redismem.settings.names import PREFIX
 from redismem.settings.settings import Settings
 
@@ -23,13 +23,14 @@ async def settings(*, as_json: AsJson = False) -> int:
     A process with this environment uses the shown value, unless its code passes another. Secrets show only as set or
     not set; addresses show without user, password and options.
     """
-    environment, values = look(Settings), Settings()
+    values = Settings()
+    given = values_from_environment(Settings.model_fields)
     rows = [
         {
             "name": name,
             "variable": PREFIX + name.upper(),
             "value": _public_value(name, getattr(values, name)),
-            "source": _source(name, getattr(values, name), environment),
+            "source": _source(name, getattr(values, name), name in given),
             "meaning": field.description,
         }
         for name, field in Settings.model_fields.items()
@@ -51,16 +52,11 @@ def _public_value(name: str, value: Any) -> Any:
     return safe_url(value) if "://" in value else "the given URL"
 
 
-def _source(name: str, value: Any, environment: Look) -> str:
-    """Return the source of a value: the environment, the default, or the reason why another value is used."""
-    case = {each.variable: each.case for each in environment.complaints}.get(PREFIX + name.upper())
-    if case == "kept":
-        return "the variable is invalid: nothing is evicted"
-    if case == "default":
-        return "the variable is invalid: default"
-    if name in environment.given:
+def _source(name: str, value: Any, is_given: bool) -> str:
+    """Return the source of a value."""
+    if is_given:
         return "environment"
-    # The default threshold rises above a given recent_limit; the default recent_limit falls below a given threshold.
+    # The default recent_limit falls below a given threshold.
     return "default" if value == Settings.model_fields[name].default else "derived from another setting"
 
 

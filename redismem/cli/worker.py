@@ -23,9 +23,6 @@ from redismem.events import facts
 from redismem.extras import require_extra
 from redismem.inspection.figures import plural
 from redismem.memory import Memory, make_embedder
-from redismem.settings.environment import look
-from redismem.settings.names import PREFIX
-from redismem.settings.settings import Settings
 from redismem.store.depths import Depths, depths_of
 from redismem.store.limits import given_removals, is_given
 from redismem.workers.outcomes import SummaryOutcome
@@ -136,13 +133,11 @@ async def worker(  # noqa: PLR0913 (each is an option)
     Logs go to stderr, one line per event: hashes of session ids and durations, never message text.
     `redismem dead list` shows ids with their hashes. `--metrics-port` serves `/livez` and `/metrics`, without a key:
     they show the names of the namespaces, and no ids or texts. Exit code: 0 stopped by a signal, or `--once` completed
-    all work; 2 wrong usage, or an invalid `REDISMEM_STRATEGY`; else 1.
+    all work; 2 wrong usage, or an invalid setting; else 1.
     """
     names = _split(namespaces)
     if on_evict_file is not None:
         _check_archive(on_evict_file, names)
-    if strategy is None and _has_unusable_strategy():
-        raise Stop("REDISMEM_STRATEGY is invalid: use summarize, trim or none; until then nothing is summarised", 2)
     getattr(os, "nice", int)(nice)  # Windows has no `os.nice`
     metrics = None if metrics_port is None else _open_metrics(once=once)
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
@@ -221,10 +216,6 @@ async def _run_all(stopping: asyncio.Event, runs: Sequence[Coroutine[Any, Any, N
     finally:
         stopping.set()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _has_unusable_strategy() -> bool:
-    return any(each.variable == f"{PREFIX}STRATEGY" for each in look(Settings).complaints)
 
 
 def _check_archive(path: Path, namespaces: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from redismem.protocol.namespace import dictionaries
 from redismem.protocol.namespace import holds as tick_calls
 from redismem.protocol.queue import depths as depth_calls
 from redismem.protocol.queue import provider_pauses
-from redismem.settings.environment import look
+from redismem.settings.environment import unknown_variables
 from redismem.settings.settings import Settings
 from redismem.store.depths import Depths, depths_of
 from redismem.store.sessions import read_sessions
@@ -99,7 +99,10 @@ async def examine_slowly(store: Store, *, embedded: bool) -> list[Finding]:
 
 def examine_settings(settings: Settings) -> list[Finding]:
     """Judge the settings of this process. Calls no provider."""
-    return [rules.model(settings, _settings_error(settings)), rules.environment(look(Settings).complaints)]
+    return [
+        rules.model(settings, _settings_error(settings)),
+        rules.environment(unknown_variables(Settings.model_fields)),
+    ]
 
 
 def _settings_error(settings: Settings) -> str:

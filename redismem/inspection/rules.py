@@ -14,7 +14,6 @@ from typing import Any
 from redismem.info import Depth
 from redismem.protocol.namespace.holds import Hold
 from redismem.protocol.queue.provider_pauses import Pause
-from redismem.settings.environment import Complaint
 from redismem.settings.settings import Settings
 from redismem.store.limits import NEAR_LIMIT
 
@@ -254,12 +253,9 @@ def summaries(
     return Finding("summaries", WARN, "late" if late_ms > long_ms else "failing", seen)
 
 
-def environment(complaints: Sequence[Complaint]) -> Finding:
-    """Judge the environment variables. The verdict is a failure if an invalid one stops all removal of sessions."""
-    if not complaints:
-        return Finding("settings", OK, "usable")
-    verdict = FAIL if any(complaint.case == "kept" for complaint in complaints) else WARN
-    return Finding("settings", verdict, "not_usable", {"complaints": tuple(complaints)})
+def environment(warnings: Mapping[str, str]) -> Finding:
+    """Judge the environment variables. `warnings` has a text for each unknown one."""
+    return Finding("settings", WARN if warnings else OK, "unknown" if warnings else "usable", {"warnings": warnings})
 
 
 def model(settings: Settings, refused: str) -> Finding:

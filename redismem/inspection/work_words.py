@@ -6,8 +6,6 @@ import re
 
 from redismem.inspection.figures import duration, plural, printable, size
 from redismem.inspection.rules import Finding, Verdict
-from redismem.settings.environment import Complaint
-from redismem.settings.names import PREFIX
 
 _CONFIG = {
     "client-output-buffer-limit": (
@@ -183,21 +181,8 @@ def settings(finding: Finding) -> tuple[str, str]:
     """Describe the finding on environment variables."""
     if finding.case == "usable":
         return "all REDISMEM_* variables are valid", ""
-    advice = "`redismem settings` lists all settings and the values in use."
-    complaints: tuple[Complaint, ...] = finding.seen["complaints"]
-    if any(each.case == "kept" for each in complaints):
-        advice = "Until it is valid nothing is evicted, so no memory is freed. " + advice
-    return "; ".join(map(_complaint_text, complaints)), advice
-
-
-def _complaint_text(complaint: Complaint) -> str:
-    variable = printable(complaint.variable)
-    if complaint.case == "unknown":
-        near = f" (did you mean {PREFIX}{complaint.near.upper()}?)" if complaint.near else ""
-        return f"{variable} is not a setting{near}"
-    effect = "the default is used" if complaint.case == "default" else "nothing is evicted"
-    why = f", as {complaint.why}" if complaint.why else ""
-    return f"{variable} is invalid{why}: {effect}"
+    warnings = printable("; ".join(finding.seen["warnings"].values()))
+    return warnings, "`redismem settings` lists all settings and the values in use."
 
 
 def attempts_of(count: int, reason: str | None) -> str:

@@ -1,20 +1,26 @@
 """Settings: the only place that reads the environment (`REDISMEM_*`).
 
-The default replaces an invalid value from the environment, with one logged warning that names the variable. If a
-setting decides what is removed, a value that removes nothing replaces the invalid one, with a logged error. An unknown
-variable is logged as a warning. In code, an invalid value raises InvalidSettings.
+An invalid value raises InvalidSettings, in code as in the environment. An unknown variable is logged as a warning.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from redismem.errors import InvalidSettings
 from redismem.events import facts
-from redismem.settings.environment import LONGEST_S, MOST_SESSIONS, Environment, doubts, unit
+from redismem.settings.environment import (
+    LONGEST_S,
+    MOST_SESSIONS,
+    doubts,
+    unit,
+    unknown_variables,
+    values_from_environment,
+)
 from redismem.settings.names import PREFIX, suggest_setting
 
 log = logging.getLogger("redismem")
@@ -26,7 +32,7 @@ class Settings(BaseModel):
     """All settings. A value given in code wins over `REDISMEM_<NAME>`, which wins over the default.
 
     Raises:
-        InvalidSettings: A value given in code is invalid.
+        InvalidSettings: A value is invalid. The text names the setting, or its variable, and never the value.
     """
 
     model_config = ConfigDict(
@@ -215,16 +221,23 @@ class Settings(BaseModel):
     )
 
     def __init__(self, **given: Any) -> None:
+        fields = type(self).model_fields
+        variables = {name: value for name, value in values_from_environment(fields).items() if name not in given}
+        for variable, warning in unknown_variables(fields).items():
+            log.warning("%s", warning, extra=facts(op="settings", setting=variable))
         try:
-            super().__init__(**Environment(type(self), given).usable() | given)
+            super().__init__(**variables | given)
         except ValidationError as refused:
-            raise InvalidSettings("; ".join(_line(error) for error in refused.errors())) from None
+            raise InvalidSettings("; ".join(_line(error, variables) for error in refused.errors())) from None
 
     @model_validator(mode="before")
     @classmethod
     def _recent_by_default_within_threshold(cls, given: dict[str, Any]) -> dict[str, Any]:
-        threshold = given.get("threshold")
-        if "recent_limit" in given or not isinstance(threshold, int):
+        try:
+            threshold = int(given["threshold"])
+        except (KeyError, TypeError, ValueError, OverflowError):  # the default, or refused by its own validator
+            return given
+        if "recent_limit" in given:
             return given
         default = cls.model_fields["recent_limit"].default
         return {
@@ -323,10 +336,16 @@ class Settings(BaseModel):
         return self.overdue_tokens != "-" and message_count > self.recent_limit and tokens > self.threshold_tokens
 
 
-def _line(error: Any) -> str:
-    """Return the line of an error text about one setting: its name, the error and the unit."""
-    name = ".".join(map(str, error["loc"])) or "settings"
+def _line(error: Any, variables: Collection[str]) -> str:
+    """Return the line of an error text about one setting: its name or variable, the error and the unit."""
+    name = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
         near = suggest_setting(name, Settings.model_fields)
         return f"{name} is not a setting" + (f"; did you mean {near}?" if near else "")
-    return f"{name}: {error['msg']}{unit(name)}"
+    if name in variables:
+        return f"{PREFIX}{name.upper()} is invalid ({error['msg']}{unit(name)})"
+    if name:
+        return f"{name}: {error['msg']}{unit(name)}"
+    sources = [PREFIX + variable.upper() for variable in variables if variable in error["msg"].split()]
+    text = error["msg"].removeprefix("Value error, ")
+    return f"settings: {text}" + (f" ({', '.join(sources)})" if sources else "")

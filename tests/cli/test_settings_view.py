@@ -38,15 +38,23 @@ def test_every_setting_is_there_with_variable_value_source_and_meaning(
     assert "seconds without activity" in rows["idle_timeout_s"]["meaning"]
 
 
-def test_the_source_of_an_invalid_value_is_named(list_settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
-    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
-    monkeypatch.setenv("REDISMEM_TICK_S", "often")
+def test_the_source_of_a_derived_value_is_named(list_settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISMEM_THRESHOLD", "5")
     rows = list_settings()
-    assert (rows["threshold"]["value"], rows["threshold"]["source"]) == (54, "derived from another setting")
-    assert rows["max_sessions"]["value"] == 1_000_000_000
-    assert rows["max_sessions"]["source"] == "the variable is invalid: nothing is evicted"
-    assert (rows["tick_s"]["value"], rows["tick_s"]["source"]) == (1, "the variable is invalid: default")
+    assert (rows["recent_limit"]["value"], rows["recent_limit"]["source"]) == (3, "derived from another setting")
+
+
+@pytest.mark.parametrize("words", [("settings",), ("doctor",), ("sessions",), ("worker", "--once"), ("serve",)])
+def test_an_invalid_variable_ends_every_command_at_its_start(
+    command: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "canary")
+    monkeypatch.setenv("REDISMEM_TICK_S", "canary")
+    ran = command(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert "REDISMEM_MAX_SESSIONS is invalid (" in ran.err
+    assert "REDISMEM_TICK_S is invalid (" in ran.err
+    assert "canary" not in ran.err
 
 
 @pytest.mark.parametrize(

@@ -26,25 +26,10 @@ NUMBERS: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
-# The replacements of invalid values in settings that decide about removal.
-KEEPING = {
-    "max_sessions": 1_000_000_000,
-    "idle_timeout_s": 10 * 365 * 86_400,
-    "keep_originals": True,
-    "strategy": "none",
-}
-
-
-def instead_of(name: str) -> Settings:
-    """Return the settings that result from invalid text in one variable."""
-    return DEFAULTS.model_copy(update={name: KEEPING[name]}) if name in KEEPING else DEFAULTS
-
-
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     texts = [record.getMessage() for record in caplog.records]
     for record in caplog.records:
-        keeps = "nothing is removed" in record.getMessage()
-        assert (record.levelno, record.name) == (logging.ERROR if keeps else logging.WARNING, "redismem")
+        assert (record.levelno, record.name) == (logging.WARNING, "redismem")
     caplog.clear()
     return texts
 
@@ -76,28 +61,23 @@ UNUSABLE = {
 }
 
 
-def check_fallback(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str) -> None:
-    """Assert that invalid text in the environment falls back to the default with one warning that names both."""
-    monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
-    made = Settings()
-    assert made == instead_of(name)
-    (warning,) = warnings_of(caplog)
-    assert f"REDISMEM_{name.upper()} " in warning
-    assert repr(instead_of(name).model_dump()[name]).removesuffix(".0") in warning
-
-
 @pytest.mark.parametrize("text", UNUSABLE.values(), ids=UNUSABLE)
 @pytest.mark.parametrize("name", ["threshold", "idle_timeout_s"])
-def test_an_invalid_number_in_the_environment_falls_back_with_one_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
+def test_an_invalid_number_in_the_environment_is_refused_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
-    check_fallback(monkeypatch, caplog, name, text)
+    monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
+    with pytest.raises(InvalidSettings, match=rf"^REDISMEM_{name.upper()} is invalid \(.+\)$"):
+        Settings()
 
 
-def test_every_number_in_the_environment_falls_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_invalid_variable_is_named_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NUMBERS:
-        with pytest.MonkeyPatch.context() as patch:
-            check_fallback(patch, caplog, name, "abc")
+        monkeypatch.setenv(f"REDISMEM_{name.upper()}", "CANARY")
+    with pytest.raises(InvalidSettings) as refused:
+        Settings()
+    assert all(f"REDISMEM_{name.upper()} is invalid (" in str(refused.value) for name in NUMBERS)
+    assert "CANARY" not in str(refused.value)
 
 
 @given(
@@ -106,24 +86,21 @@ def test_every_number_in_the_environment_falls_back(caplog: pytest.LogCaptureFix
     | st.integers().map(str)
     | st.floats().map(str),
 )
-def test_a_number_is_within_its_bounds_or_the_default_for_any_environment(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
+def test_a_number_is_within_its_bounds_or_refused_for_any_environment(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(f"REDISMEM_{name.upper()}", text)
-        made = Settings()
+        try:
+            made = Settings()
+        except InvalidSettings:
+            return
     kind, least, most = NUMBERS[name]
     value = getattr(made, name)
     assert type(value) is kind
     assert least <= value <= most
     assert made.recent_limit <= made.threshold
-    warnings = [warning for warning in warnings_of(caplog) if ") is in seconds: " not in warning]
-    if warnings:
-        assert len(warnings) == 1
-        assert f"REDISMEM_{name.upper()} " in warnings[0]
-        assert made == instead_of(name)
-    else:
-        assert float(text) == value
+    assert float(text) == value
 
 
 def test_valid_values_come_from_the_environment_unless_code_gives_one(
@@ -144,27 +121,6 @@ def test_a_threshold_alone_lowers_the_default_recent_limit(
     monkeypatch.setenv("REDISMEM_THRESHOLD", "3")
     assert (Settings().threshold, Settings().recent_limit) == (3, 1)
     assert warnings_of(caplog) == []
-
-
-@pytest.mark.parametrize(
-    ("given", "warned"),
-    [
-        ({"THRESHOLD": "5", "RECENT_LIMIT": "7"}, ["THRESHOLD", "RECENT_LIMIT"]),
-        ({"THRESHOLD": "abc", "RECENT_LIMIT": "11"}, ["THRESHOLD", "RECENT_LIMIT"]),
-        ({"THRESHOLD": "7", "RECENT_LIMIT": "6"}, []),
-    ],
-)
-def test_a_recent_limit_over_the_threshold_falls_back_too(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: dict[str, str], warned: list[str]
-) -> None:
-    for name, text in given.items():
-        monkeypatch.setenv(f"REDISMEM_{name}", text)
-    made = Settings()
-    expected = (10, 6) if warned else (7, 6)
-    assert (made.threshold, made.recent_limit) == expected
-    warnings = warnings_of(caplog)
-    assert len(warnings) == len(warned)
-    assert all(f"REDISMEM_{name} " in line for name, line in zip(warned, warnings, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +157,6 @@ def test_settings_are_frozen() -> None:
 
 
 def test_values_are_not_shown(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setenv("REDISMEM_THRESHOLD", "CANARY")
     monkeypatch.setenv("REDISMEM_URL", "redis://:CANARY@127.0.0.1:1/0")
     assert "CANARY" not in repr(Settings()) + str(Settings()) + caplog.text
     for value in ({"threshold": "CANARY"}, {"url": ["CANARY"]}):
@@ -231,15 +186,13 @@ def test_an_invalid_url_is_refused_and_not_shown(url: str) -> None:
         ("strategy", "non"),
     ],
 )
-def test_an_invalid_value_removes_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
+def test_an_invalid_value_removes_nothing_because_no_process_starts(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
     monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
-    made = Settings()
-    assert getattr(made, name) == KEEPING[name]
-    (error,) = warnings_of(caplog)
-    assert error.startswith(f"REDISMEM_{name.upper()} is invalid")
-    assert "nothing is removed until it is corrected" in error
+    for connect in (Memory.connect, BlockingMemory.connect):
+        with pytest.raises(InvalidSettings, match=f"REDISMEM_{name.upper()} is invalid"):
+            connect("memory://")
 
 
 def test_an_unknown_variable_is_warned_of_with_the_nearest_name(
@@ -249,9 +202,9 @@ def test_an_unknown_variable_is_warned_of_with_the_nearest_name(
         monkeypatch.setenv(name, "1")
     assert Settings() == DEFAULTS
     assert warnings_of(caplog) == [
-        "REDISMEM_MAX_SESSION is not a setting; did you mean REDISMEM_MAX_SESSIONS?",
+        "REDISMEM_MAX_SESSION is not a setting (did you mean REDISMEM_MAX_SESSIONS?)",
         "REDISMEM_QQQQQQ is not a setting",
-        "REDISMEM_TRESHOLD is not a setting; did you mean REDISMEM_THRESHOLD?",
+        "REDISMEM_TRESHOLD is not a setting (did you mean REDISMEM_THRESHOLD?)",
     ]
 
 
@@ -275,32 +228,6 @@ def test_no_url_at_all_is_an_embedded_store_and_one_warning(caplog: pytest.LogCa
         assert warnings_of(caplog) == []
     with BlockingMemory.connect("memory://") as memory:
         assert memory.session("a").append({"role": "user", "content": "x"}).created
-
-
-def test_a_recent_limit_alone_raises_the_threshold_over_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
-    assert (Settings().threshold, Settings().recent_limit) == (54, 50)
-    assert warnings_of(caplog) == []
-
-
-@pytest.mark.parametrize(
-    "given", [{"THRESHOLD": "6O"}, {"RECENT_LIMIT": "5O"}, {"THRESHOLD": "5", "RECENT_LIMIT": "7"}]
-)
-@pytest.mark.parametrize("in_code", [True, False])
-def test_an_invalid_value_trims_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: dict[str, str], in_code: bool
-) -> None:
-    for name, text in given.items():
-        monkeypatch.setenv(f"REDISMEM_{name}", text)
-    monkeypatch.setenv("REDISMEM_STRATEGY", "trim")
-    made = Settings(strategy="trim") if in_code else Settings()
-    assert (made.strategy, made.threshold, made.recent_limit) == ("trim", 10_000, 10_000)
-    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert len(errors) == 1
-    assert errors[0].startswith("nothing is trimmed until")
-    assert Settings(strategy="trim", threshold=20, recent_limit=5).recent_limit == 5
 
 
 @pytest.mark.parametrize("url", ["memory", "memory://localhost/3?x=1", "redis", "://", "http://x"])
