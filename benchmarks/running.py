@@ -13,6 +13,9 @@ from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import redis.asyncio
+from redis.backoff import NoBackoff
+
 from benchmarks.measuring import URL_VARIABLE, Server, event_loop_name, own_server
 from redismem import Memory, Settings
 from redismem.store.store import Store
@@ -79,7 +82,13 @@ def over_lane(url: str, namespace: str, settings: Settings | None = None) -> Mem
 
 def over_redis_py(url: str, namespace: str, concurrency: int) -> Memory:
     settings = Settings()
-    transport = RedisPy.from_url(url, max_connections=concurrency, reply_timeout_s=settings.reply_timeout_s)
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
+        url,
+        max_connections=concurrency,
+        socket_timeout=settings.reply_timeout_s,
+        retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+    )
+    transport = RedisPy(redis.asyncio.Redis(connection_pool=pool), owned=True)
     return Memory(Store(transport, namespace, settings))
 
 

@@ -19,7 +19,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 _IDLE_S, _PROBE_EVERY_S, _PROBES_COUNT = 60, 20, 3
 # macOS calls the first one TCP_KEEPALIVE; a system may lack any of them, and then its own defaults apply.
-KEEPALIVE = {
+_KEEPALIVE = {
     option: value
     for name, value in (
         ("TCP_KEEPIDLE", _IDLE_S),
@@ -129,7 +129,7 @@ def keep_alive(connection: socket.socket) -> None:
     """Let the kernel probe the connection whenever it has been idle for a minute."""
     if connection.family != socket.AF_UNIX:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in KEEPALIVE.items():
+        for option, value in _KEEPALIVE.items():
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 

@@ -142,7 +142,7 @@ def connect_blocking(
         from redismem.transport.redis_py import given_client
 
         _refuse_credentials(credentials)
-        transport = redis_py.BlockingRedisPy(client, owned=False)
+        transport = redis_py.RedisPy(client, owned=False, blocks=True)
         given_client.warn_of_no_timeout(client)
         return transport
     make, make_blocking = _makes(url)

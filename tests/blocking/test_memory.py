@@ -15,7 +15,7 @@ import redismem
 from redismem import InvalidMessage, InvalidSettings, SessionNotFound, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking
 from redismem.record import Change, Head
-from redismem.transport.redis_py.client import BlockingRedisPy
+from redismem.transport.redis_py.client import RedisPy
 
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 # What only the own parts and the workers of Memory use.
@@ -170,7 +170,7 @@ def test_it_puts_a_broken_session_into_quarantine_too(memory: blocking.Memory) -
     session = memory.session("s")
     session.append({"role": "user", "content": "old"})
     transport = memory._twin.store.transport
-    assert isinstance(transport, BlockingRedisPy)
+    assert isinstance(transport, RedisPy)
     transport._client.set(session._twin._calls.keys.state, "x")
     assert session.append({"role": "user", "content": "current"}).created
     assert [message.content for message in session.read().messages] == ["current"]

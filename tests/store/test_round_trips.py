@@ -12,13 +12,13 @@ from support.checks import user
 from support.operations import OPERATIONS
 from support.proxy import Proxy
 from support.redis_server import RedisServer
+from support.transports import over_redis_py
 
 import redismem.blocking
 from redismem import Context, Memory, SessionNotFound, Settings
 from redismem.protocol.call import evalsha
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost
-from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 
 # A long timeout: a retry of a slow call would be counted too.
 PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
@@ -67,8 +67,8 @@ COMMANDS = [(("INCR", "retries:a"),), (("INCR", "retries:a"), ("INCR", "retries:
 @pytest.mark.parametrize("commands", COMMANDS, ids=["one", "several"])
 @pytest.mark.parametrize("way", ["run", "run_independent"])
 async def test_redis_py_sends_each_call_once(way: str, commands: Any, proxy: Proxy) -> None:
-    carrier = RedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
-    blocking = BlockingRedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
+    carrier = over_redis_py(proxy.url, 60)
+    blocking = over_redis_py(proxy.url, 60, blocks=True)
     proxy.break_next("reset", 100, to=b"INCR")
     with pytest.raises(ConnectionLost):
         await getattr(carrier, way)(commands, 60)
@@ -86,7 +86,7 @@ async def test_redis_py_sends_each_call_once(way: str, commands: Any, proxy: Pro
 
 async def test_redis_py_loads_each_script_once(proxy: Proxy) -> None:
     script = Script("one", b"return 1", b"e" * 40)
-    carrier = RedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
+    carrier = over_redis_py(proxy.url, 60)
     proxy.break_next("reset", 100, to=b"LOAD")
     with pytest.raises(ConnectionLost):
         await carrier.run([evalsha(script, (), ())], 60, script)

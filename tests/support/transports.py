@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from redismem import Settings
 from redismem.transport.base import Transport
 from redismem.transport.connect import connect, connect_blocking
 from redismem.transport.redis_py import embedded
-from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
+from redismem.transport.redis_py.client import RedisPy
 
 Make = Callable[[str, float], Transport]
 
@@ -34,7 +36,16 @@ def _cluster_client(url: str, reply_timeout_s: float) -> Transport:
 
 def _blocking_cluster_client(url: str, reply_timeout_s: float) -> Transport:
     client = redis.RedisCluster.from_url(_first_place(url), socket_timeout=reply_timeout_s)
-    return _Owned(BlockingRedisPy(client, owned=False), client)
+    return _Owned(RedisPy(client, owned=False, blocks=True), client)
+
+
+def over_redis_py(url: str, reply_timeout_s: float, *, blocks: bool = False, max_connections: int = 16) -> Transport:
+    """Return a transport over a client of its own. The client does not retry, because that would repeat writes."""
+    kind: Any = redis if blocks else redis.asyncio
+    retry = (Retry if blocks else redis.asyncio.retry.Retry)(NoBackoff(), 0)
+    timeouts = dict.fromkeys(("timeout", "socket_timeout", "socket_connect_timeout"), reply_timeout_s)
+    pool = kind.BlockingConnectionPool.from_url(url, max_connections=max_connections, retry=retry, **timeouts)
+    return RedisPy(kind.Redis(connection_pool=pool), owned=True, blocks=blocks)
 
 
 def _first_place(url: str) -> str:
@@ -61,10 +72,8 @@ class _Owned:
 
 
 NODE: dict[str, Make] = {
-    "redis-py": lambda url, reply_timeout_s: RedisPy.from_url(url, max_connections=16, reply_timeout_s=reply_timeout_s),
-    "redis-py blocking": lambda url, reply_timeout_s: BlockingRedisPy.from_url(
-        url, max_connections=16, reply_timeout_s=reply_timeout_s
-    ),
+    "redis-py": over_redis_py,
+    "redis-py blocking": lambda url, reply_timeout_s: over_redis_py(url, reply_timeout_s, blocks=True),
     "lane": _make_by_url(connect),
     "lane RESP3": _make_by_url(connect, "?protocol=3"),
     "lane blocking": _make_by_url(connect_blocking),

@@ -25,7 +25,7 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.store.store import Store
 from redismem.transport.base import Transport
-from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
+from redismem.transport.redis_py.client import RedisPy
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_only_a_provided_client_may_send_a_command_twice() -> None:
     made = [OVER_A_SOCKET[name](url_of_one(name, 1), 1) for name in OURS] + [make() for make in EMBEDDED.values()]
     assert [transport.repeats for transport in made] == [False] * len(made)
     assert RedisPy(redis.asyncio.Redis(), owned=False).repeats
-    assert BlockingRedisPy(redis.Redis(), owned=False).repeats
+    assert RedisPy(redis.Redis(), owned=False, blocks=True).repeats
 
 
 @pytest.mark.parametrize("name", OURS)

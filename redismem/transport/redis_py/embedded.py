@@ -7,7 +7,7 @@ from functools import partial
 
 import fakeredis
 
-from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
+from redismem.transport.redis_py.client import RedisPy
 
 
 def embedded(server: fakeredis.FakeServer | None = None) -> RedisPy:
@@ -15,12 +15,12 @@ def embedded(server: fakeredis.FakeServer | None = None) -> RedisPy:
     return RedisPy(fakeredis.FakeAsyncRedis(server=server or fakeredis.FakeServer()), owned=True)
 
 
-def blocking_embedded(server: fakeredis.FakeServer | None = None) -> BlockingRedisPy:
+def blocking_embedded(server: fakeredis.FakeServer | None = None) -> RedisPy:
     """Return a new, empty store for blocking callers, or the store of `server` if that is given."""
-    return BlockingRedisPy(fakeredis.FakeRedis(server=server or fakeredis.FakeServer()), owned=True)
+    return RedisPy(fakeredis.FakeRedis(server=server or fakeredis.FakeServer()), owned=True, blocks=True)
 
 
-def both() -> tuple[BlockingRedisPy, Callable[[], RedisPy]]:
+def both() -> tuple[RedisPy, Callable[[], RedisPy]]:
     """Return one new store for blocking callers, and a function that opens it for asyncio."""
     server = fakeredis.FakeServer()
     return blocking_embedded(server), partial(embedded, server)

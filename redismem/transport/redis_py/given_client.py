@@ -8,6 +8,8 @@ import math
 import time
 from typing import Any
 
+import redis
+import redis.asyncio
 from redis.client import NEVER_DECODE
 from redis.connection import AbstractConnection
 
@@ -65,14 +67,19 @@ def reading_options(client: Any) -> dict[str, Any]:
     return {NEVER_DECODE: True}
 
 
-def refuse_other(client: Any, foreign: tuple[type, ...], wanted: str) -> None:
+def refuse_other(client: Any, *, blocks: bool) -> None:
     """Check that the client fits this kind of memory, asyncio or blocking.
 
     Otherwise each call would fail with an error that explains nothing.
 
     Raises:
-        InvalidSettings: The client is of a foreign type, or is no client, such as a URL.
+        InvalidSettings: The client is of the other kind, or is no client, such as a URL.
     """
+    foreign: tuple[type, ...]
+    foreign, wanted = (redis.Redis, redis.RedisCluster), "one of redis.asyncio"
+    if blocks:
+        foreign = (redis.asyncio.Redis, redis.asyncio.RedisCluster)
+        wanted = "a redis.Redis; redismem.Memory takes this one"
     if isinstance(client, foreign) or not hasattr(client, "execute_command"):
         raise InvalidSettings(f"the client is a {type(client).__name__} of the wrong kind: this memory needs {wanted}")
 

@@ -68,8 +68,8 @@ def translate_errors(answers: Sequence[Any]) -> list[Any]:
 
 
 def word_of(answers: Sequence[Any]) -> str:
-    """Return the first word of an error in reply to the first command; "" if the reply is not an error."""
-    return answers[0].word if isinstance(answers[0], ServerError) else ""
+    """Return the first word of an error in reply to the first command; "" if there is none."""
+    return answers[0].word if answers and isinstance(answers[0], ServerError) else ""
 
 
 def is_refused(error: Exception) -> bool:

@@ -8,7 +8,7 @@ import fakeredis
 import pytest
 from support.checks import until
 
-from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
+from redismem.transport.redis_py.client import RedisPy
 
 
 @pytest.mark.parametrize("make", [fakeredis.FakeAsyncRedis, fakeredis.FakeRedis])
@@ -19,7 +19,7 @@ async def test_an_expired_key_is_removed_by_any_later_call(
     monkeypatch.setattr("redismem.transport.redis_py.given_client._EXPIRY_S", 0)
     server = fakeredis.FakeServer()
     client = make(server=server)
-    transport: Any = (RedisPy if make is fakeredis.FakeAsyncRedis else BlockingRedisPy)(client, owned=True)
+    transport: Any = RedisPy(client, owned=True, blocks=make is fakeredis.FakeRedis)
     await transport.run([("SET", "expires", "x" * 1_000, "PX", 1)], 60)
     await transport.run([("SET", "stays", "x")], 60)
 
