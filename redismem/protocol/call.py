@@ -77,11 +77,6 @@ class Call(Generic[T]):
     sends: list[float] | None = None
     """The timeout of each attempt in seconds, recorded for the hook; None means that there is no hook."""
 
-    @property
-    def subject(self) -> Subject:
-        """The subject of the call."""
-        return self.session_id or tag_of(self.commands)
-
     def again(self, *, is_sent: bool = True) -> Call[T]:
         """Return the call for a retry, when the server may have run the call already.
 

@@ -94,7 +94,7 @@ class Session(EditableSession):
                 was made, but the other processes do not see it.
             InvalidSettings: There are no replicas that could acknowledge it.
         """
-        receipt = await self._run(self._calls.append(messages, options))
+        receipt = await self._store.run(self._calls.append(messages, options), quarantine=True)
         if self._calls.is_heavy:
             self._start_moving_bodies()
         if receipt.created:
@@ -159,7 +159,7 @@ class Session(EditableSession):
             check_scope(recall_scope, self._calls.session_owner, self.id, has_budget=recall is not None)
         call = self._calls.append_and_read(messages, options)
         if recall is None:
-            context = await self._run(call)
+            context = await self._store.run(call, quarantine=True)
         else:
             from redismem.recall.recall import extract_query
 

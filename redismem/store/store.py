@@ -298,7 +298,8 @@ class Store(Agreement):
             return self._gather(call, timeout_s)
         if call.confirm:
             return self._transmit_confirmed(call, timeout_s)
-        return self.transport.run(call.sent_commands(), timeout_s, call.script, call.session_id or call.subject)
+        commands = call.commands if call.short_command is None else call.sent_commands()
+        return self.transport.run(commands, timeout_s, call.script, call.session_id)
 
     def _transmit_confirmed(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)

@@ -73,8 +73,8 @@ class Transport(Protocol):
         repeats the commands. If the node is a replica, the transport reconnects, because the address may soon lead to
         the new primary.
 
-        `subject` is what the commands are about. Where calls share connections, those of one subject and one event loop
-        run in the order in which they were made, however large they are.
+        `subject` is what the commands are about, by default the hash tag of their keys. Where calls share connections,
+        those of one subject and one event loop run in the order in which they were made, however large they are.
         """
 
     def run_confirmed(

@@ -64,11 +64,11 @@ def foreign_server() -> ConnectionLost:
 def encode_transaction(commands: Sequence[Command]) -> bytes:
     """Encode commands as one MULTI/EXEC. Redis runs either all commands or none."""
     if commands[0][0] == "EVALSHA":
-        return b"".join((_MULTI, _pack(commands[0]), _packed_reads(tuple(commands[1:])), _EXEC))
-    return b"".join((_MULTI, *map(_pack, commands), _EXEC))
+        return b"".join((_MULTI, encode(commands[0]), _packed_reads(tuple(commands[1:])), _EXEC))
+    return b"".join((_MULTI, *map(encode, commands), _EXEC))
 
 
-def _pack(command: Command) -> bytes:
+def encode(command: Command) -> bytes:
     """Encode a command as hiredis does. The words of a script call up to its keys are cached."""
     if command[0] != "EVALSHA":
         return _pack_words(command)
@@ -97,12 +97,12 @@ def _length(length: int) -> bytes:
 @lru_cache(maxsize=_REMEMBERED_COUNT)
 def _packed_reads(commands: tuple[Command, ...]) -> bytes:
     """Encode the reads after a script, which are equal in each call about a session."""
-    return b"".join(map(_pack, commands))
+    return b"".join(map(encode, commands))
 
 
 def encode_independent(commands: Sequence[Command]) -> bytes:
     """Encode commands that do not depend on each other."""
-    return b"".join(map(_pack, commands))
+    return b"".join(map(encode, commands))
 
 
 def check_replies(replies: list[Any]) -> Outcome:

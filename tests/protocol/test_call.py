@@ -1,4 +1,4 @@
-"""The key of a command, and the subject of a call."""
+"""The key of a command, and the hash tag of commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redismem.protocol.call import Call, Command, key_of
+from redismem.protocol.call import Command, key_of, tag_of
 
 
 @pytest.mark.parametrize(
@@ -26,21 +26,18 @@ def test_the_key_of_a_command(command: Any, key: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("session_id", "command", "subject"),
+    ("command", "tag"),
     [
-        ("a", ("HGETALL", b"rm:{shop:07}:state:a"), "a"),
-        (None, ("HMGET", b"rm:{shop:07}:record:a{b}", "f"), b"shop:07"),
-        (None, ("EVALSHA", "sha", 2, b"rm:{shop:@p}:items", b"rm:{shop:@p}:names"), b"shop:@p"),
-        (None, ("GET", "a{}b"), b"a{}b"),
-        (None, ("GET", "a{b"), b"a{b"),
-        (None, ("PING",), None),
+        (("HMGET", b"rm:{shop:07}:record:a{b}", "f"), b"shop:07"),
+        (("EVALSHA", "sha", 2, b"rm:{shop:@p}:items", b"rm:{shop:@p}:names"), b"shop:@p"),
+        (("GET", "a{}b"), b"a{}b"),
+        (("GET", "a{b"), b"a{b"),
+        (("PING",), None),
     ],
 )
-def test_a_call_is_about_its_session_or_else_about_the_hash_tag_of_its_keys(
-    session_id: str | None, command: Command, subject: Any
-) -> None:
-    assert Call(session_id, (command,), bool).subject == subject
+def test_commands_have_the_hash_tag_of_their_first_key(command: Command, tag: Any) -> None:
+    assert tag_of((command,)) == tag
 
 
-def test_a_call_without_commands_is_about_nothing() -> None:
-    assert Call(None, (), bool).subject is None
+def test_no_commands_have_no_hash_tag() -> None:
+    assert tag_of(()) is None

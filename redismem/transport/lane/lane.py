@@ -99,7 +99,7 @@ class Lane:
         self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
     ) -> Awaitable[list[Any]]:
         if len(commands) == 1:
-            return self._start(resp.encode_independent(commands), 1, False, script, timeout_s, commands, subject)
+            return self._start(resp.encode(commands[0]), 1, False, script, timeout_s, commands, subject)
         content = resp.encode_transaction(commands)
         return self._start(content, len(commands) + 2, True, script, timeout_s, commands, subject)
 
@@ -251,7 +251,7 @@ class Lane:
         large = self._large
         lane = self._lane_of(call) if len(content) > LARGE_BYTES or large.windows or large.pending else self
         connection = lane._connection
-        if connection is not None and not lane._line and lane._has_room(connection, call):
+        if connection is not None and not lane._line and (not connection.sent or lane._has_room(connection, call)):
             connection.send(call, now)
         elif len(lane._line) >= _LINE_COUNT:
             crowd = f"{len(lane._line)} calls of this process are already waiting for it"
@@ -293,11 +293,10 @@ class Lane:
             return lane
 
     def _has_room(self, connection: Connection, call: PendingCall) -> bool:
-        if connection.is_paused:
-            return False
-        sent_count = len(connection.sent)
-        fits = sent_count < self._max_calls_count and connection.sent_bytes + len(call.content) <= self._max_bytes
-        return fits or not sent_count
+        """True if the call may be sent beside those without a reply. An idle connection has room for any call."""
+        fits = connection.sent_bytes + len(call.content) <= self._max_bytes
+        is_free = not connection.is_paused and fits and len(connection.sent) < self._max_calls_count
+        return is_free or not connection.sent
 
     def _admit(self) -> None:
         """Send calls from the head of the line, as long as there is room."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 
-from redismem.protocol.call import Command, Subject
+from redismem.protocol.call import Command, Subject, tag_of
 from redismem.transport.lane.connection import LARGE_BYTES, PendingCall
 
 _WINDOWS_LIMIT = 1_000
@@ -19,6 +19,10 @@ _WINDOWS_LIMIT = 1_000
 def _reads_window(commands: Sequence[Command]) -> bool:
     last = commands[-1]
     return last[0] == "LRANGE" and last[2] == 0
+
+
+def _subject_of(call: PendingCall) -> Subject:
+    return call.subject or tag_of(call.commands)
 
 
 class LargeCalls:
@@ -33,20 +37,20 @@ class LargeCalls:
     def note_reply(self, call: PendingCall) -> None:
         """Remember the session of a call whose reply was large, if it read a window."""
         if call.commands and _reads_window(call.commands):
-            self.windows[call.subject] = None
+            self.windows[_subject_of(call)] = None
             if len(self.windows) > _WINDOWS_LIMIT:
                 self.windows.pop(next(iter(self.windows)))
 
     def take(self, call: PendingCall, others: Iterable[PendingCall]) -> bool:
         """Return True if the call goes over the second connection. `others` are the calls on the first one."""
-        subject = call.subject
+        subject = _subject_of(call)
         if subject is None:
             return False
         if subject not in self.pending:
             is_large_read = subject in self.windows and _reads_window(call.commands)
             if not is_large_read and len(call.content) <= LARGE_BYTES:
                 return False
-            if any(other.subject == subject for other in others):
+            if any(_subject_of(other) == subject for other in others):
                 return False
             self.windows.pop(subject, None)  # its reply tells whether it is still large
         self._note_sent(subject, call)
