@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redismem.info import Depth, SessionInfo
 from redismem.inspection.figures import duration, plural
-from redismem.inspection.work_words import attempts_of
+from redismem.inspection.work_rules import attempts_of
 from redismem.store.depths import Depths
 
 

@@ -6,8 +6,7 @@ from redismem.cli.place import Place, connect
 from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
 from redismem.inspection.doctor import examine
 from redismem.inspection.figures import plural
-from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Finding
-from redismem.inspection.words import acl_of, words_of
+from redismem.inspection.findings import FAIL, NOT_HERE, OK, WARN, Finding, acl_of
 
 
 async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
@@ -27,16 +26,12 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
         await memory.aclose()
     failed = any(each.verdict == FAIL for each in found)
     if as_json:
-        rows = [dict(zip(("name", "verdict", "seen", "advice"), _row(each), strict=True)) for each in found]
+        rows = [each.document() for each in found]
         answer = {"store": place.name, "namespace": namespace, "good": not failed, "findings": rows}
         print_json(answer | ({"acl": line} if (line := acl_of(found)) else {}))
     else:
         _report(found, place, namespace)
     return 1 if failed else 0
-
-
-def _row(finding: Finding) -> tuple[str, str, str, str]:
-    return finding.name, str(finding.verdict), *words_of(finding)
 
 
 def _report(found: list[Finding], place: Place, namespace: str) -> None:
@@ -51,10 +46,9 @@ def _report(found: list[Finding], place: Place, namespace: str) -> None:
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for each in found:
-        name, verdict, seen, advice = _row(each)
-        table.add_row(Text(f"  {verdict:4}", styles[each.verdict]), name, Text(seen))
-        if advice:
-            table.add_row("", "", Text(advice, "dim"))
+        table.add_row(Text(f"  {each.verdict:4}", styles[each.verdict]), each.name, Text(each.text))
+        if each.advice:
+            table.add_row("", "", Text(each.advice, "dim"))
     out.print(table)
     if line := acl_of(found):
         out.print(Text(line), soft_wrap=True)

@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from redismem.events import facts
-from redismem.inspection.doctor import Diagnosis, examine_quickly, examine_settings, examine_slowly
+from redismem.inspection.doctor import Diagnosis, examine_quickly, examine_settings, examine_slowly, unreachable
+from redismem.inspection.findings import FAIL, OK, WARN, Finding, acl_of, rank
 from redismem.inspection.processes import processes_of
-from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Finding
-from redismem.inspection.words import acl_of, words_of
 from redismem.store.depths import Depths
 from redismem.store.store import Store
 
@@ -24,7 +23,7 @@ QUICK_S = 1.0
 SLOW_S = 60.0
 SCRAPED_SLOW_S = 300.0
 SCRAPE_S = 3.0
-_NO_ANSWER = Finding("connection", FAIL, "unavailable", {"error": "Redis does not answer in time"})
+_NO_ANSWER = unreachable("Redis does not answer in time")
 T = TypeVar("T")
 
 
@@ -46,23 +45,17 @@ class Report:
         return {finding.name: str(finding.verdict) for finding, _ in self.findings if finding.verdict in (FAIL, WARN)}
 
     def document(self) -> dict[str, Any]:
-        """Return the report in words, as JSON values."""
+        """Return the report as JSON values."""
         depths = self.depths
         return {
             "now_ms": self.now_ms,
             "failed_count": self.count(FAIL),
             "warnings_count": self.count(WARN),
-            "findings": [_row(finding, checked_ms) for finding, checked_ms in self.findings],
-            "acl": acl_of([finding for finding, _ in self.findings]),
+            "findings": [finding.document() | {"checked_ms": checked_ms} for finding, checked_ms in self.findings],
+            "acl": acl_of(finding for finding, _ in self.findings),
             "ticked_ms": None if depths is None else depths.ticking.last_ms,
             "processes": [] if depths is None else [each.document() for each in processes_of(depths)],
         }
-
-
-def _row(finding: Finding, checked_ms: int) -> dict[str, Any]:
-    seen, advice = words_of(finding)
-    verdict = str(finding.verdict)
-    return {"name": finding.name, "verdict": verdict, "seen": seen, "advice": advice, "checked_ms": checked_ms}
 
 
 class _Kept(Generic[T]):
@@ -158,5 +151,4 @@ class Checkup:
 
 
 def _worst_first(rows: list[tuple[Finding, int]]) -> list[tuple[Finding, int]]:
-    order = (FAIL, WARN, OK, NOT_HERE)
-    return sorted(rows, key=lambda row: order.index(row[0].verdict))
+    return sorted(rows, key=lambda row: rank(row[0]))

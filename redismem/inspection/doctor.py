@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable, WrongShards
 from redismem.info import SessionInfo
-from redismem.inspection import nodes, rules, servers
+from redismem.inspection import namespace_rules, server_rules, servers, work_rules
 from redismem.inspection.dead import list_dead
+from redismem.inspection.figures import plural
+from redismem.inspection.findings import FAIL, NOT_HERE, OK, WARN, Facts, Finding, worst
+from redismem.inspection.namespace_rules import Sampled
 from redismem.inspection.quarantine import list_quarantined
 from redismem.inspection.records import check_records
-from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, FailureFacts, Finding, Sampled
 from redismem.inspection.sessions import infos_of
+from redismem.inspection.work_rules import FailureFacts
 from redismem.messages.values import Undecodable
 from redismem.protocol import ids, layout, permissions, scripts
 from redismem.protocol.call import Call
@@ -38,6 +41,22 @@ RECORDS_COUNT = 1_000
 _CONFIG = (
     *("appendfsync", "min-replicas-to-write", "min-replicas-max-lag"),
     *("client-output-buffer-limit", "busy-reply-threshold"),
+)
+
+_NOT_ALLOWED = (
+    "Grant the URL's user the rights that pods and workers need: run the last line with its name for USER. "
+    "Redis refuses the two patterns `~rm:` for a user that may use all keys (`~*`): leave them out."
+)
+_EMBEDDED = (
+    Finding("version", NOT_HERE, "fakeredis, with the same scripts"),
+    Finding(
+        "persistence",
+        NOT_HERE,
+        "none: the embedded store ends with its process",
+        "For data that must last, use a Redis: --url redis://127.0.0.1:6379/0, or REDISMEM_URL.",
+    ),
+    Finding("memory", NOT_HERE, "limited only by this process"),
+    Finding("replication", NOT_HERE, "one copy, in this process"),
 )
 
 
@@ -64,15 +83,11 @@ async def examine_quickly(store: Store, *, embedded: bool) -> Diagnosis:
         server_ms = await store.server_time_ms()
         trip_ms = (time.time() - start) * 1000
     except StoreUnavailable as error:
-        return Diagnosis([Finding("connection", FAIL, "unavailable", {"error": str(error)})], None)
+        return Diagnosis([unreachable(str(error))], None)
     except RedismemError as error:
         return Diagnosis([_refused(store, "connection", error)], None)
-    found = [Finding("connection", OK, "answers")]
-    if embedded:
-        found += [Finding(name, NOT_HERE, "embedded") for name in ("version", "persistence", "memory", "replication")]
-    else:
-        found += await _server(store)
-    found.append(rules.clock(server_ms - (start * 1000 + trip_ms / 2), trip_ms))
+    found = [Finding("connection", OK, "the server answers"), *(_EMBEDDED if embedded else await _server(store))]
+    found.append(server_rules.clock(server_ms - (start * 1000 + trip_ms / 2), trip_ms))
     found.append(await _looked_at(store, "shards", _shards(store, embedded)))
     try:
         with contextlib.suppress(WrongShards):  # the finding on shards reports it
@@ -82,9 +97,9 @@ async def examine_quickly(store: Store, *, embedded: bool) -> Diagnosis:
         return Diagnosis([*found, _refused(store, "queues", error)], None)
     overdue_count = depths.total("overdue").count
     found += [
-        rules.room(depths.sessions_count, depths.max_sessions, depths.recent_age_ms),
-        rules.ticks(depths.ticking.holds, depths.now_ms, overdue_count, depths.ticking.last_ms),
-        rules.providers(paused, overdue_count, depths.now_ms),
+        namespace_rules.room(depths.sessions_count, depths.max_sessions, depths.recent_age_ms),
+        work_rules.ticks(depths.ticking.holds, depths.now_ms, overdue_count, depths.ticking.last_ms),
+        work_rules.providers(paused, overdue_count, depths.now_ms),
         await _looked_at(store, "summaries", _summaries(store, depths, is_paused=bool(paused))),
         await _looked_at(store, "dead", _dead(store, depths)),
     ]
@@ -100,8 +115,8 @@ async def examine_slowly(store: Store, *, embedded: bool) -> list[Finding]:
 def examine_settings(settings: Settings) -> list[Finding]:
     """Judge the settings of this process. Calls no provider."""
     return [
-        rules.model(settings, _settings_error(settings)),
-        rules.environment(unknown_variables(Settings.model_fields)),
+        namespace_rules.model(settings, _settings_error(settings)),
+        namespace_rules.environment(unknown_variables(Settings.model_fields).values()),
     ]
 
 
@@ -121,6 +136,12 @@ def _settings_error(settings: Settings) -> str:
     return ""
 
 
+def unreachable(text: str) -> Finding:
+    """Return the finding about a server that does not answer."""
+    advice = "Is the server up, is the address right, may this user connect? Nothing else could be checked."
+    return Finding("connection", FAIL, text, advice)
+
+
 async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Finding:
     """Await a finding; if it raises, return a finding with the error instead."""
     try:
@@ -131,34 +152,34 @@ async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Fi
 
 def _refused(store: Store, name: str, error: RedismemError) -> Finding:
     if isinstance(error, NotAllowed) and permissions.is_by_acl(error):
-        seen = {"error": permissions.strip_advice(error), "acl": permissions.acl(store.keys.namespace)}
-        return Finding(name, FAIL, "not_allowed", seen)
-    return Finding(name, FAIL, "failed", {"error": str(error)})
+        acl = f"ACL SETUSER USER {permissions.acl(store.keys.namespace)}"
+        return Finding(name, FAIL, permissions.strip_advice(error), _NOT_ALLOWED, acl)
+    return Finding(name, FAIL, str(error))
 
 
 async def _server(store: Store) -> list[Finding]:
     info = await servers.load_facts(store, ("INFO",))
     if not info:
-        return [Finding("server", WARN, "no_info")]
+        return [Finding("server", WARN, "INFO is not allowed", "Version, persistence and memory were not checked.")]
     infos = await servers.memory_of(store)
     answers = [await servers.load_facts(store, ("CONFIG", "GET", name)) for name in _CONFIG]
     config = {name: value for answer in answers for name, value in answer.items()}
     return [
-        rules.version(info),
-        rules.persistence(info, config),
-        rules.worst([rules.memory(facts) for facts in infos.values() if facts] or [rules.memory(info)]),
-        rules.replication(info, config),
-        nodes.config(config),
+        server_rules.version(info),
+        server_rules.persistence(info, config),
+        worst([server_rules.memory(facts) for facts in infos.values() if facts] or [server_rules.memory(info)]),
+        server_rules.replication(info, config),
+        server_rules.config(config),
         await _looked_at(store, "nodes", _nodes(store, infos)),
     ]
 
 
 async def _nodes(store: Store, infos: Mapping[str, Facts]) -> Finding:
-    return nodes.spread(await nodes.nodes_of(store, infos))
+    return server_rules.spread(await servers.nodes_of(store, infos))
 
 
 async def _latency(store: Store) -> Finding:
-    return rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)])
+    return server_rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)])
 
 
 async def _ping_ms(store: Store) -> float:
@@ -175,30 +196,32 @@ async def _commands(store: Store) -> Finding:
     except StoreUnavailable as refused:
         if refused.reason not in ("ERR", "EXECABORT"):
             raise
-    return Finding("commands", OK, "allowed")
+    return Finding("commands", OK, "this user may run all commands that pods and workers need")
 
 
 async def _scripts(store: Store) -> Finding:
     """Load all scripts if that is allowed, then run one on a session that does not exist, which changes nothing."""
-    names, case = scripts.names(), "run"
+    names = scripts.names()
+    text = f"{plural(len(names), 'script')} loaded, one script run"
     try:
         for name in names:
             await store.run(Call(None, (("SCRIPT", "LOAD", scripts.load(name).source),), bool))
     except NotAllowed:
-        case = "run_only"
+        text = "one script run; this user may not load scripts, as recommended for applications"
     missing = store.session_calls(ids.new_session_id())
     try:
         await store.run(replace(missing.touch(), session_id=None))
     except StoreUnavailable as refused:
         if refused.reason != "NOSCRIPT":
             raise
-        return Finding("scripts", FAIL, "not_loaded")
-    return Finding("scripts", OK, case, {"scripts_count": len(names)})
+        advice = "Run `redismem deploy --watch` as a user that may load scripts."
+        return Finding("scripts", FAIL, "not loaded, and this user may not load them", advice)
+    return Finding("scripts", OK, text)
 
 
 async def _shards(store: Store, embedded: bool) -> Finding:
     recorded = await store.run(namespace_calls.read_shard_count(store.keys))
-    return rules.shards(recorded, store.settings.shards, embedded=embedded)
+    return namespace_rules.shards(recorded, store.settings.shards, embedded=embedded)
 
 
 async def has_workers(store: Store) -> bool:
@@ -211,7 +234,7 @@ async def has_workers(store: Store) -> bool:
 async def _summaries(store: Store, depths: Depths, *, is_paused: bool) -> Finding:
     overdue = depths.total("overdue")
     failing = await _load_failing(store) if overdue.count else []
-    return rules.summaries(overdue, depths.now_ms, store.settings, is_paused=is_paused, failing=failing)
+    return work_rules.summaries(overdue, depths.now_ms, store.settings, is_paused=is_paused, failing=failing)
 
 
 async def _load_failing(store: Store) -> list[FailureFacts]:
@@ -228,43 +251,43 @@ async def _load_failing(store: Store) -> list[FailureFacts]:
 
 async def _dead(store: Store, depths: Depths) -> Finding:
     if not depths.total("dead").count:
-        return rules.dead(0, None, depths.now_ms)
+        return work_rules.dead(0, None, depths.now_ms)
     listing = await list_dead(store, 1)
-    facts = [
-        FailureFacts(session.died_ms, session.info.attempts, session.info.failure)
-        if isinstance(session.info, SessionInfo)
-        else FailureFacts(session.died_ms, 0, None)
-        for session in listing.sessions
-    ]
-    return rules.dead(listing.count, next(iter(facts), None), listing.now_ms)
+    first = None
+    for session in listing.sessions:
+        info = session.info if isinstance(session.info, SessionInfo) else None
+        attempts, failure = (0, None) if info is None else (info.attempts, info.failure)
+        first = FailureFacts(session.died_ms, attempts, failure)
+    return work_rules.dead(listing.count, first, listing.now_ms)
 
 
 async def _expiry(store: Store) -> Finding:
     since_ms = await store.server_time_ms() - store.settings.idle_timeout_ms
     page = await read_sessions(store, SAMPLE_COUNT, None, since_ms)
-    return rules.expiry([await store.run(_sample(store, entry.session_id)) for entry in page.sessions])
+    return namespace_rules.expiry([await store.run(_sample(store, entry.session_id)) for entry in page.sessions])
 
 
 async def _records(store: Store) -> Finding:
     wrong = [(each.session_id, each.text) async for each in check_records(store, RECORDS_COUNT)]
-    return rules.records(wrong, RECORDS_COUNT)
+    return namespace_rules.records(wrong, RECORDS_COUNT)
 
 
 async def _quarantine(store: Store) -> Finding:
     try:
         found = await list_quarantined(store, QUARANTINED_COUNT, looked_at_limit=LOOKED_AT_COUNT)
     except NotAllowed:
-        return Finding("quarantine", WARN, "not_looked")
+        advice = "Sessions and records in quarantine were not counted."
+        return Finding("quarantine", WARN, "SCAN is not allowed", advice)
     session_ids = [session.session_id for session in found.sessions]
     record_ids = [record.record_id for record in found.records]
-    return rules.quarantine(session_ids, found.looked_at_count, found.cursor is None, record_ids)
+    return namespace_rules.quarantine(session_ids, record_ids, found.looked_at_count, is_all=found.cursor is None)
 
 
 async def _dictionaries(store: Store) -> Finding:
     """Check the dictionaries stored in Redis, not the ones cached in this process."""
     listing = await store.run(dictionaries.listing(store.keys))
     readable = await store.run(dictionaries.read(store.keys, listing.versions)) if listing.versions else {}
-    return rules.dictionaries(listing.versions, readable.keys(), listing.dropped)
+    return namespace_rules.dictionaries(listing.versions, readable.keys(), listing.dropped)
 
 
 def _sample(store: Store, session_id: str) -> Call[Sampled]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redismem.inspection.work_words import process_name, work_name
+from redismem.inspection.work_rules import process_name, work_name
 from redismem.store.depths import Depths
 
 

@@ -1,15 +1,17 @@
-"""Read INFO and CONFIG GET from a server, or from each node of a cluster."""
+"""Read INFO and CONFIG GET from a server, and the parts of a namespace on the nodes of a cluster."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from redismem.errors import NotAllowed, StoreUnavailable
-from redismem.inspection.nodes import owners_of
-from redismem.inspection.rules import Facts, drops_keys
+from redismem.inspection.findings import Facts
+from redismem.inspection.server_rules import Node, drops_keys
 from redismem.protocol import replies
 from redismem.protocol.call import Call
+from redismem.protocol.queue import depths
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.store.store import Store
 
@@ -26,7 +28,7 @@ async def memory_of(store: Store) -> dict[str, Facts]:
     """Return the memory section of each node's INFO, by address; empty for a node that does not report it."""
     if store.transport.nodes is None:
         return {store.transport.place: await load_facts(store, ("INFO", "memory"))}
-    places = owners_of(store)
+    places = shards_by_node(store)
     infos = await asyncio.gather(*(_memory_at(store, place) for place in places))
     return dict(zip(places, infos, strict=True))
 
@@ -34,6 +36,28 @@ async def memory_of(store: Store) -> dict[str, Facts]:
 async def drop_keys(store: Store) -> bool:
     """True if any node reports a policy that evicts keys when its memory is full."""
     return any(map(drops_keys, (await memory_of(store)).values()))
+
+
+def shards_by_node(store: Store) -> dict[str, list[int]]:
+    """Return the shard numbers of each node, by the node's address."""
+    nodes = store.transport.nodes
+    if nodes is None:
+        return {store.transport.place: list(range(store.keys.shard_count))}
+    shards: dict[str, list[int]] = {place: [] for place in nodes.places}
+    for number, shard in enumerate(store.keys.shards()):
+        shards.setdefault(nodes.node_of([("GET", shard.fences)]), []).append(number)
+    return shards
+
+
+async def nodes_of(store: Store, infos: Mapping[str, Facts]) -> list[Node]:
+    """Return the namespace's part on each node. `infos` is each node's INFO, by address. Raises StoreUnavailable."""
+    counts = await store.run(depths.counts(store.keys))
+    nodes = []
+    for place, shards in shards_by_node(store).items():
+        used = infos.get(place, {}).get("used_memory")
+        sessions_count = sum(counts[shard] for shard in shards)
+        nodes.append(Node(place, len(shards), sessions_count, None if used is None else int(used)))
+    return nodes
 
 
 async def _memory_at(store: Store, place: str) -> Facts:

@@ -11,7 +11,7 @@ import uvicorn
 
 from redismem.info import Queues
 from redismem.inspection.checkup import Checkup
-from redismem.inspection.rules import Finding
+from redismem.inspection.findings import Finding
 from redismem.memory import Memory
 from redismem.metrics.prometheus import Metrics
 from redismem.web.http.failures import Scope, Send, contain

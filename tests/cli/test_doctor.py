@@ -7,9 +7,9 @@ import redis
 from support.redis_server import RedisServer, free_port
 
 import redismem.blocking
-from redismem.inspection import nodes, rules
-from redismem.inspection.rules import Sampled
-from redismem.inspection.words import words_of
+from redismem.inspection import namespace_rules, server_rules
+from redismem.inspection.namespace_rules import Sampled
+from redismem.inspection.server_rules import Node
 from redismem.record import Change
 
 OPTIONS = ("--maxmemory", "100mb", "--client-output-buffer-limit", "normal 64mb 16mb 10")
@@ -123,17 +123,17 @@ def test_nodes_reports_shards_sessions_and_memory(examine: Any, server: Any, nam
 
 
 def test_uneven_nodes_are_reported() -> None:
-    even = [nodes.Node("a:1", 22, 400, 1000), nodes.Node("b:1", 21, 420, None), nodes.Node("c:1", 21, 430, 1000)]
-    assert nodes.spread(even).verdict == "ok"
-    assert words_of(nodes.spread(even))[0] == (
+    even = [Node("a:1", 22, 400, 1000), Node("b:1", 21, 420, None), Node("c:1", 21, 430, 1000)]
+    assert server_rules.spread(even).verdict == "ok"
+    assert server_rules.spread(even).text == (
         "a:1: 22 shards, 400 sessions, 1,000 B used; b:1: 21 shards, 420 sessions; "
         "c:1: 21 shards, 430 sessions, 1,000 B used"
     )
-    assert nodes.spread([nodes.Node("a:1", 60, 1800, 1), nodes.Node("b:1", 4, 200, 1)]).verdict == "warn"
-    assert nodes.spread([nodes.Node("a:1", 60, 90, 1), nodes.Node("b:1", 4, 10, 1)]).verdict == "ok", "too few to say"
+    assert server_rules.spread([Node("a:1", 60, 1800, 1), Node("b:1", 4, 200, 1)]).verdict == "warn"
+    assert server_rules.spread([Node("a:1", 60, 90, 1), Node("b:1", 4, 10, 1)]).verdict == "ok", "too few to say"
     lag = {"min-replicas-to-write": "1", "min-replicas-max-lag": "60"}
-    assert "without its replicas" in words_of(nodes.config(lag))[1]
-    assert nodes.config({}).case == "not_told"
+    assert "without its replicas" in server_rules.config(lag).advice
+    assert server_rules.config({}).text == "CONFIG GET is not allowed"
 
 
 def test_a_replica(examine: Any, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_the_output_fits_into_80_columns(command: Any, server: Any, raw: Any) ->
     ],
 )
 def test_versions(info: Any, verdict: Any) -> None:
-    assert rules.version(info).verdict == verdict
+    assert server_rules.version(info).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -272,22 +272,22 @@ def test_versions(info: Any, verdict: Any) -> None:
     ],
 )
 def test_clocks(difference_ms: Any, trip_ms: Any, verdict: Any, said: Any) -> None:
-    found = rules.clock(difference_ms, trip_ms)
+    found = server_rules.clock(difference_ms, trip_ms)
     assert found.verdict == verdict
-    assert said in words_of(found)[0]
+    assert said in found.text
 
 
 def test_replicas_and_saving() -> None:
     lonely = {"role": "master", "connected_slaves": "2", "aof_enabled": "0"}
-    assert rules.persistence(lonely, {}).verdict == "fail"
-    assert rules.replication(lonely, {"min-replicas-to-write": "0"}).verdict == "warn"
-    assert rules.replication(lonely, {"min-replicas-to-write": "1"}).verdict == "ok"
-    assert rules.persistence({"aof_enabled": "1", "aof_last_write_status": "err"}, {}).verdict == "fail"
+    assert server_rules.persistence(lonely, {}).verdict == "fail"
+    assert server_rules.replication(lonely, {"min-replicas-to-write": "0"}).verdict == "warn"
+    assert server_rules.replication(lonely, {"min-replicas-to-write": "1"}).verdict == "ok"
+    assert server_rules.persistence({"aof_enabled": "1", "aof_last_write_status": "err"}, {}).verdict == "fail"
 
 
 def test_latency() -> None:
-    assert rules.latency([0.1, 0.2, 90]).verdict == "ok"
-    assert rules.latency([20, 30, 90]).verdict == "warn"
+    assert server_rules.latency([0.1, 0.2, 90]).verdict == "ok"
+    assert server_rules.latency([20, 30, 90]).verdict == "warn"
 
 
 def test_a_session_that_expires_during_the_examination_is_no_fault() -> None:
@@ -301,8 +301,7 @@ def test_a_session_that_expires_during_the_examination_is_no_fault() -> None:
     [(0, 10, "ok", "0 sessions of 10"), (7, 10, "ok", ""), (8, 10, "warn", ""), (1_000, 1_000, "warn", "of 1,000")],
 )
 def test_room_under_the_session_limit(count: int, limit: int, verdict: str, said: str) -> None:
-    found = rules.room(count, limit)
+    found = namespace_rules.room(count, limit)
     assert found.verdict == verdict
-    seen, advice = words_of(found)
-    assert said in seen
-    assert ("REDISMEM_MAX_SESSIONS" in advice) == (verdict == "warn")
+    assert said in found.text
+    assert ("REDISMEM_MAX_SESSIONS" in found.advice) == (verdict == "warn")

@@ -14,8 +14,7 @@ from support.writers import Echo
 import redismem.blocking
 from redismem import Memory, Settings
 from redismem.info import Depth
-from redismem.inspection import rules
-from redismem.inspection.words import words_of
+from redismem.inspection import work_rules
 from redismem.protocol.namespace.holds import Hold
 from redismem.protocol.queue.provider_pauses import Pause
 from redismem.workers.summaries import Worker
@@ -123,8 +122,8 @@ def test_overdue_sessions_without_a_worker_are_late(
 )
 def test_a_wait_for_a_tick_or_a_pause_is_not_late(late_ms: int, tick_s: float, is_paused: bool, verdict: str) -> None:
     depth = Depth(3, 1_000_000 - late_ms)
-    assert rules.summaries(depth, 1_000_000, Settings(tick_s=tick_s), is_paused=is_paused).verdict == verdict
-    assert rules.summaries(Depth(0, None), 1_000_000, Settings(), is_paused=False).verdict == "ok"
+    assert work_rules.summaries(depth, 1_000_000, Settings(tick_s=tick_s), is_paused=is_paused).verdict == verdict
+    assert work_rules.summaries(Depth(0, None), 1_000_000, Settings(), is_paused=False).verdict == "ok"
 
 
 def test_sessions_with_failing_summaries_are_reported(examine: Any, redis_server: Any, namespace: str) -> None:
@@ -148,18 +147,19 @@ def test_sessions_with_failing_summaries_are_reported(examine: Any, redis_server
 
 
 def test_long_failures_are_reported_during_the_backoff_too() -> None:
-    rested, failing = Depth(3, 1_005_000), [rules.FailureFacts(900_000, 4, None)]  # the next attempt is in 5 s
-    found = rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=failing)
-    assert (found.verdict, found.case) == ("warn", "failing")
-    seen, advice = words_of(found)
-    assert seen.startswith("3 sessions overdue; at least 1 failing, the first for 100.0 s: 4 failed attempts, last: no")
-    assert "redismem show" in advice
-    assert rules.summaries(rested, 1_000_000, Settings(), is_paused=True, failing=failing).verdict == "ok"
-    again = [rules.FailureFacts(900_000, 0, "x")]  # a dead session that was requeued
-    found = rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=again)
-    assert words_of(found)[0].endswith("the first for 100.0 s: x")
-    lately = [rules.FailureFacts(990_000, 1, "x")]
-    assert rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=lately).verdict == "ok"
+    rested, failing = Depth(3, 1_005_000), [work_rules.FailureFacts(900_000, 4, None)]  # the next attempt is in 5 s
+    found = work_rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=failing)
+    assert found.verdict == "warn"
+    assert found.text.startswith(
+        "3 sessions overdue; at least 1 failing, the first for 100.0 s: 4 failed attempts, last: no"
+    )
+    assert "redismem show" in found.advice
+    assert work_rules.summaries(rested, 1_000_000, Settings(), is_paused=True, failing=failing).verdict == "ok"
+    again = [work_rules.FailureFacts(900_000, 0, "x")]  # a dead session that was requeued
+    found = work_rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=again)
+    assert found.text.endswith("the first for 100.0 s: x")
+    lately = [work_rules.FailureFacts(990_000, 1, "x")]
+    assert work_rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=lately).verdict == "ok"
 
 
 @pytest.mark.parametrize(
@@ -221,18 +221,17 @@ def test_a_model_that_stops_a_worker_from_starting_fails(
 
 def test_paused_providers_are_reported() -> None:
     pause = Pause(since_ms=1_000, failed_ms=2_000, until_ms=3_000, failures_count=2, reason="x answered 503")
-    found = rules.providers({"a": pause, "b": replace(pause, since_ms=5)}, 1, 600_005)
-    seen, advice = words_of(found)
+    found = work_rules.providers({"a": pause, "b": replace(pause, since_ms=5)}, 1, 600_005)
     assert found.verdict == "warn"
-    assert "if they name another, ignore this" in advice
-    tried = rules.providers({"b": pause}, 1, 2_500)
+    assert "if they name another, ignore this" in found.advice
+    tried = work_rules.providers({"b": pause}, 1, 2_500)
     assert tried.verdict == "fail"
-    assert "fails for all sessions" in words_of(tried)[1]
-    assert seen == (
+    assert "fails for all sessions" in tried.advice
+    assert found.text == (
         "b has been paused for 10 min: x answered 503; 2 failures, next try due for 10 min; 1 session overdue; 1 more"
     )
-    unknown = rules.dead(4, rules.FailureFacts(1_000, 0, None), 2_000)
-    assert words_of(unknown)[0] == "4 sessions; the oldest dead for 1.0 s, after 0 attempts: no reason recorded"
+    unknown = work_rules.dead(4, work_rules.FailureFacts(1_000, 0, None), 2_000)
+    assert unknown.text == "4 sessions; the oldest dead for 1.0 s, after 0 attempts: no reason recorded"
 
 
 def test_the_pod_that_polls_for_all_is_shown(examine: Any, redis_server: Any, namespace: str) -> None:
@@ -247,27 +246,24 @@ def test_the_pod_that_polls_for_all_is_shown(examine: Any, redis_server: Any, na
         assert seen.startswith(f"process {os.getpid()} on ")
         assert seen.endswith(": evictions (1,000 sessions, idle 24 h), summaries (Summarize)")
     assert examine()["ticks"]["verdict"] == "ok"
-    held = rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5, 1)
-    assert words_of(held) == ("process 1 on pod: summaries (x) (all pods help)", "")
-    foreign = rules.ticks({"evictions/x/y": Hold("a-pod", 9, False), "z": Hold("b/c", 9, False)}, 5, 0)
-    assert words_of(foreign)[0] == "a-pod: evictions (x/y); b/c: z", "unknown names of another release are shown"
+    held = work_rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5, 1)
+    assert (held.text, held.advice) == ("process 1 on pod: summaries (x) (all pods help)", "")
+    foreign = work_rules.ticks({"evictions/x/y": Hold("a-pod", 9, False), "z": Hold("b/c", 9, False)}, 5, 0)
+    assert foreign.text == "a-pod: evictions (x/y); b/c: z", "unknown names of another release are shown"
     over = {"summaries/x": Hold("pod/1/a", 9, True)}
-    assert [(found.case, found.verdict) for found in (rules.ticks(over, 9, 0), rules.ticks(over, 9, 1))] == [
-        ("nobody", "ok"),
-        ("nobody", "warn"),
-    ]
+    assert [work_rules.ticks(over, 9, count).verdict for count in (0, 1)] == ["ok", "warn"]
+    assert work_rules.ticks(over, 9, 0).text == "no worker runs for this namespace"
 
 
 def test_workers_of_which_none_writes_summaries_are_reported() -> None:
     """They may have the strategy none, while the pods that append have another."""
     idle_only = {"evictions/1000/5000": Hold("pod/1/a", 9, True)}
-    found = rules.ticks(idle_only, 5, 2)
-    assert (found.case, found.verdict) == ("no_summaries", "warn")
-    seen, advice = words_of(found)
-    assert seen.endswith("none of them writes summaries, and 2 sessions overdue")
-    assert "connect with `workers=True`" in advice
-    assert rules.ticks(idle_only, 5, 0).verdict == "ok", "no session waits for a summary"
-    assert rules.ticks(idle_only | {"summaries/x": Hold("pod/2/b", 9, False)}, 5, 2).verdict == "ok"
+    found = work_rules.ticks(idle_only, 5, 2)
+    assert found.verdict == "warn"
+    assert found.text.endswith("none of them writes summaries, and 2 sessions overdue")
+    assert "connect with `workers=True`" in found.advice
+    assert work_rules.ticks(idle_only, 5, 0).verdict == "ok", "no session waits for a summary"
+    assert work_rules.ticks(idle_only | {"summaries/x": Hold("pod/2/b", 9, False)}, 5, 2).verdict == "ok"
 
 
 def test_waiting_sessions_without_a_polling_pod_are_reported(examine: Any, memory: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from redismem import Memory, Session, Settings
 from redismem.inspection.doctor import examine
-from redismem.inspection.rules import Finding
+from redismem.inspection.findings import Finding
 from redismem.messages.encoding import encode_message
 from redismem.originals.blocks import BLOCK_COUNT, dictionary_of
 from redismem.originals.dictionaries import SETTLED_MS, Dictionary
