@@ -15,6 +15,7 @@ from redismem.workers.archive import JsonlArchive
 from redismem.workers.summaries import Worker
 
 DOG = "My dog Biscuit came from the shelter."
+WALRUS = "A walrus swam by."
 
 
 @pytest.fixture
@@ -31,6 +32,7 @@ def archive(redis_server: RedisServer, namespace: str, tmp_path: Path) -> Path:
                     await session.append({"role": "user", "content": DOG if seq == 3 else f"number {seq}"})
                 await archive(name, await session.read())
                 await worker.drain()
+            await session.append({"role": "user", "content": WALRUS})
             context = await session.read()
             context.messages = await session.messages(include_originals=True)
             await archive(name, context)
@@ -55,6 +57,8 @@ def test_a_question_to_an_archive(archive: Path, command: Any) -> None:
     assert [each["session_id"] for each in ran.document["sessions"]] == ["first", "second"]
     assert all(each["messages"][1]["message"]["content"] == DOG for each in ran.document["sessions"])
     assert "recalled from second: 2 to 4" in command("recall", archive, "the dog", "--limit", 1).out
+    (newest,) = command("recall", archive, "walrus", "--limit", 1, "--json").document["sessions"]
+    assert newest["messages"][-1]["message"]["content"] == WALRUS  # only in the second transcript of the session
 
 
 def test_missing_sessions_and_originals_are_reported(

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.clock import Clock
+from support.faulty import RECALL_FAILURES, fail_after_first_call
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.worked import open_with
 from support.writers import Echo, chat_message, fill
 
-from redismem import Memory, StoreUnavailable
+from redismem import Memory, RedismemError
 from redismem.blocking import memory as blocking
 from redismem.formats.recalled import recalled_payload
 from redismem.inspection.check import check_session
@@ -284,23 +285,14 @@ async def test_a_block_that_cannot_be_read_costs_only_itself(store: Store, names
         assert 77 in seqs(await session.recall("大阪のホテル"))
 
 
+@pytest.mark.parametrize("failure", RECALL_FAILURES, ids=lambda failure: type(failure).__name__)
 async def test_a_turn_is_made_though_nothing_can_be_recalled(
-    store: Store, namespace: str, caplog: pytest.LogCaptureFixture
+    store: Store, namespace: str, caplog: pytest.LogCaptureFixture, failure: RedismemError
 ) -> None:
     async with open_with(store, namespace) as memory:
         session = await create_summarised_session(memory)
-        run, count = memory.store.transport.run, 0
-
-        def once(*given: Any, **named: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count > 1:
-                raise StoreUnavailable("away", session.id, "away")
-            return run(*given, **named)
-
-        memory.store.transport.run = once
-        context = await session.append_and_read({"role": "user", "content": "dog Biscuit?"}, recall=500)
-        memory.store.transport.run = run
+        with fail_after_first_call(memory.store.transport, failure):
+            context = await session.append_and_read({"role": "user", "content": "dog Biscuit?"}, recall=500)
         assert list(context.recalled) == []
         assert context.receipt is not None
         assert context.receipt.last_seq == 121

@@ -17,6 +17,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from support.checks import until, user
+from support.proxy import Proxy
 from support.redis_server import ON_THE_PATH, REDIS_8, RedisServer, binary_of
 from support.replicated import Replicated
 from support.stores import short_deadlines
@@ -246,6 +247,27 @@ async def test_the_fallback_confirms_nothing(tmp_path: Path, namespace: str) -> 
             server.start()
     finally:
         server.stop()
+
+
+async def test_confirmed_appends_go_on_at_the_new_primary_behind_one_address(tmp_path: Path, namespace: str) -> None:
+    """A primary that is demoted keeps its connections, so only its refusals tell of it."""
+    servers = Replicated(tmp_path)
+    new, other = servers.replicas
+    try:
+        await servers.wait_until_ready()
+        async with (
+            Proxy(servers.primary.port) as proxy,
+            Memory.connect(proxy.url, namespace=namespace, settings=PATIENT) as memory,
+        ):
+            session = memory.session("a")
+            assert (await session.append(user(1), confirm=2)).replicas == 2
+            proxy.lead_to(new.port)
+            new.say("REPLICAOF", "NO", "ONE")
+            for server in (other, servers.primary):
+                server.say("REPLICAOF", "127.0.0.1", new.port)
+            assert replicas_of(await session.append_and_read(user(2), confirm=1)) in (1, 2)
+    finally:
+        servers.stop()
 
 
 async def test_a_confirmed_append_survives_the_primary(tmp_path: Path, namespace: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import fakeredis
 
-from redismem import Memory, Settings
+from redismem import CorruptSession, Memory, Settings, StoreUnavailable, UnsupportedFormat
 from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
@@ -24,6 +25,27 @@ Fault = Literal["", "lost before", "lost after"]
 _PATIENT_S = 60
 # Short, as the store is in this process.
 LIMITS: dict[str, Any] = {"deadline_s": 5, "reply_timeout_s": 0.02, "fallback_after_s": 0.02}
+
+
+RECALL_FAILURES = [StoreUnavailable("away", None, "away"), UnsupportedFormat("a newer release"), CorruptSession("torn")]
+"""The errors that a recall may meet, and that a turn goes on without."""
+
+
+@contextlib.contextmanager
+def fail_after_first_call(transport: Any, failure: Exception) -> Iterator[None]:
+    """Let every call but the first one fail."""
+    run, count = transport.run, itertools.count(1)
+
+    def once(*given: Any, **named: Any) -> Any:
+        if next(count) > 1:
+            raise failure
+        return run(*given, **named)
+
+    transport.run = once
+    try:
+        yield
+    finally:
+        transport.run = run
 
 
 class Faulty(RedisPy):

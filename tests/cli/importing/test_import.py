@@ -28,6 +28,7 @@ from support.proxy import Proxy
 from support.redis_server import RedisServer
 
 from redismem import Memory, blocking
+from redismem import Session as AsyncSession
 from redismem.adapters.langchain import ChatMessageHistory
 from redismem.adapters.llama_index import ChatStore
 from redismem.adapters.openai_agents import Session
@@ -316,6 +317,20 @@ def test_a_file_is_imported_line_by_line(tmp_path: Path, memory: blocking.Memory
     assert [message.to_openai() for message in memory.session("s-1").tail(9)] == told
     policy = memory.session("s-1").info().policy
     assert (policy.keep_whole, policy.idle_timeout_s, policy.exempt) == (False, 3600, True)
+
+
+def test_a_conversation_that_does_not_read_back_as_it_was_imported_is_a_problem(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "conversations.jsonl"
+    file.write_text('{"session_id": "a", "messages": [{"role": "user", "content": "Hi"}]}\n')
+    append = AsyncSession.append
+
+    async def append_changed(self: AsyncSession, *messages: Any, **options: Any) -> Any:
+        return await append(self, *({**message, "content": "Ho"} for message in messages), **options)
+
+    monkeypatch.setattr(AsyncSession, "append", append_changed)
+    assert "session a does not return what was appended" in str(run("jsonl", file, code=1))
 
 
 def test_a_conversation_of_many_large_messages_is_imported_whole_and_once(

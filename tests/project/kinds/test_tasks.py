@@ -228,6 +228,20 @@ async def test_pages_go_on_where_the_last_one_ended(apollo: Project, clock: Proj
             await apollo.tasks.list(cursor=foreign)
 
 
+async def test_a_page_goes_on_where_it_ended_though_its_last_task_has_moved_to_the_end(
+    apollo: Project, clock: ProjectClock
+) -> None:
+    made = []
+    for title in "abcdef":
+        clock.tick()
+        made.append((await apollo.tasks.create(title=title, priority="high")).id)
+    first = await apollo.tasks.list(limit=3)
+    assert [task.id for task in first] == made[:2:-1]
+    await apollo.tasks.update(first[-1].id, priority="low")
+    rest = await apollo.tasks.list(limit=9, cursor=first.cursor)
+    assert [task.id for task in rest] == [*made[2::-1], first[-1].id]
+
+
 async def test_a_late_step_must_fit_what_came_before_and_after(apollo: Project, clock: ProjectClock) -> None:
     task = await apollo.tasks.create(title="a", status="in_progress")
     monday = clock.tick()

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.clock import Clock
+from support.faulty import RECALL_FAILURES, fail_after_first_call
 from support.redis_server import RedisServer
 from support.stores import LONG_DEADLINES, Store
 from support.worked import open_with
 from support.writers import Echo, call_message, chat_message, result_message
 
-from redismem import InvalidSessionId, Memory, Message
+from redismem import InvalidSessionId, Memory, Message, RedismemError
 from redismem.blocking import memory as blocking
 from redismem.protocol.owner.calls import owner_keys
 from redismem.workers.owner_indexes import OwnerChecks
@@ -110,13 +111,14 @@ async def test_calls_of_two_sessions_with_equal_ids_are_no_pair(store: Store, na
         assert places(found) == [("a", 1), ("a", 2), ("a", 3)]
 
 
-async def test_a_failing_index_costs_the_turn_nothing_but_the_recall(
-    store: Store, namespace: str, raw: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("failure", RECALL_FAILURES, ids=lambda failure: type(failure).__name__)
+async def test_a_failing_recall_costs_the_turn_nothing_else(
+    store: Store, namespace: str, caplog: pytest.LogCaptureFixture, failure: RedismemError
 ) -> None:
     async with open_with(store, namespace) as memory:
-        await raw.set(owner_keys(memory.store.keys, "ann").index, "no hash")
         session = memory.session("a", owner="ann")
-        context = await session.append_and_read(chat_message(1, "dog"), recall=100, recall_scope="owner")
+        with fail_after_first_call(memory.store.transport, failure):
+            context = await session.append_and_read(chat_message(1, "dog"), recall=100, recall_scope="owner")
         assert (context.recalled, context.total_messages) == ([], 1)
         assert "recall failed, the turn goes on without it" in caplog.text
 

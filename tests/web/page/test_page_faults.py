@@ -17,6 +17,7 @@ from support.browser import (
     violations,
     visible_texts,
 )
+from support.checks import until
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port
@@ -141,6 +142,29 @@ async def test_a_failed_read_is_retried(context: BrowserContext, url: str, healt
     await expect(page.locator("body")).to_have_attribute("data-health", "well")
     assert len(refused) == 1
     assert faults_of(page) == []
+
+
+async def test_a_stream_that_a_proxy_ends_each_minute_is_no_lost_connection(context: BrowserContext, url: str) -> None:
+    page = await open_page(context, url)
+    session_id = session_id_of(page)
+    await park_page(page)
+    ends: list[str] = []
+
+    async def end(route: Route) -> None:
+        ends.append(route.request.url)
+        await route.fulfill(content_type="text/event-stream", body='event: changed\ndata: {"exists": false}\n\n')
+
+    await context.route("**/events", end)
+    page = await open_page(context, url, session_id)
+    watch = """() => {
+      window.seen = [];
+      new MutationObserver(() => window.seen.push(document.body.dataset.health))
+        .observe(document.body, {attributeFilter: ["data-health"]});
+    }"""
+    await page.evaluate(watch)
+    already_count = len(ends)
+    await until(lambda: len(ends) > already_count + 2)
+    assert "lost" not in await page.evaluate("window.seen")
 
 
 async def test_a_reload_and_another_tab_get_the_rest_of_an_answer(
