@@ -1,21 +1,29 @@
-"""One call: commands that are sent together, and the decoder of their replies. No I/O."""
+"""One call: commands that are sent together, and the decoder of their replies. No I/O.
+
+A call of a script is built by names: `script_call` puts each key and argument at the place that the head of the script
+declares.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from redismem.context import Receipt
 from redismem.errors import Unconfirmed
 from redismem.events import Op
-from redismem.protocol.keys import SessionKeys
+from redismem.protocol import scripts
+from redismem.protocol.ids import renew
+from redismem.protocol.keys import SessionKeys, key_of_name
+from redismem.protocol.layout import NONE
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import NOT_READY_WORDS, ConnectionLost, ServerError
 
 T = TypeVar("T")
 
-Command = tuple[bytes | str | int, ...]
+Argument = bytes | str | int
+Command = tuple[Argument, ...]
 Subject = str | bytes | None
 """The subject of commands: a session, by its id, or else all keys of one hash tag, such as a project.
 
@@ -54,6 +62,11 @@ class Call(Generic[T]):
     """
     op: Op = Op.LOOK
     """The operation, as in events. Reads by operators' commands share the default."""
+    named: Mapping[str, Any] | None = None
+    """The keys and arguments of the script by the names in its head, with the tails `more_keys` and `more`.
+
+    A read without a script may have its options here. None means that nothing has a name.
+    """
     is_independent: bool = False
     """True if the commands need no transaction, so that each goes to the node of its key."""
     is_separable: bool = False
@@ -82,10 +95,28 @@ class Call(Generic[T]):
 
         `is_sent` is False before the first attempt, if the client may send that twice by itself.
         """
-        if self.resent is None:
+        if self.resent is not None:
+            commands = self.resent(self.commands, is_sent=is_sent)
+            return replace(self, commands=commands, was_sent=self.was_sent or is_sent, short_command=None)
+        name = self.sending_name
+        if name is None or self.named is None or self.script is None or not is_sent:
             return self
-        commands = self.resent(self.commands, is_sent=is_sent)
-        return replace(self, commands=commands, was_sent=self.was_sent or is_sent, short_command=None)
+        named = {**self.named, name: renew(self.named[name])}
+        commands = (_command(self.script, named), *self.commands[1:])
+        return replace(self, named=named, commands=commands, was_sent=True)
+
+    @property
+    def sending_name(self) -> str | None:
+        """The name of the argument with the sending, which each retry renews; None if the script takes no sending.
+
+        A session remembers each call with it among its last appends.
+        """
+        return None if self.named is None or self.script is None else self.script.sending_name
+
+    @property
+    def has_sending(self) -> bool:
+        """True if a retry overtakes the earlier attempts, so that the script refuses these."""
+        return self.resent is not None or self.sending_name is not None
 
     def needs_all_keys(self, failure: ServerError | ConnectionLost) -> bool:
         """True if Redis has refused the short command, and so has written nothing."""
@@ -93,7 +124,7 @@ class Call(Generic[T]):
 
     def needs_new_sending(self, failure: ServerError | ConnectionLost) -> bool:
         """True if Redis has refused this attempt, because it took a later one of this process for a resent call."""
-        return self.resent is not None and isinstance(failure, ServerError) and failure.word == "OVERTAKEN"
+        return self.has_sending and isinstance(failure, ServerError) and failure.word == "OVERTAKEN"
 
     def with_all_keys(self) -> Call[T]:
         """Return the call without its short command."""
@@ -167,6 +198,50 @@ def tag_of(commands: Sequence[Command]) -> bytes | None:
     name = key if type(key) is bytes else str(key).encode()
     tag, end, _ = name.partition(b"{")[2].partition(b"}")
     return tag if tag and end else name
+
+
+def script_call(
+    op: Op,
+    keys: object,
+    decode: Callable[..., T],
+    named: Mapping[str, Any],
+    *,
+    script: str = "",
+    more_keys: Sequence[bytes] = (),
+    more: Sequence[Argument] = (),
+    after: Sequence[Command] = (),
+) -> Call[T]:
+    """Build a call that runs a script, with keys and arguments by the names in its head.
+
+    Args:
+        op: The operation. Its script has its name, unless `script` names another one.
+        keys: The keys of the subject, such as a session: it has the keys, and what is not in `named`, as attributes.
+        decode: Decodes the replies into the value of the call.
+        named: The arguments, and keys that `keys` has not. None stands for an absent argument, and leaves out a key.
+        script: The name of the script.
+        more_keys: Keys after those that have names.
+        more: Arguments after those that have names.
+        after: Commands that follow the script in one transaction.
+
+    Raises:
+        AssertionError: the head does not have a given name.
+        AttributeError: a name is missing.
+    """
+    declared = scripts.load(script or op.value)
+    unknown = named.keys() - {*declared.keys, *declared.arguments}
+    assert not unknown, f"the head of {declared.name}.lua does not have {', '.join(sorted(unknown))}"
+    given: dict[str, Any] = {"more_keys": more_keys, "more": more}
+    given |= {name: named[name] if name in named else key_of_name(keys, name) for name in declared.keys}
+    for name in declared.arguments:
+        value = named[name] if name in named else getattr(keys, name)
+        given[name] = NONE if value is None else int(value) if value is True or value is False else value
+    session_id = getattr(keys, "session_id", None)
+    return Call(session_id, (_command(declared, given), *after), decode, declared, op=op, named=given)
+
+
+def _command(script: Script, named: Mapping[str, Any]) -> Command:
+    keys = [*(named[name] for name in script.keys if named[name] is not None), *named["more_keys"]]
+    return ("EVALSHA", script.sha, len(keys), *keys, *(named[name] for name in script.arguments), *named["more"])
 
 
 def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int]) -> Command:

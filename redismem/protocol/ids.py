@@ -95,6 +95,12 @@ def resending() -> bytes:
     return name[:_SENDER_BYTES] + bytes((name[_SENDER_BYTES] | 0x80,)) + name[_SENDER_BYTES + 1 :]
 
 
+def renew(token: bytes) -> bytes:
+    """Return a token, or a sending alone, with a new sending of a call that was sent before."""
+    at = SENDING_AT if len(token) > SENDING_BYTES else 0
+    return token[:at] + resending() + token[at + SENDING_BYTES :]
+
+
 def _draw_tokens() -> Iterator[bytes]:
     """Yield new tokens, in the order of their numbers."""
     if not _sender:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from redismem.errors import InvalidSessionId
 from redismem.protocol.layout import INDEXES
@@ -58,6 +58,11 @@ class SessionKeys:
     """The keys of an append, in the order of its script's KEYS. The first four are enough for most appends."""
     owner: bytes | None = None
     """The owner that the session must have, as its state contains it; None accepts any."""
+
+
+def key_of_name(keys: object, name: str) -> Any:
+    """Return the key with this name, of a subject such as a session, or of its shard. Raises AttributeError."""
+    return getattr(keys, name) if hasattr(keys, name) else getattr(getattr(keys, "shard", keys), name)
 
 
 def _matches(pattern: re.Pattern[str], text: object) -> bool:

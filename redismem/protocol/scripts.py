@@ -3,6 +3,9 @@
 `lua/<folder>/<name>.lua` is a script; `lua/include/` contains shared parts. A line `--- @include name` is replaced by
 `lua/include/name.lua` without its head comment. A part consists of statements over the script's locals, because a
 function call would cost server time. The head of a part lists the locals that it reads and sets.
+
+The head of a script declares its operation: it lists the names of the keys and arguments, in order, one a line. Callers
+give keys and arguments by these names, see `call.script_call`.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from pathlib import Path
 _INCLUDE = re.compile(r"^( *)--- @include +(.*?) *\n", re.MULTILINE)
 _CALLED = re.compile(r"redis\.call\('([A-Z]+)'")
 _HEAD = re.compile(r"(?:--.*\n)*?-- SETS.*\n")
+_DECLARED = re.compile(r"^-- KEYS\n((?:--   .*\n)*)-- ARGV\n((?:--   .*\n)*)", re.MULTILINE)
+_NAME = re.compile(r"^--   (\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,15 @@ class Script:
     name: str
     source: bytes
     sha: bytes
+    keys: tuple[str, ...] = ()
+    """The names of the keys, in order, as the head of the script lists them."""
+    arguments: tuple[str, ...] = ()
+    """The names of the arguments, in order. A tail of more arguments has no names."""
+
+    @property
+    def sending_name(self) -> str | None:
+        """The name of the argument that contains the sending of a call, which each retry renews; None without one."""
+        return next((name for name in ("token", "sending") if name in self.arguments), None)
 
 
 @cache
@@ -54,8 +68,21 @@ def load(name: str) -> Script:
     """
     if name not in _files():
         raise FileNotFoundError(f"no folder of lua/ has a script {name}.lua")
-    source = resolve_includes(_files()[name].read_text("utf-8"), folder() / "include").encode()
-    return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+    text = resolve_includes(_files()[name].read_text("utf-8"), folder() / "include")
+    source, declared = text.encode(), _DECLARED.search(text)
+    assert declared is not None, f"the head of {name}.lua lists no KEYS and ARGV"
+    keys, arguments = (tuple(_NAME.findall(part)) for part in declared.groups())
+    assert len({*keys, *arguments}) == len(keys + arguments), f"{name}.lua lists a name twice"
+    sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+    return Script(name, source, sha, keys, arguments)
+
+
+@cache
+def values_in(name: str, argument: str) -> tuple[str, ...]:
+    """Return the names of the values in an argument that contains several: the head lists them before a colon."""
+    found = re.search(rf"^--   {argument} +([\w ]+):", load(name).source.decode(), re.MULTILINE)
+    assert found is not None, f"the head of {name}.lua lists no values in {argument}"
+    return tuple(found[1].split())
 
 
 def names() -> list[str]:

@@ -17,7 +17,7 @@ from redismem.events import Event, OnEvent, Op, facts, unquoted
 from redismem.info import SessionInfo
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
-from redismem.protocol.queue.calls import Job, covered_sizes
+from redismem.protocol.queue.calls import Job
 from redismem.protocol.session.append import append_sizes
 from redismem.protocol.session.pages import Page
 
@@ -148,9 +148,8 @@ def _sizes(op: Op, call: Call[Any] | None, value: Any) -> tuple[int, int, int, i
     """Return the counts of an event: messages, bytes, tokens, and messages in the window."""
     if op.appends and call is not None:
         return *append_sizes(call), _window_count(value)
-    if op is Op.COMMIT and call is not None:
-        count, tokens = covered_sizes(call)
-        return count, 0, tokens, None
+    if op is Op.COMMIT and call is not None and call.named is not None:
+        return call.named["count"] - call.named["uncounted_count"], 0, call.named["tokens"], None
     if op is Op.MESSAGES and isinstance(value, Page):
         return value.count, 0, 0, None
     if op is Op.PRUNE and isinstance(value, int):

@@ -166,7 +166,7 @@ class Store(Agreement):
                 await self.begin(begun_s)
                 timeout_s = self._within_s(begun_s)
         number = 0
-        gate, is_behind = self._gate, call.resent is not None or call.session_id in self._gate.waiting
+        gate, is_behind = self._gate, call.has_sending or call.session_id in self._gate.waiting
         begin = gate.begin_alone if call.op is Op.CLEAR else gate.begin if is_behind else None
         if begin is not None and call.session_id and not (number := begin(call.session_id)):
             number = await self._wait_to_begin(call, breaker, begun_s)

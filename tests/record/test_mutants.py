@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -101,7 +102,7 @@ def test_each_fault_is_noticed(name: str, redis_server: RedisServer, monkeypatch
             broken = fault.broken.encode()
             with contextlib.suppress(redis.ResponseError), monkeypatch.context() as patch:
                 client.script_load(broken)  # unless it does not compile
-                faulty = scripts.Script(name, broken, hashlib.sha1(broken).hexdigest().encode())
+                faulty = replace(sound[name], source=broken, sha=hashlib.sha1(broken).hexdigest().encode())
                 load_instead({**sound, name: faulty}, patch)
                 survivors += [] if is_noticed(name, redis_server) else [str(fault)]
                 played += 1

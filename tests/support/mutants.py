@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import pytest
@@ -70,7 +71,7 @@ def install_mutant(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.Monk
     sound = {name: scripts.load(name) for name in scripts.names()}
     broken = mutate(sound[mutant.script].source.decode(), mutant).encode()
     sha = hashlib.sha1(broken).hexdigest().encode()
-    load_instead(sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}, monkeypatch)
+    load_instead(sound | {mutant.script: replace(sound[mutant.script], source=broken, sha=sha)}, monkeypatch)
     assert client.script_load(broken) == sha.decode()
 
 

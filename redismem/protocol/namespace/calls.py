@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from redismem.errors import UnsupportedFormat, WrongShards
 from redismem.events import Op
 from redismem.info import SessionEntry
-from redismem.protocol import layout, scripts
-from redismem.protocol.call import Call, Command, evalsha, independent
+from redismem.protocol import layout
+from redismem.protocol.call import Call, Command, independent, script_call
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, ShardKeys
 from redismem.settings.settings import Settings
@@ -161,9 +161,8 @@ def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
     """
     if not (0.001 <= per_s <= 1_000_000 and 1 <= burst_count <= 1_000_000):
         raise ValueError("a rate is 0.001 to 1,000,000 per second, with a burst of 1 to 1,000,000")
-    script = scripts.load("take")
-    command = evalsha(script, (keys.rate(name),), (round(1_000_000 / per_s), burst_count, nonce()))
-    return Call(None, (command,), int, script, op=Op.TAKE)
+    named = {"interval_us": round(1_000_000 / per_s), "burst_count": burst_count, "nonce": nonce()}
+    return script_call(Op.TAKE, keys, int, {"rate": keys.rate(name), **named})
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from redismem.events import Op
 from redismem.messages.values import Undecodable
 from redismem.originals.dictionaries import Dictionary
-from redismem.protocol import scripts
-from redismem.protocol.call import Call, evalsha
+from redismem.protocol.call import Call, script_call
 from redismem.protocol.keys import Keys, SessionKeys
 
 _TIME_BYTES = 8
@@ -119,14 +118,13 @@ def named(keys: SessionKeys, originals: bytes | None = None, cursor: int = 0) ->
     The last part has the next cursor 0. `originals` is the key of the session's originals in quarantine; None means the
     originals of the live session.
     """
-    script = scripts.load("named_dictionaries")
 
     def decode(reply: Sequence[int]) -> tuple[int, set[int]]:
         next_cursor, *versions = reply
         return next_cursor, set(versions) - {0}
 
-    command = evalsha(script, (originals or keys.originals,), (cursor, _FIELDS_COUNT))
-    return Call(keys.session_id, (command,), decode, script, op=Op.DICTIONARIES)
+    named = {"originals": originals or keys.originals, "cursor": cursor, "count": _FIELDS_COUNT}
+    return script_call(Op.DICTIONARIES, keys, decode, named, script="named_dictionaries")
 
 
 def _decode(version: int, value: bytes | None) -> Dictionary | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.events import Op
-from redismem.protocol import replies, scripts
-from redismem.protocol.call import Call, evalsha
+from redismem.protocol import replies
+from redismem.protocol.call import Call, script_call
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.calls import name_of, scored_members
@@ -54,16 +54,13 @@ def hold(
     Raises:
         InvalidTime: the clock returned an invalid time.
     """
-    script = scripts.load("hold")
-    arguments = [word for work, is_crowded in works.items() for word in (work, "crowded" if is_crowded else "quiet")]
-    command = evalsha(
-        script, (keys.ticks, keys.processes), (time_argument(clock), holder, hold_ms, _KEEP_MS, *arguments)
-    )
+    named = {"now_ms": time_argument(clock), "holder": holder, "hold_ms": hold_ms, "keep_ms": _KEEP_MS}
+    words = [word for work, is_crowded in works.items() for word in (work, "crowded" if is_crowded else "quiet")]
 
     def decode(reply: Any) -> dict[str, Hold]:
         return _parse_holds(dict(zip(works, reply, strict=True)))
 
-    return Call(None, (command,), decode, script, op=Op.HOLD)
+    return script_call(Op.HOLD, keys, decode, named, more=words)
 
 
 def note_recent(keys: Keys, now_ms: int) -> Call[None]:

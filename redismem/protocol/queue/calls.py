@@ -6,18 +6,18 @@ which each write checks, decides whether the write is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from redismem.context import Context, Summary
 from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.messages.message import Message
 from redismem.originals.fields import merged_number
-from redismem.protocol import layout, replies, scripts
-from redismem.protocol.call import Call, Command, context_reads, evalsha, independent
+from redismem.protocol import layout, replies
+from redismem.protocol.call import Argument, Call, Command, context_reads, independent, script_call
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
@@ -27,7 +27,7 @@ from redismem.protocol.owners import decode_owner
 from redismem.protocol.session.edits import View, plan_leaving
 from redismem.settings.settings import Settings
 
-_COUNT_PLACE = 16  # index of `count` in the command of a commit
+T = TypeVar("T")
 LONGEST_DEAD_MS = 86_400_000
 """The longest wait before the sweep retries a dead session."""
 
@@ -143,12 +143,14 @@ def queue_eviction(
     `seen` pairs each session with its activity as seen. `kept` extends their lives by a day, so that `on_evict` can
     receive their transcripts. Idle sessions are queued if they expire within `soon_ms`.
     """
-    script = scripts.load("queue_eviction")
-    stored = (key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.vectors))
-    activity = (part for keys, active_ms in seen for part in (keys.session, active_ms))
-    arguments = (time_argument(clock), reason, int(kept), soon_ms, *activity)
-    command = evalsha(script, (*shard.all_indexes, *stored), arguments)
-    return Call(None, (command,), tuple, script, op=Op.QUEUE_EVICTION)
+    return script_call(
+        Op.QUEUE_EVICTION,
+        shard,
+        tuple,
+        {"now_ms": time_argument(clock), "reason": reason, "kept": kept, "soon_ms": soon_ms},
+        more_keys=[key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.vectors)],
+        more=[part for keys, active_ms in seen for part in (keys.session, active_ms)],
+    )
 
 
 class Scanned(NamedTuple):
@@ -194,17 +196,14 @@ def sweep(
 
     It returns (count removed from the indexes, count repaired or retried).
     """
-    script = scripts.load("sweep")
-    waits_ms = (int(settings.max_backoff_s * 1000), LONGEST_DEAD_MS)
-    arguments = (time_argument(clock), settings.max_attempts, *waits_ms, *(keys.session for keys in swept))
-    command = evalsha(script, (*shard.all_indexes, *(keys.state for keys in swept)), arguments)
-    return Call(None, (command,), lambda reply: (reply[0], reply[1]), script, op=Op.SWEEP)
-
-
-def covered_sizes(commit: Call[Any]) -> tuple[int, int]:
-    """Return the number of messages that a commit covers, and their tokens, read from its command."""
-    count, uncounted_count, tokens = commit.commands[0][_COUNT_PLACE : _COUNT_PLACE + 3]
-    return int(count) - int(uncounted_count), int(tokens)
+    named = {
+        "now_ms": time_argument(clock),
+        "max_attempts": settings.max_attempts,
+        "first_ms": int(settings.max_backoff_s * 1000),
+        "longest_ms": LONGEST_DEAD_MS,
+    }
+    states, sessions = [keys.state for keys in swept], [keys.session for keys in swept]
+    return script_call(Op.SWEEP, shard, tuple, named, more_keys=states, more=sessions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +217,33 @@ class QueueCalls:
     settings: Settings
     clock: Clock | None = None
 
-    def _call(self, op: Op, keys: Sequence[bytes], arguments: Sequence[bytes | str | int], decode: Any) -> Call[Any]:
-        script = scripts.load(op.value)
-        return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script, op=op)
+    def _call(
+        self,
+        op: Op,
+        decode: Callable[..., T],
+        *,
+        more: Sequence[Argument] = (),
+        after: Sequence[Command] = (),
+        **named: Any,
+    ) -> Call[T]:
+        """Build a call of a script that takes the session and the time, and these arguments by name."""
+        named["now_ms"] = time_argument(self.clock)
+        return script_call(op, self.keys, decode, named, more=more, after=after)
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        """The arguments that say when a session needs a summary."""
+        settings = self.settings
+        return {
+            "threshold": settings.overdue_count,
+            "token_limit": settings.overdue_tokens,
+            "recent_limit": settings.recent_limit,
+            "summaries_limit": settings.summaries_limit,
+        }
+
+    @property
+    def _lease_ms(self) -> int:
+        return int(self.settings.lease_s * 1000)
 
     def claim(self, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
         """Build a claim. It returns a job, or the outcome if there is no job.
@@ -231,23 +254,7 @@ class QueueCalls:
             CorruptSession: the session cannot be read.
             UnsupportedFormat: another release wrote the session.
         """
-        keys, settings, shard = self.keys, self.settings, self.keys.shard
-        script = scripts.load("claim")
-        command = evalsha(
-            script,
-            (keys.messages, keys.state, shard.overdue, shard.leased, shard.dead, shard.fences),
-            (
-                keys.session,
-                time_argument(self.clock),
-                nonce(),
-                int(settings.lease_s * 1000),
-                settings.overdue_count,
-                settings.overdue_tokens,
-                settings.recent_limit,
-                settings.summaries_limit,
-                settings.claims_limit,
-            ),
-        )
+        keys, settings = self.keys, self.settings
 
         def decode(reply: Any, stored: Any = (), elements: Any = ()) -> Job | ClaimOutcome:
             word, fence, attempts, claimed_ms, *due = reply
@@ -255,21 +262,32 @@ class QueueCalls:
             if outcome is not ClaimOutcome.JOB:
                 return outcome
             fields = replies.fields(stored)
-            context = replies.context(keys.session_id, settings.recent_limit, fields, elements)
-            failure = layout.failure(fields.get(layout.FAILURE))
-            sketch = fields.get(layout.SKETCH, b"") if stored else None
-            due_ms, is_kept = int(float(due[0])), layout.WITH_ORIGINALS in fields
-            owner = decode_owner(fields.get(layout.OWNER))
-            return Job(fence.decode(), attempts, claimed_ms, context, due_ms, failure, sketch, elements, is_kept, owner)
+            return Job(
+                fence.decode(),
+                attempts,
+                claimed_ms,
+                replies.context(keys.session_id, settings.recent_limit, fields, elements),
+                due_ms=int(float(due[0])),
+                failure=layout.failure(fields.get(layout.FAILURE)),
+                sketch=fields.get(layout.SKETCH, b"") if stored else None,
+                elements=elements,
+                with_originals=layout.WITH_ORIGINALS in fields,
+                owner=decode_owner(fields.get(layout.OWNER)),
+            )
 
-        commands = (command, *context_reads(keys)) if reads else (command,)
-        return Call(keys.session_id, commands, decode, script, op=Op.CLAIM)
+        return self._call(
+            Op.CLAIM,
+            decode,
+            after=context_reads(keys) if reads else (),
+            nonce=nonce(),
+            lease_ms=self._lease_ms,
+            max_attempts=settings.claims_limit,
+            **self._limits,
+        )
 
     def extend(self, fence: str) -> Call[bool]:
         """Build a call that extends a lease. False means that the lease belongs to another worker, or has ended."""
-        keys = self.keys
-        arguments = (keys.session, time_argument(self.clock), fence, int(self.settings.lease_s * 1000))
-        return self._call(Op.EXTEND, (keys.state, keys.shard.leased), arguments, bool)
+        return self._call(Op.EXTEND, bool, fence=fence, lease_ms=self._lease_ms)
 
     def commit(
         self,
@@ -285,77 +303,62 @@ class QueueCalls:
         `originals` are the fields of the originals; empty means that originals are not kept. Without a `sketch`, the
         stored one stays.
         """
-        keys, settings, shard = self.keys, self.settings, self.keys.shard
         context = job.context
         leaving = plan_leaving(context, job.elements, covered)
-        arguments = (
-            keys.session,
-            time_argument(self.clock),
-            job.fence,
-            context.epoch,
-            context.first_seq,
-            context.window_version or layout.NONE,
-            leaving.next_seq,
-            leaving.element_count,
-            leaving.element_count - len(covered),
-            sum(message.tokens for message in covered),
-            settings.overdue_count,
-            settings.overdue_tokens,
-            settings.recent_limit,
-            settings.summaries_limit,
-            layout.NONE if summary is None else _summary_field(summary),
-            layout.NONE if summary is None else summary.encode(),
-            layout.NONE if sketch is None else sketch,
-            layout.NONE if (merged := merged_number(originals)) is None else merged,
-            len(leaving.moved),
-            2 * len(originals),
-            *leaving.moved,
-            *(part for field in originals.items() for part in field),
-            *(_summary_field(old) for old in folded),
+        kept = [part for field in originals.items() for part in field]
+        return self._call(
+            Op.COMMIT,
+            lambda reply: CommitOutcome(reply.decode()),
+            fence=job.fence,
+            epoch=context.epoch,
+            first_seq=context.first_seq,
+            edited=context.window_version or None,
+            next_seq=leaving.next_seq,
+            count=leaving.element_count,
+            uncounted_count=leaving.element_count - len(covered),
+            tokens=sum(message.tokens for message in covered),
+            summary_field=None if summary is None else _summary_field(summary),
+            summary=None if summary is None else summary.encode(),
+            sketch=sketch,
+            merged=merged_number(originals),
+            moved_count=len(leaving.moved),
+            kept_count=len(kept),
+            more=(*leaving.moved, *kept, *map(_summary_field, folded)),
+            **self._limits,
         )
-        keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, shard.overdue, shard.leased)
-        return self._call(Op.COMMIT, keys_in_order, arguments, lambda reply: CommitOutcome(reply.decode()))
 
     def release(
-        self,
-        fence: str,
-        backoff_ms: int,
-        *,
-        counts: bool,
-        dead: bool,
-        reason: str = layout.NONE,
+        self, fence: str, backoff_ms: int, *, counts: bool, dead: bool, reason: str | None = None
     ) -> Call[ReleaseOutcome]:
         """Build a release. `dead` makes the session dead after any number of attempts. `reason` must match `REASON`."""
-        keys, shard = self.keys, self.keys.shard
-        claims_limit = 0 if dead else self.settings.claims_limit
-        arguments = (keys.session, time_argument(self.clock), fence, backoff_ms, int(counts), claims_limit, reason)
-        keys_in_order = (keys.state, shard.overdue, shard.leased, shard.dead)
-        return self._call(Op.RELEASE, keys_in_order, arguments, lambda reply: ReleaseOutcome(reply.decode()))
+        return self._call(
+            Op.RELEASE,
+            lambda reply: ReleaseOutcome(reply.decode()),
+            fence=fence,
+            backoff_ms=backoff_ms,
+            counts=counts,
+            max_attempts=0 if dead else self.settings.claims_limit,
+            reason=reason,
+        )
 
     def requeue(self, *, again: bool) -> Call[bool]:
         """Build a call that takes the session off the dead list.
 
         With `again`, the session goes into the overdue queue. The call returns False if the session was not listed.
         """
-        keys, shard = self.keys, self.keys.shard
-        arguments = (keys.session, time_argument(self.clock), int(again))
-        return self._call(Op.REQUEUE, (keys.state, shard.overdue, shard.dead), arguments, bool)
+        return self._call(Op.REQUEUE, bool, again=again)
 
     def claim_eviction(self) -> Call[bool]:
         """Build a call that claims an eviction. True means that this worker may evict the session."""
-        keys = self.keys
-        arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000), nonce())
-        return self._call(Op.CLAIM_EVICTION, (keys.state, keys.shard.evictions), arguments, bool)
+        return self._call(Op.CLAIM_EVICTION, bool, lease_ms=self._lease_ms, nonce=nonce())
 
     def evict(self, transcript: View | None) -> Call[bool]:
         """Build an eviction. False means that the session was touched, or differs from the transcript.
 
         Without a transcript the contents are not compared.
         """
-        keys = self.keys
-        appends = "*" if transcript is None else transcript.fields.get(layout.NEWEST_IDS, layout.NONE)
-        keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, *keys.shard.all_indexes)
-        return self._call(Op.EVICT, keys_in_order, (keys.session, appends), bool)
+        appends = b"*" if transcript is None else transcript.fields.get(layout.NEWEST_IDS)
+        return script_call(Op.EVICT, self.keys, bool, {"appends": appends})
 
 
 def _summary_field(summary: Summary) -> bytes:

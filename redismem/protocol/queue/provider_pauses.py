@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.events import Op
-from redismem.protocol import layout, scripts
-from redismem.protocol.call import Call, evalsha
+from redismem.protocol import layout
+from redismem.protocol.call import Call, script_call
 from redismem.protocol.keys import Keys
 from redismem.protocol.replies import fields
 
@@ -56,9 +56,8 @@ def write_pause(keys: Keys, provider: str, seen: bytes, value: bytes) -> Call[by
 
     Empty bytes mean no pause.
     """
-    script = scripts.load("pause")
-    command = evalsha(script, (keys.providers,), (provider.encode(), seen, value, _KEEP_MS))
-    return Call(None, (command,), bytes, script, op=Op.PAUSE)
+    named = {"provider": provider.encode(), "seen": seen, "value": value, "keep_ms": _KEEP_MS}
+    return script_call(Op.PAUSE, keys, bytes, named)
 
 
 def list_pauses(keys: Keys) -> Call[dict[str, Pause]]:

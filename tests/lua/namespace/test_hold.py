@@ -9,11 +9,8 @@ import pytest
 import redis.asyncio
 from support.clock import T0, Clock
 from support.redis_server import RedisServer
-from support.script_text import header
 
 from redismem import Memory
-from redismem.protocol import scripts
-from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import holds
 from redismem.protocol.namespace.holds import Hold, Ticking
 
@@ -29,17 +26,6 @@ def hold(memory: Memory, clock: Clock) -> Any:
         return {work: (each.holder, each.until_ms - clock.now_ms, each.is_crowded) for work, each in first.items()}
 
     return held
-
-
-def test_the_call_matches_the_header() -> None:
-    call = holds.hold(Keys("shop", 64), lambda: T0, "pod/1/a", 7, {"sweep": True, "nap": False})
-    head = header(scripts.load("hold").source.decode())
-    (word, sha, count, *keys) = call.commands[0][:5]
-    arguments = list(call.commands[0][5:])
-    assert (word, sha, count) == ("EVALSHA", scripts.load("hold").sha, 2)
-    assert keys == [b"rm:{shop}:ticks", b"rm:{shop}:processes"]
-    assert (head.keys, head.arguments) == (["ticks", "processes"], ["now_ms", "holder", "hold_ms", "keep_ms"])
-    assert arguments == [T0, "pod/1/a", 7, 86_400_000, "sweep", "crowded", "nap", "quiet"]
 
 
 async def test_a_hold_lasts_until_it_is_no_longer_renewed(hold: Any, clock: Clock) -> None:

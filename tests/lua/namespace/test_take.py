@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.script_text import header
 
 from redismem import Memory
 from redismem.protocol import scripts
@@ -16,16 +15,6 @@ from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 
 SLOW_PER_S = 0.001  # one per thousand seconds: no token is earned during a test
-
-
-def test_the_call_matches_the_header() -> None:
-    call = namespace_calls.take(Keys("shop", 64), "caller", 4, 7)
-    head = header(scripts.load("take").source.decode())
-    (word, sha, count, key, *arguments) = call.commands[0]
-    assert (word, sha, count, key) == ("EVALSHA", scripts.load("take").sha, 1, b"rm:{shop}:rate:caller")
-    assert (head.keys, head.arguments) == (["rate"], ["interval_us", "burst_count", "nonce"])
-    assert arguments[:2] == [250_000, 7]
-    assert call.again() == call
 
 
 async def test_after_a_burst_the_caller_must_wait(memory: Memory) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.script_text import header
 
-from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
 from redismem.protocol.queue import provider_pauses
 from redismem.protocol.queue.provider_pauses import Pause
@@ -32,26 +30,6 @@ def test_any_bytes_decode_to_a_pause_or_none(noted: bytes) -> None:
 @pytest.mark.parametrize("noted", [b"", b"paused", b"1 2 3 4 ab", b"1 2 3 4 ab \n", b"1 2 3 -4 ab x", b"9" * 5_000])
 def test_a_foreign_value_decodes_to_none(noted: bytes) -> None:
     assert Pause.decode(noted) is None
-
-
-def test_each_key_and_argument_is_at_its_place_in_the_header() -> None:
-    call = provider_pauses.write_pause(KEYS, "openai/m\u00fc", b"seen", b"value")
-    head = header(scripts.load("pause").source.decode())
-    assert (head.keys, head.arguments) == (["providers"], ["provider", "seen", "value", "keep_ms"])
-    assert call.commands == (
-        (
-            "EVALSHA",
-            scripts.load("pause").sha,
-            1,
-            KEYS.providers,
-            "openai/m\u00fc".encode(),
-            b"seen",
-            b"value",
-            86_400_000,
-        ),
-    )
-    assert call.session_id is None
-    assert call.again() == call
 
 
 def test_reading_a_pause_is_one_command_on_one_key() -> None:
