@@ -57,7 +57,7 @@ async def recall(
         print_json({"question": question, "sessions": [_document(name, messages) for name, messages in found]})
     else:
         for name, messages in found:
-            session_view.show_recalled(console(), f"recalled from {printable(name)}", messages, full)
+            session_view.show_messages(console(), f"recalled from {printable(name)}", messages, full, False)
         if not found:
             print("no matching messages")
     return 0 if found else 1

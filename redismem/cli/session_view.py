@@ -84,17 +84,18 @@ def show(
     out.print(Text.assemble((printable(info.session_id), "bold"), f"  {where}"))
     for line in _numbers(context, info, now_ms, key):
         out.print(Text(f"  {line}"))
-    _show_messages(out, "pinned", context.pinned, full, redact)
-    _show_messages(out, "originals", originals, full, redact)
+    show_messages(out, "pinned", context.pinned, full, redact)
+    show_messages(out, "originals", originals, full, redact)
     for summary in context.summaries:
         out.print(Rule(f"summary: {summary.first_seq} to {summary.last_seq}", align="left", style="blue"))
         out.print(Text(_provenance(summary), "dim"))
         out.print(Text("(redacted)" if redact else printable(summary.text)))
-    _show_messages(out, "pending", context.pending, full, redact)
-    _show_messages(out, "recent", context.recent, full, redact)
+    show_messages(out, "pending", context.pending, full, redact)
+    show_messages(out, "recent", context.recent, full, redact)
 
 
-def _show_messages(out: Console, title: str, messages: Sequence[Message], full: bool, redact: bool) -> None:
+def show_messages(out: Console, title: str, messages: Sequence[Message], full: bool, redact: bool) -> None:
+    """Print messages in a table, with their seqs and roles, below a line with the title."""
     from rich.rule import Rule
     from rich.table import Table
 
@@ -147,11 +148,6 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list
     if info.waiting_for_param:
         lines.append(f"waiting for: {printable(info.waiting_for_param)}")
     return lines
-
-
-def show_recalled(out: Console, title: str, messages: Sequence[Message], full: bool) -> None:
-    """Print recalled messages."""
-    _show_messages(out, title, messages, full, False)
 
 
 def _add(table: Table, message: Message, full: bool, redact: bool) -> None:

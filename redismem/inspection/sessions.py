@@ -124,10 +124,3 @@ async def originals_of(store: Store, context: Context) -> list[Message]:
             break
     pinned = {message.seq for message in context.pinned}
     return [message for message in originals if not is_gap(message) and message.seq not in pinned]
-
-
-async def keys_left(store: Store, session_id: str) -> int:
-    """Return the number of a session's existing keys. Raises StoreUnavailable."""
-    keys = store.keys.session(session_id)
-    commands = tuple(("EXISTS", key) for key in (keys.messages, keys.state, keys.originals))
-    return await store.run(Call(session_id, commands, lambda *answers: sum(map(int, answers)), is_separable=True))

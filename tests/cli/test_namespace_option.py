@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import redis
+from support.transcripts import namespace_keys
 
 from redismem import Memory
 from redismem.blocking import Memory as BlockingMemory
@@ -63,9 +64,12 @@ def test_the_environment_names_the_namespace(
     assert "a namespace has 1 to 64 characters" in ran.error_line
 
 
-def test_a_demo_stays_out_of_the_namespace_of_the_environment(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDISMEM_NAMESPACE", "shop")
-    assert command("demo", "--json").document["namespace"] == "redismem-demo"
+def test_a_demo_stays_out_of_the_namespace_of_the_environment(
+    command: Any, monkeypatch: pytest.MonkeyPatch, redis_server: Any, namespace: str
+) -> None:
+    monkeypatch.setenv("REDISMEM_NAMESPACE", namespace)
+    assert command("demo", "--url", redis_server.url).code == 0
+    assert namespace_keys(redis_server.url, namespace) == set()
 
 
 def test_sessions_without_their_record_can_still_be_inspected(

@@ -1,4 +1,4 @@
-"""`redismem project …` and `redismem demo --project`."""
+"""`redismem project …`."""
 
 from __future__ import annotations
 
@@ -213,12 +213,3 @@ def test_an_invalid_query_is_one_line(command: Any, redis_options: list[str], id
         refused = run(command, redis_options, *words)
         assert refused.code == 2
         assert refused.error_line
-
-
-def test_the_demo_plays_a_week_and_checks_itself(command: Any, store_options: list[str]) -> None:
-    played = command("demo", "--project", *store_options)
-    assert played.code == 0, played.out
-    assert "PROJECT CONTEXT" in played.out
-    assert "All steps checked." in played.out
-    document = json.loads(command("demo", "--project", "--json", *store_options).out)
-    assert (document["good"], document["failures"], len(document["steps"])) == (True, [], 10)

@@ -1,18 +1,20 @@
-"""Fill a namespace for `redismem serve --demo`: the bundled chat, shorter conversations, and a project."""
+"""The bundled chat, and the rest that fills a namespace for `redismem serve --demo`: other chats and a project."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Any
 
-from redismem.cli.demo.expected import bundled_turns
 from redismem.memory import Memory
 from redismem.project.project import Project
-from redismem.settings.settings import Settings
+from redismem.session.session import Session
 from redismem.slots import Slots
 from redismem.workers import strategies
+from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
 NAMESPACE = "redismem-demo"
@@ -22,6 +24,29 @@ CHAT = "web-20817-koeln"
 WAITING = "web-20901-lena"
 """The session whose chat waits for a param."""
 _LIFE = timedelta(days=21)
+_STATE = ("merge", "waiting", "last_intent", "last_result", "plan")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An append of the bundled chat."""
+
+    id: str
+    note: str
+    reads: bool
+    messages: list[dict[str, Any]]
+    change: dict[str, Any]
+    """The changes of the state: `merge`, `waiting` and so on."""
+    summarise: str
+    """A note on the summary that is written after this turn; "" means that none is."""
+
+
+def bundled_turns() -> Iterator[Turn]:
+    """Yield the turns of the bundled chat."""
+    for line in _read("demo.jsonl").splitlines():
+        row = json.loads(line)
+        change = {name: row[name] for name in _STATE if name in row}
+        yield Turn(row["id"], row["note"], row.get("read", False), row["messages"], change, row.get("summarise", ""))
 
 
 def demo_slots() -> Slots:
@@ -42,7 +67,7 @@ async def fill(memory: Memory) -> None:
         await _play_chat(memory)
     project = memory.project(PROJECT)
     if await project.life() is None:
-        await _plan(project)
+        await plan(project)
 
 
 async def _begin_return(memory: Memory) -> None:
@@ -54,16 +79,23 @@ async def _begin_return(memory: Memory) -> None:
 
 async def _play_chat(memory: Memory) -> None:
     """Append the bundled turns, and summarise after the turns after which the conversation asks for it."""
-    strategy = strategies.from_settings(Settings(strategy="summarize", model_provider="extractive"))
-    assert strategy is not None
-    worker, session = Worker(memory.store, strategy), memory.session(CHAT)
+    session = memory.session(CHAT)
     for turn in bundled_turns():
         await session.append(*turn.messages, id=turn.id, **turn.change)
-        if turn.drain is not None:
-            await worker.attend(session.id)
+        if turn.summarise:
+            await summarise(memory, session)
 
 
-async def _plan(project: Project) -> None:
+async def summarise(memory: Memory, session: Session) -> bool:
+    """Summarise a session as a worker does, without a model. True if a summary was written."""
+    strategy = strategies.from_settings(
+        memory.settings.model_copy(update={"strategy": "summarize", "model_provider": "extractive"})
+    )
+    assert strategy is not None
+    return await Worker(memory.store, strategy).attend(session.id) is SummaryOutcome.OK
+
+
+async def plan(project: Project) -> None:
     """Enter three weeks of changes up to now, each with its time."""
     begin = datetime.now(UTC) - _LIFE
 
