@@ -135,28 +135,14 @@ def test_an_invalid_host_or_port(url: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "meant"),
-    [
-        ("reddis://:CANARY@h", "did you mean redis://?"),
-        ("redis:/CANARY", "did you mean redis://?"),
-        ("Redis+Clusters://h:1,h:2", "did you mean redis+cluster://?"),
-        ("127.0.0.1:7391", "did you mean redis://127.0.0.1:7391?"),
-        ("localhost", "did you mean redis://localhost?"),
-        ("[::1]:7391/2", "did you mean redis://[::1]:7391/2?"),
-        ("http://u:CANARY@127.0.0.1", "for example redis://localhost:6379/0"),
-        ("CANARY:6379", "for example redis://localhost:6379/0"),
-        ("CANARY@127.0.0.1:6379", "for example redis://localhost:6379/0"),
-    ],
+    "url", ["reddis://:CANARY@h", "redis:/CANARY", "http://u:CANARY@127.0.0.1", "CANARY:6379", "CANARY@127.0.0.1:6379"]
 )
-def test_an_unknown_scheme(url: str, meant: str) -> None:
+def test_an_unknown_scheme(url: str) -> None:
     """The error must not repeat text that may be a password."""
     for kind in (Memory, blocking.Memory):
-        with pytest.raises(InvalidSettings) as refused:
+        with pytest.raises(InvalidSettings, match=r"begin with one of .*: for example redis://") as no:
             kind.connect(url)
-        said = str(refused.value)
-        assert said.startswith("the Redis URL must begin with one of redis://, rediss://, ")
-        assert said.endswith(f": {meant}")
-        assert "CANARY" not in said
+        assert "CANARY" not in str(no.value)
 
 
 def test_an_unknown_host() -> None:

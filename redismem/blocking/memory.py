@@ -33,7 +33,7 @@ from redismem.session.paging import Scope
 from redismem.settings.settings import Settings
 from redismem.store.open import open_store
 from redismem.store.store import Store
-from redismem.transport.connect import connect_blocking, connect_both
+from redismem.transport.connect import connect, connect_both
 from redismem.workers.options import make_workers, worker_options
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Memory:
         url = settings.url if url is None else url
         background = ThreadBackground() if settings.fallback else None
         if workers is False:
-            transport = connect_blocking(url, client, settings, credentials)
+            transport = connect(url, client, settings, credentials, blocks=True)
         elif client is not None:
             raise InvalidSettings("workers need a URL: their event loop cannot use a blocking client")
         else:

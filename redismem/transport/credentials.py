@@ -39,11 +39,6 @@ _LATE_S = 60.0
 _MOST_BYTES = 16 * 1024
 
 
-def is_of_login(failure: BaseException) -> bool:
-    """True if there was no login, so that nothing was said to the server."""
-    return isinstance(failure, ConnectionLost) and failure.reason == FAILED
-
-
 class _Unusable(Exception):
     """A login that cannot be used. Its text quotes no part of the login."""
 

@@ -32,6 +32,7 @@ from redismem.protocol.session.edits import View, plan_leaving
 from redismem.recall.owner.upkeep import OwnerIndex, change_owned
 from redismem.store.store import Store
 from redismem.transport.lane.blocking import BlockingLane
+from redismem.transport.url import Address
 
 SETTINGS = Settings(
     shards=1,
@@ -76,7 +77,7 @@ class Steps(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lane = BlockingLane.from_url(self.server.url, max_connections=1)
+        self.lane = BlockingLane(Address.from_url(self.server.url), max_connections=1)
         self.store = Store(self.lane, "m", SETTINGS, lambda: self.now)
         self.send(("FLUSHALL",))
         self.calls = {name: self.store.session_calls(name) for name in NAMES}
@@ -105,7 +106,7 @@ class Steps(RuleBasedStateMachine):
     def connect(self) -> None:
         """Reconnect after a restart of the server."""
         self.close()
-        self.lane = self.store.transport = BlockingLane.from_url(self.server.url, max_connections=1)
+        self.lane = self.store.transport = BlockingLane(Address.from_url(self.server.url), max_connections=1)
 
     def send(self, *commands: Command) -> list[Any]:
         """Return the reply of each command, bypassing the store; an error takes its reply's place."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from redis.retry import Retry
 
 from redismem import Settings
 from redismem.transport.base import Transport
-from redismem.transport.connect import connect, connect_blocking
+from redismem.transport.connect import connect
 from redismem.transport.redis_py import embedded
 from redismem.transport.redis_py.client import RedisPy
 
@@ -76,25 +77,25 @@ NODE: dict[str, Make] = {
     "redis-py blocking": lambda url, reply_timeout_s: over_redis_py(url, reply_timeout_s, blocks=True),
     "lane": _make_by_url(connect),
     "lane RESP3": _make_by_url(connect, "?protocol=3"),
-    "lane blocking": _make_by_url(connect_blocking),
-    "lane blocking RESP3": _make_by_url(connect_blocking, "?protocol=3"),
+    "lane blocking": _make_by_url(partial(connect, blocks=True)),
+    "lane blocking RESP3": _make_by_url(partial(connect, blocks=True), "?protocol=3"),
 }
 CLUSTER: dict[str, Make] = {
     "cluster": _make_by_url(connect),
     "cluster RESP3": _make_by_url(connect, "?protocol=3"),
-    "cluster blocking": _make_by_url(connect_blocking),
+    "cluster blocking": _make_by_url(partial(connect, blocks=True)),
     "redis-py cluster": _cluster_client,
     "redis-py cluster blocking": _blocking_cluster_client,
 }
 SENTINEL: dict[str, Make] = {
     "sentinel": _make_by_url(connect),
     "sentinel RESP3": _make_by_url(connect, "?protocol=3"),
-    "sentinel blocking": _make_by_url(connect_blocking),
+    "sentinel blocking": _make_by_url(partial(connect, blocks=True)),
 }
 OVER_A_SOCKET = NODE | CLUSTER | SENTINEL
 EMBEDDED: dict[str, Callable[[], Transport]] = {
     "embedded": embedded.embedded,
-    "embedded blocking": embedded.blocking_embedded,
+    "embedded blocking": partial(embedded.embedded, blocks=True),
 }
 ALL = [*OVER_A_SOCKET, *EMBEDDED]
 # redis-py's cluster client connects at once, retries for long, and sends commands without a key to any node.

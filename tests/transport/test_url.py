@@ -28,7 +28,7 @@ Connect = Callable[[str], Transport]
 def connect(request: pytest.FixtureRequest) -> Connect:
     if request.param == "lane":
         return lambda url: Lane(Address.from_url(url), stall_s=60)
-    return lambda url: BlockingLane.from_url(url, max_connections=2)
+    return lambda url: BlockingLane(Address.from_url(url), max_connections=2)
 
 
 async def ask(transport: Transport, *command: str) -> Any:

@@ -21,8 +21,6 @@ class Attempts:
     def __init__(self, first_s: float, longest_s: float) -> None:
         self._first_s, self._longest_s = first_s, longest_s
         self._impatient: list[asyncio.Future[list[Any]]] = []
-        self.failed_count = 0
-        """The number of failed attempts, which no success resets: the address that answered comes first again."""
         self.succeed()
 
     def succeed(self) -> None:
@@ -48,7 +46,6 @@ class Attempts:
     def fail(self, reason: str, text: str = "") -> None:
         """Note that an attempt has failed, and end the calls that wait for no other."""
         self.reason, self.text, self.is_failing = reason, text, True
-        self.failed_count += 1
         for reply in self._impatient:
             if not reply.done():
                 reply.set_exception(self.failure())

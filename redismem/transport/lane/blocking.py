@@ -19,8 +19,6 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent, keep_alive, reason_of
-from redismem.transport.credentials import Asker
-from redismem.transport.lane.hosts import in_turn
 from redismem.transport.replicas import Content, Wanted, add_replicas, encode_wait
 from redismem.transport.url import Address
 
@@ -31,8 +29,8 @@ _LOST = (OSError, EOFError, UnicodeError, resp.OutOfStep, hiredis.HiredisError)
 class Socket:
     """A connection that the server has accepted. Must be closed after any error of `exchange`."""
 
-    def __init__(self, address: Address, until: float, failed_count: int = 0) -> None:
-        """Connect, and send the greeting. `failed_count` is the number of failed attempts before this one.
+    def __init__(self, address: Address, until: float) -> None:
+        """Connect, and send the greeting.
 
         Raises:
             ServerError: The server refused the connection.
@@ -44,14 +42,11 @@ class Socket:
         self._reader = resp.reader()
         self._is_new = True
         try:
-            self._socket = _dial(address, until, failed_count)
+            self._socket = _dial(address, until)
             self._held = forks.hold(self._socket.fileno())
             self._open(address, until)
         except _LOST as failure:
-            lasting = tls.find_lasting_failure(address, failure, until - time.monotonic())
-            if lasting is None:
-                raise
-            raise lasting from None
+            raise tls.lasting_failure(failure) or failure from None
 
     def _open(self, address: Address, until: float) -> None:
         """Greet the server, and once more with a new login if the server does not accept the current one."""
@@ -130,7 +125,7 @@ def _left_s(until: float) -> float:
     return left_s
 
 
-def _dial(address: Address, until: float, failed_count: int) -> socket.socket:
+def _dial(address: Address, until: float) -> socket.socket:
     if address.path is not None:
         dialled = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -140,7 +135,7 @@ def _dial(address: Address, until: float, failed_count: int) -> socket.socket:
             dialled.close()
             raise
         return dialled
-    dialled = _connect(address, until, failed_count)
+    dialled = _connect(address, until)
     try:
         dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(dialled)
@@ -155,13 +150,14 @@ def _dial(address: Address, until: float, failed_count: int) -> socket.socket:
         raise
 
 
-def _connect(address: Address, until: float, failed_count: int) -> socket.socket:
+def _connect(address: Address, until: float) -> socket.socket:
     """Connect to one of the host's addresses."""
-    hosts = in_turn(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM), failed_count)
-    for host in hosts[:-1]:
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    *others, last = (str(info[4][0]) for info in found)
+    for host in others:
         with contextlib.suppress(OSError):
             return socket.create_connection((host, address.port), _left_s(until))
-    return socket.create_connection((hosts[-1], address.port), _left_s(until))
+    return socket.create_connection((last, address.port), _left_s(until))
 
 
 class BlockingLane:
@@ -185,16 +181,6 @@ class BlockingLane:
         self._room = threading.BoundedSemaphore(max_connections)
         self._pid = os.getpid()
         self._is_closed = self._is_retired = False
-        self._failed_count = 0
-
-    @classmethod
-    def from_url(cls, url: str, *, max_connections: int, asker: Asker | None = None) -> BlockingLane:
-        """Return a lane to the node at this URL.
-
-        Raises:
-            InvalidSettings: The URL cannot be used.
-        """
-        return cls(Address.from_url(url, asker), max_connections=max_connections)
 
     async def run(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
@@ -317,7 +303,6 @@ class BlockingLane:
         try:
             connection = self._take_connection(until)
         except _LOST as failure:
-            self._failed_count += 1
             return ConnectionLost(reason_of(failure), sent=False)
         try:
             outcome = read(connection.exchange(content, reply_count, until))
@@ -342,7 +327,7 @@ class BlockingLane:
             if connection.pid == os.getpid() and connection.place == self.place:
                 return connection
             connection.close()  # in a forked process, this closes only the copies of this process
-        return Socket(self._find_address(until), until, self._failed_count)
+        return Socket(self._find_address(until), until)
 
     def _find_address(self, until: float) -> Address:
         """Return the address to connect to. Raises ServerError, ConnectionLost."""

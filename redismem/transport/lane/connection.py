@@ -16,8 +16,6 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent, keep_alive, reason_of
-from redismem.transport.credentials import is_of_login
-from redismem.transport.lane.hosts import dial
 from redismem.transport.resp import Outcome
 from redismem.transport.url import Address
 
@@ -127,6 +125,8 @@ class Connection(asyncio.Protocol):
         self.answered_at = -math.inf
         self.lost_reason = ""
         """The reason why the connection is lost; "" while it is in use. Nothing can be sent over a lost connection."""
+        self.error: Exception | None = None
+        """The error that ended the connection, if any."""
         self.closed: asyncio.Future[None] = loop.create_future()
 
     @property
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
         self.lose(_CLOSED)  # before the transport closes itself, which would first send its buffer
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
+        self._transport, self.error = None, error
         self.lose(reason_of(error) if error else _CLOSED)
         if not self.closed.done():
             self.closed.set_result(None)
@@ -337,7 +337,6 @@ async def connect(
     on_room: Callable[[], None],
     on_lost: Callable[[Connection], None],
     on_large: Callable[[PendingCall], None],
-    failed_count: int = 0,
 ) -> Connection:
     """Return a connection that the server has accepted. Asks once more for a login that the server does not accept.
 
@@ -353,19 +352,17 @@ async def connect(
             if address.path is not None:
                 await loop.create_unix_connection(lambda: connection, address.path)
             else:
-                await dial(connection, address, failed_count)
+                name = None if address.tls is None else address.host
+                await loop.create_connection(
+                    lambda: connection, address.host, address.port, ssl=address.tls, server_hostname=name
+                )
             await _greet(connection, address, limit)
     except BaseException as failure:
         is_silent = isinstance(failure, TimeoutError) and address.tls is not None and not connection.is_open
         connection.lose(reason_of(failure))
         if is_silent:
             raise ConnectionLost(tls.SILENCE, sent=False) from None
-        is_of_tls = isinstance(failure, ConnectionLost | OSError) and not is_of_login(failure)
-        if address.tls is not None and is_of_tls:
-            lasting = await asyncio.to_thread(tls.find_lasting_failure, address, failure, timeout_s)
-            if lasting is not None:
-                raise lasting from None
-        raise
+        raise tls.lasting_failure(connection.error or failure) or failure from None
     return connection
 
 

@@ -376,8 +376,8 @@ class Lane:
             await asyncio.sleep(pause_s)
             try:
                 address = await self._find_address()
-                number, on_large = self._attempts.failed_count, self._large.note_reply
-                self._connection = await connect(address, attempt_s, self._admit, self._forget, on_large, number)
+                on_large = self._large.note_reply
+                self._connection = await connect(address, attempt_s, self._admit, self._forget, on_large)
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:

@@ -10,17 +10,13 @@ import fakeredis
 from redismem.transport.redis_py.client import RedisPy
 
 
-def embedded(server: fakeredis.FakeServer | None = None) -> RedisPy:
-    """Return a new, empty store for asyncio, or the store of `server` if that is given."""
-    return RedisPy(fakeredis.FakeAsyncRedis(server=server or fakeredis.FakeServer()), owned=True)
-
-
-def blocking_embedded(server: fakeredis.FakeServer | None = None) -> RedisPy:
-    """Return a new, empty store for blocking callers, or the store of `server` if that is given."""
-    return RedisPy(fakeredis.FakeRedis(server=server or fakeredis.FakeServer()), owned=True, blocks=True)
+def embedded(server: fakeredis.FakeServer | None = None, *, blocks: bool = False) -> RedisPy:
+    """Return a new, empty store, or the store of `server` if that is given; with `blocks` for blocking callers."""
+    kind = fakeredis.FakeRedis if blocks else fakeredis.FakeAsyncRedis
+    return RedisPy(kind(server=server or fakeredis.FakeServer()), owned=True, blocks=blocks)
 
 
 def both() -> tuple[RedisPy, Callable[[], RedisPy]]:
     """Return one new store for blocking callers, and a function that opens it for asyncio."""
     server = fakeredis.FakeServer()
-    return blocking_embedded(server), partial(embedded, server)
+    return embedded(server, blocks=True), partial(embedded, server)

@@ -205,7 +205,7 @@ def last_commands(admin: Any, name: str) -> list[str]:
 
 
 def test_an_interrupted_call_leaves_no_reply_for_the_next(redis_server: RedisServer, namespace: str) -> None:
-    lane = BlockingLane.from_url(f"{redis_server.url}?client_name={namespace}", max_connections=4)
+    lane = BlockingLane(Address.from_url(f"{redis_server.url}?client_name={namespace}"), max_connections=4)
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -253,6 +253,7 @@ def test_connections_that_died_while_idle_cost_one_attempt(tmp_path: Path, names
 FORKING = """
 import asyncio, os, sys
 from redismem.transport.lane.blocking import BlockingLane
+from redismem.transport.url import Address
 
 def ask(word):
     try:
@@ -262,7 +263,7 @@ def ask(word):
         assert echoed == word.encode()
         return number
 
-lane = BlockingLane.from_url(sys.argv[1], max_connections=1)
+lane = BlockingLane(Address.from_url(sys.argv[1]), max_connections=1)
 number = ask("before")
 child = os.fork()
 for turn in range(200):
@@ -282,7 +283,7 @@ def test_both_sides_of_a_fork_go_on_with_connections_of_their_own(redis_server: 
 
 
 def test_a_closed_lane_takes_no_more(redis_server: RedisServer) -> None:
-    lane = BlockingLane.from_url(redis_server.url, max_connections=1)
+    lane = BlockingLane(Address.from_url(redis_server.url), max_connections=1)
     ask(lane, "a")
     finish(lane.aclose())
     with pytest.raises(RuntimeError, match="closed"):
@@ -290,7 +291,7 @@ def test_a_closed_lane_takes_no_more(redis_server: RedisServer) -> None:
 
 
 async def test_calls_that_outlive_their_lane_leave_no_socket_open(redis_server: RedisServer, namespace: str) -> None:
-    lane = BlockingLane.from_url(f"{redis_server.url}?client_name={namespace}", max_connections=4)
+    lane = BlockingLane(Address.from_url(f"{redis_server.url}?client_name={namespace}"), max_connections=4)
 
     def wait() -> list[Any]:
         answers: list[Any] = finish(lane.run([("BLPOP", namespace, 0)], 60))
