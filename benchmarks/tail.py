@@ -22,7 +22,7 @@ from redismem.messages.encoding import encode_message
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits, rewrite
 from redismem.protocol.session.calls import SessionCalls
-from redismem.store.windows import read_window
+from redismem.protocol.session.edits import window
 
 WINDOW_COUNT = 200
 COUNTS = (1, 20, 100)
@@ -52,7 +52,7 @@ class Sides:
             await self._memory.session(calls.keys.session_id).rewrite(WINDOW_COUNT, [MESSAGE])  # the script is known
 
     async def views(self) -> list[edits.View]:
-        views = [await read_window(self._memory.store.run, calls) for calls in self._calls]
+        views = [await self._memory.store.run(window(calls)) for calls in self._calls]
         return [view for view in views if view is not None]
 
     def tail(self, n: int) -> list[bytes]:

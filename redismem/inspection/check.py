@@ -1,7 +1,7 @@
 """Check every session of a namespace against the invariants. Never writes.
 
 Each session is read in one transaction, so a concurrent write never looks like a violation. A Redis whose memory is
-full refuses transactions: then a session that is trimmed or removed during both of its readings may look like one.
+full refuses transactions: then a session whose originals change before both of its readings may look like one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from redismem.context import Context
@@ -17,9 +17,10 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.session.page_reads import PageRange
+from redismem.protocol.session.pages import Window
+from redismem.store.pages import read_page
 from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
-from redismem.store.windows import read_page
 
 Info = SessionInfo | str
 """The numbers of a session, or the reason they are missing: `gone`, `unreadable`, `of another layout`."""
@@ -104,7 +105,7 @@ async def look(store: Store, session_id: str, limit: int | None = None) -> tuple
     info = await store.run(calls.info())
     if info is None:
         raise SessionNotFound(f"there is no such session in namespace {store.keys.namespace}", session_id)
-    return info, await store.run(replace(calls.read(limit), is_separable=True))
+    return info, await store.run(calls.read(limit))
 
 
 async def originals_of(store: Store, context: Context) -> list[Message]:
@@ -112,10 +113,10 @@ async def originals_of(store: Store, context: Context) -> list[Message]:
 
     Raises CorruptSession, UnsupportedFormat, StoreUnavailable.
     """
-    calls, originals, before = store.session_calls(context.session_id), list[Message](), context.first_seq
+    keys, originals, before = store.keys.session(context.session_id), list[Message](), context.first_seq
+    window = Window(context.epoch, context.first_seq, context.last_seq)
     while before > 1:
-        asked = PageRange(_PAGE_COUNT, before, include_originals=True, originals_stop=before)
-        page = await read_page(store.run, calls, asked)
+        page = await read_page(store.run, keys, PageRange(_PAGE_COUNT, before, True, window))
         if page is None or page.epoch != context.epoch:
             break
         originals = page.messages() + originals

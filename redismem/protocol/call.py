@@ -72,8 +72,10 @@ class Call(Generic[T]):
     is_separable: bool = False
     """True if the commands may be sent one by one to a Redis that refuses transactions, because its memory is full.
 
-    They only read, or renew an expiry, and the values may then be of different moments.
+    They only read, or may be repeated.
     """
+    is_apart: bool = False
+    """True if the commands are sent one by one."""
     confirm: int = 0
     """The number of replicas that must acknowledge the write.
 

@@ -15,9 +15,8 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.session import bodies
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.edits import View
+from redismem.protocol.session.edits import View, window
 from redismem.store.store import Store
-from redismem.store.windows import read_window
 
 log = logging.getLogger("redismem")
 
@@ -30,7 +29,7 @@ async def move_bodies(store: Store, calls: SessionCalls) -> None:
     """Move the bodies that are too many, and log a failure: the next large append asks for them again."""
     try:
         for _ in range(_ATTEMPTS):
-            view = await read_window(store.run, calls)
+            view = await store.run(window(calls))
             if view is None or await _move_all(store, calls, view):
                 break  # otherwise another writer has changed the window meanwhile
     except RedismemError as error:

@@ -27,7 +27,6 @@ from redismem.session.paging import check_count
 from redismem.session.reading import ReadableSession
 from redismem.session.reused_ids import check_same
 from redismem.store.dictionaries import load_dictionaries
-from redismem.store.windows import read_window
 
 T = TypeVar("T")
 
@@ -317,7 +316,7 @@ class EditableSession(ReadableSession):
         return await self._run_owned(owner, self._run(call), removes=removes)
 
     async def _view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> edit_calls.View:
-        view = await read_window(self._run, self._calls)
+        view = await self._run(edit_calls.window(self._calls))
         if view is None:
             edits.check_life(self.id, expect)
             raise SessionNotFound(f"cannot {op}: there is no such session", self.id)

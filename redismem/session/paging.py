@@ -13,7 +13,7 @@ from redismem.messages.message import Message
 from redismem.protocol.call import Call
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.page_reads import PageRange
-from redismem.protocol.session.pages import Page
+from redismem.protocol.session.pages import Page, Window
 
 Scope = Literal["session", "owner"]
 """The messages that recall searches: those of the session, or of all sessions of its owner."""
@@ -130,7 +130,7 @@ class PageReader:
         self._pages: list[list[Message]] = []
         self._count = 0
         self._page_count = 0
-        self._originals_stop: int | None = None
+        self._window: Window | None = None
         self._is_finished = False
 
     def next_range(self) -> PageRange | None:
@@ -142,7 +142,7 @@ class PageReader:
             self._page_count = min(PAGE_COUNT, self._limit - self._count)
         if self._pages and not self._pages[-1]:
             self._page_count = _EMPTY_PAGE_COUNT
-        return PageRange(self._page_count, self._next_seq, self._include_originals, self._originals_stop)
+        return PageRange(self._page_count, self._next_seq, self._include_originals, self._window)
 
     def add_page(self, page: Page | None, messages: list[Message]) -> None:
         """Add a page and its readable messages. Raise SessionNotFound if the first page is missing."""
@@ -154,12 +154,12 @@ class PageReader:
             self._epoch = epoch
             return
         self._epoch = epoch
-        self._next_seq, self._originals_stop = page.start_seq, page.originals_stop
+        self._next_seq, self._window = page.start_seq, page.window
         selected = self._select(messages)
         if page.count:
             self._pages.append(selected)
         self._count += len(selected)
-        is_last = page.start_seq <= 1 or (page.count < self._page_count and not page.has_older)
+        is_last = page.start_seq <= 1 or page.count < self._page_count
         self._is_finished = is_last or (self._limit is not None and self._count >= self._limit)
 
     def _select(self, messages: list[Message]) -> list[Message]:

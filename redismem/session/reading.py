@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import contextlib
 
-from redismem.context import Context
-from redismem.errors import SessionNotFound, StoreUnavailable
+from redismem.errors import SessionNotFound
 from redismem.messages.message import Message
+from redismem.protocol.session.page_reads import PageRange
 from redismem.recall.originals import Originals
 from redismem.session.paging import PageReader, add_older, is_same_window, messages_in_order
 from redismem.session.state import SessionState
-from redismem.store.windows import read_page
+from redismem.store.pages import read_page
 
 
 class ReadableSession(SessionState):
     """The reads of a session that its edits build on."""
 
     __slots__ = ()
-
-    async def _read(self, limit: int | None) -> Context:
-        try:
-            return await self._run(self._calls.read(limit))
-        except StoreUnavailable as refused:
-            if refused.reason != "OOM":
-                raise
-            return await self._run(self._calls.read(limit, by_script=True))
 
     async def tail(self, n: int) -> list[Message]:
         """Return the newest `n` messages as they are, in the order of their seqs. Fewer if there are no more.
@@ -42,19 +34,20 @@ class ReadableSession(SessionState):
             raise ValueError("n must be an integer, 0 or more")
         while n:
             for limit in (n, 2 * n + 1):  # gaps are elements, but no gap follows another
-                context = await self._read(limit)
+                context = await self._run(self._calls.read(limit))
                 messages = messages_in_order(context)
                 missing_count = n - sum(message.seq >= context.first_seq for message in messages)
                 if missing_count <= 0 or not context.is_part:
                     break
             if context.degraded and not messages:
-                await self._run(self._calls.page(n))  # refused if this process has never seen the session
+                # Refused if this process has never seen the session.
+                await read_page(self._run, self._calls.keys, PageRange(n))
             if missing_count <= 0 or context.first_seq == 1 or context.degraded:
                 return messages[-n:]
             reader = PageReader(self._calls, missing_count, context.first_seq, include_originals=True)
             with contextlib.suppress(SessionNotFound):  # cleared meanwhile
                 await self._read_pages(reader)
-            if is_same_window(context, await self._read(0)):
+            if is_same_window(context, await self._run(self._calls.read(0))):
                 return add_older(messages, reader.messages())[-n:]
         return []
 
@@ -69,5 +62,5 @@ class ReadableSession(SessionState):
     async def _read_pages(self, reader: PageReader) -> None:
         originals = Originals(self._store, self._calls.keys)
         while (asked := reader.next_range()) is not None:
-            page = await read_page(self._run, self._calls, asked)
+            page = await read_page(self._run, self._calls.keys, asked)
             reader.add_page(page, await originals.messages(page))

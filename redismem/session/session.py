@@ -235,7 +235,7 @@ class Session(EditableSession):
         """
         check(limit, before, max_tokens)
         read_limit = limit if before is None else None
-        context = await self._read(read_limit)
+        context = await self._run(self._calls.read(read_limit))
         if read_limit is not None and needs_whole_window(context):
             return narrow(await self.read(), limit, before, max_tokens)
         return narrow(context, limit, before, max_tokens)
@@ -328,7 +328,7 @@ class Session(EditableSession):
         finds it by `redismem quarantine`.
         """
         try:
-            await self._read(None)
+            await self._run(self._calls.read(None))
             await self._run(self._calls.info())
         except CorruptSession as corrupt:
             await self._store.quarantine(corrupt)

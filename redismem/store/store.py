@@ -7,7 +7,6 @@ import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Coroutine
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,15 +25,14 @@ from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.quarantine import put
 from redismem.settings.settings import Settings
 from redismem.store.agreement import Agreement
+from redismem.store.apart import ReadsApart, must_divide
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.gate import Gate
 from redismem.store.hook import Hook
 from redismem.store.layer import Layer
 from redismem.store.retries import Retries, redis_at
-from redismem.store.separating import must_separate, send_separately
 from redismem.store.side_work import SideWork
 from redismem.store.unsettled import Unsettled
-from redismem.store.windows import LargeWindows
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
 
@@ -81,7 +79,7 @@ class Store(Agreement):
         """The monotonic time before which dictionaries are not reloaded."""
         self._patience_s = settings.deadline_s
         self._gate, self.side_work = Gate(blocks=transport.blocks), SideWork(blocks=transport.blocks)
-        self._large_windows, self._unsettled = LargeWindows(), Unsettled()
+        self._apart, self._unsettled = ReadsApart(self._transmit, settings.deadline_s), Unsettled()
 
     def use_fallback(self, fallback: Layer, patience_s: float) -> None:
         """Let this fallback serve calls once Redis has not answered for `patience_s`."""
@@ -290,10 +288,10 @@ class Store(Agreement):
         return None
 
     def _transmit(self, call: Call[Any], timeout_s: float) -> Awaitable[list[Any]]:
-        if self._large_windows.session_ids and call in self._large_windows:
-            return self._large_windows.send(call, self._transmit, timeout_s, self.settings.deadline_s)
         if call.sends is not None:
             call.sends.append(timeout_s)
+        if call.is_apart or (self._apart.ranges and call in self._apart):
+            return self._apart.send(call, timeout_s)
         if call.is_independent:
             return self._gather(call, timeout_s)
         if call.confirm:
@@ -338,8 +336,6 @@ class Store(Agreement):
         if isinstance(failure, asyncio.CancelledError):
             self._unsettled.note(call)
             raise failure
-        if must_separate(call, failure):
-            return await send_separately(partial(self.send, begun_s=begun_s), call)
         self._gate.resend(call.session_id)
         left_s = self.settings.deadline_s - (monotonic() - begun_s)
         place = place_of(self.transport, call.commands)
@@ -359,7 +355,7 @@ class Store(Agreement):
             breaker = self.breaker_of(call)
             self._raise_if_away(breaker, call, retries)
             call = call.with_all_keys() if call.needs_all_keys(failure) else call.again()
-            self._large_windows.note(call, failure)
+            call = self._apart.divide(call, failure)
             try:
                 value = call.finish(await self._transmit(call, retries.timeout_s()))
                 breaker.answered_s = begun_s
@@ -376,7 +372,7 @@ class Store(Agreement):
         if isinstance(failure, ServerError):
             self.breaker_of(call).answered_s = begun_s
             refused_for_now = call.needs_all_keys(failure) or call.needs_new_sending(failure)
-            return 0.0 if refused_for_now else retries.pause_s(failure)
+            return 0.0 if refused_for_now or must_divide(call, failure) else retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
             self.note_unanswered(begun_s, failure)
         self._raise_if_away(

@@ -20,12 +20,11 @@ from redismem.protocol.policy import decode_policy
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
 from redismem.protocol.queue.calls import QueueCalls
-from redismem.protocol.session.edits import View
+from redismem.protocol.session.edits import View, window
 from redismem.recall.owner.upkeep import change_owned
 from redismem.record.sweeping import RecordSweep
 from redismem.session.session import Session
 from redismem.store.store import Store
-from redismem.store.windows import read_window
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
 from redismem.workers.limit_warnings import LimitWarnings
@@ -226,7 +225,7 @@ class Eviction:
             return await self._remove(calls, None, decode_owner(field))
         session_calls = self._store.session_calls(session_id)
         session = Session(self._store, session_calls)
-        transcript = await read_window(partial(self._store.run, quarantine=True), session_calls)
+        transcript = await self._store.run(window(session_calls), quarantine=True)
         if transcript is None:
             return False  # removed or quarantined in the meantime: there is nothing to hand over
         context = transcript.context

@@ -13,9 +13,8 @@ import math
 import random
 import time
 from collections import Counter, deque
-from functools import partial
 
-from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError, StoreUnavailable
+from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
 from redismem.events import Op, facts
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
@@ -24,7 +23,6 @@ from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job, QueueCalls
 from redismem.recall.owner.upkeep import OwnerIndex, do_logged
 from redismem.store.store import Store
-from redismem.store.windows import read_window
 from redismem.workers.dictionaries import Trainer
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
 from redismem.workers.originals import build_original_fields, open_vector_writer
@@ -210,19 +208,8 @@ class Worker:
             raise
 
     async def _claim(self, calls: QueueCalls) -> Job | SummaryOutcome:
-        try:
-            claimed = await self._store.run(calls.claim(), quarantine=True)
-            return claimed if isinstance(claimed, Job) else SummaryOutcome(claimed)
-        except StoreUnavailable as refused:
-            if refused.reason != "OOM":
-                raise
-        # A full server refuses the claim that also reads, as it is a transaction. Commit detects changes in between.
-        job = await self._store.run(calls.claim(reads=False), quarantine=True)
-        if not isinstance(job, Job):
-            return SummaryOutcome(job)
-        session_calls = self._store.session_calls(calls.keys.session_id)
-        view = await read_window(partial(self._store.run, quarantine=True), session_calls)
-        return SummaryOutcome.GONE if view is None else job.with_view(view)
+        claimed = await self._store.run(calls.claim(), quarantine=True)
+        return claimed if isinstance(claimed, Job) else SummaryOutcome(claimed)
 
     async def _release(self, calls: QueueCalls, job: Job, backoff_ms: int) -> None:
         """Release the session as if it had not been claimed: no attempt is counted."""

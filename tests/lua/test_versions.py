@@ -14,7 +14,6 @@ from redismem.protocol import scripts
 
 LATER_MS = NOW_MS + 60_000
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0, "block_count": 16, "merged_blocks": 4}),
     "prune": ("prune", PRUNE),
     "archive": ("archive", ARCHIVE),
     "rewrite": ("rewrite", REWRITE),

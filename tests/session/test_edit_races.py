@@ -23,8 +23,8 @@ from redismem.models import Draft
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits as edit_calls
 from redismem.protocol.session import rewrite
+from redismem.protocol.session.edits import window
 from redismem.session.editing import EditableSession
-from redismem.store.windows import read_window
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
@@ -100,7 +100,7 @@ async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, na
         session = memory.session("a")
         await session.append(*(user_message(str(number)) for number in range(6)))
         calls = memory.store.session_calls("a")
-        view = await read_window(memory.store.run, calls)
+        view = await memory.store.run(window(calls))
         assert view is not None
         assert await summarize(memory) == 1
         before = await session.read()
@@ -115,7 +115,7 @@ async def test_a_pop_looks_again_if_a_summary_has_moved_the_window(
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         session = memory.session("a")
         await session.append(*(user_message(str(number)) for number in range(6)))
-        views = [await read_window(memory.store.run, memory.store.session_calls("a"))]
+        views = [await memory.store.run(window(memory.store.session_calls("a")))]
         assert await summarize(memory) == 1
         read = EditableSession._view
 
@@ -139,7 +139,7 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
         await session.append({"role": "system", "content": "s"}, *(user_message(str(number)) for number in range(4)))
         await session.pop(1)  # every script is known
         await session.replace(2, user_message("0"))
-        view = await read_window(m.store.run, m.store.session_calls("a"))
+        view = await m.store.run(window(m.store.session_calls("a")))
         assert view is not None
         calls, first, pinned = m.store.session_calls("a"), view.context.messages[0], view.context.pinned[0]
         edits: dict[str, Callable[[], Call[Any]]] = {

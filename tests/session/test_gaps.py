@@ -14,8 +14,8 @@ from redismem import Memory, Session, Settings
 from redismem.inspection import quarantine
 from redismem.inspection.sessions import originals_of
 from redismem.project.files import copies
+from redismem.protocol.session.edits import window
 from redismem.protocol.session.quarantine import put
-from redismem.store.windows import read_window
 
 SETTINGS = Settings(threshold=4, recent_limit=2, shards=1, keep_originals=True, max_window_count=12)
 
@@ -42,7 +42,7 @@ async def session(memory: Memory) -> Session:
 
 
 async def window_of(memory: Memory, session_id: str) -> Sequence[bytes]:
-    view = await read_window(memory.store.run, memory.store.session_calls(session_id))
+    view = await memory.store.run(window(memory.store.session_calls(session_id)))
     assert view is not None
     return view.elements
 

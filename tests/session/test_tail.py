@@ -44,17 +44,17 @@ async def test_an_unknown_session_has_none_and_a_count_is_checked(session: Sessi
 
 
 async def test_one_read_is_enough_whatever_is_pinned(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, limits = memory.session("a"), []
+    session, sent = memory.session("a"), []
     await converse(session, 20)
-    read = type(session)._read
+    run = memory.store.run
 
-    async def count(self: Any, limit: int | None) -> Any:
-        limits.append(limit)
-        return await read(self, limit)
+    def note(call: Any, **options: Any) -> Any:
+        sent.append(call.commands[1][2:])
+        return run(call, **options)
 
-    monkeypatch.setattr(type(session), "_read", count)
+    monkeypatch.setattr(memory.store, "run", note)
     assert seqs(await session.tail(12)) == list(range(9, 21))
-    assert limits == [12]
+    assert sent == [(-12, -1)]
 
 
 async def test_gaps_are_no_messages(session: Session) -> None:

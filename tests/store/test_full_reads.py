@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from support.checks import answers_transactions
 from support.damage import put_block_aside
 from support.redis_server import RedisServer
 from support.stores import LONG_DEADLINES
 from support.writers import Echo, chat_message
 
-from redismem import Memory, StoreUnavailable
+from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking
 from redismem.inspection import record_view, sessions
 from redismem.inspection.check import check
 from redismem.inspection.records import check_records
 from redismem.protocol.namespace.holds import ticking
+from redismem.protocol.queue.calls import Job
 from redismem.record import Change
 from redismem.workers.summaries import Worker
 
@@ -118,3 +120,39 @@ async def test_an_unreadable_block_hides_no_other_message(
         assert await session.messages(include_originals=True) == messages
         await put_block_aside(memory, "a", int(newest))
         assert not await client.hexists(keys.originals, newest)
+
+
+@pytest.mark.parametrize("kind", ["read", "messages", "edit", "claim"])
+async def test_what_is_read_is_of_one_moment(server: RedisServer, client: Any, namespace: str, kind: str) -> None:
+    """Two prunes, which work on a full server, come between the state and the window."""
+    settings, lengths = Settings(recent_limit=4, threshold=8), [10, 9]
+    url = server.url
+    async with (
+        Memory.connect(url, namespace=namespace, settings=settings) as memory,
+        Memory.connect(url, namespace=namespace, settings=settings) as other,
+    ):
+        session = memory.session("a")
+        await session.append(*(chat_message(seq, f"{seq}") for seq in range(1, 13)))
+        assert await session.prune(11) == 1  # from now on the server knows the script
+        await client.config_set("maxmemory", 1)
+        if await answers_transactions(client):
+            pytest.skip("this server reads both in one transaction")
+        run = memory.store.transport.run
+
+        async def interrupted(commands: Any, *arguments: Any) -> list[Any]:
+            replies = await run(commands, *arguments)
+            if lengths and [command[0] for command in commands] in (["HGETALL"], ["HMGET"]):
+                assert await other.session("a").prune(lengths.pop(0)) == 1
+            return replies
+
+        memory.store.transport.run = interrupted  # type: ignore[method-assign, assignment]
+        if kind == "edit":
+            assert await session.prune(8) == 1
+        elif kind == "claim":
+            job = await memory.store.run(memory.store.queue_calls("a").claim())
+            assert isinstance(job, Job)
+            assert [message.seq for message in job.context.messages] == list(range(4, 13))
+        else:
+            messages = (await session.read()).messages if kind == "read" else await session.messages()
+            assert [message.seq for message in messages] == list(range(4, 13))
+        assert lengths == []

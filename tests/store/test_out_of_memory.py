@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import catch_unavailable, silent_logs, user  # noqa: F401 (an autouse fixture)
+from support.checks import answers_transactions, catch_unavailable, silent_logs, user  # noqa: F401 (an autouse fixture)
 from support.clock import T0, Clock
 from support.redis_server import RedisServer
 from support.writers import Echo, fill
@@ -40,15 +40,6 @@ async def run_out(raw: Any) -> int:
     """Fill the server, and return the bytes in use at its limit."""
     await raw.config_set("maxmemory", 1)
     return await used_bytes(raw)
-
-
-async def answers_transactions(raw: Any) -> bool:
-    """True if a server out of memory runs a transaction of reads: Redis 7.0 refuses it, 8.0 does not."""
-    try:
-        await raw.pipeline(transaction=True).get("x").execute()
-    except redis.exceptions.OutOfMemoryError:
-        return False
-    return True
 
 
 async def used_bytes(raw: Any) -> int:
@@ -96,14 +87,15 @@ async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(
         await run_out(raw)
         if await answers_transactions(raw):
             pytest.skip("this server answers the claim and its reads in one call")
-        run = memory.store.run
+        run = memory.store.transport.run
 
-        async def too_late(call: Any, **named: Any) -> Any:
-            if call.op == "read_window" and call.script is None:
+        async def too_late(commands: Any, timeout_s: float, script: Any, *others: Any) -> list[Any]:
+            replies = await run(commands, timeout_s, script, *others)
+            if len(commands) == 1 and script is not None and script.name == "claim":
                 assert await session.clear()
-            return await run(call, **named)
+            return replies
 
-        monkeypatch.setattr(memory.store, "run", too_late)
+        monkeypatch.setattr(memory.store.transport, "run", too_late)
         assert await Worker(memory.store, strategy).summarise("s") == "gone"
         assert strategy.seen == []
         assert not await session.exists()
@@ -131,22 +123,6 @@ async def test_sessions_are_evicted_and_make_room(
         assert {session_id: len(context.messages) for session_id, context in handed.items()} == (
             {"s-0": 8, "s-1": 8, "s-2": 8} if handed_over else {}
         )
-
-
-async def test_an_edit_reads_the_window_by_commands_and_by_a_script_once_memory_has_run_out(
-    server: RedisServer, raw: Any, namespace: str
-) -> None:
-    async with Memory.connect(server.url, namespace=namespace) as memory:
-        session = memory.session("a")
-        await fill(session, 9, text="hello")
-        assert await session.prune(8) == 1  # from now on the server knows the script of a prune
-        for is_full in (False, True):
-            if is_full:
-                await run_out(raw)
-            await raw.config_resetstat()
-            assert await session.prune(6 if is_full else 7) == 1
-            scripts_count = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
-            assert (scripts_count > 1) == (is_full and not await answers_transactions(raw))
 
 
 async def test_a_lease_can_be_kept(server: RedisServer, raw: Any, namespace: str, clock: Clock) -> None:

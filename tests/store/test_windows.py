@@ -64,9 +64,8 @@ async def test_a_read_that_the_server_closes_is_repeated_in_parts(
         assert [context.receipt.last_seq, len(context.messages)] == [COUNT + 1, COUNT + 1]
         assert [len((await large.read()).messages), await large.prune(6)] == [COUNT + 1, COUNT - 5]
         assert connections() == before
-        for _ in range(2):  # in one part, then whole again
-            assert len((await large.read()).messages) == 6
-            assert not caller.store._large_windows.session_ids
+        assert len((await large.read()).messages) == 6
+        assert not caller.store._apart.ranges, "small again, so the next read is whole"
 
 
 async def test_a_worker_claims_it_in_parts(
@@ -80,13 +79,27 @@ async def test_a_worker_claims_it_in_parts(
         assert connections() - before <= 1
 
 
+async def test_a_range_that_is_too_large_is_halved(
+    limited: RedisServer, connections: Callable[[], int], namespace: str
+) -> None:
+    async with Memory.connect(limited.url, namespace=namespace, settings=SETTINGS) as memory:
+        session = memory.session("uneven")
+        await session.append(*(user_message("small") for _ in range(100)))
+        await fill(memory, "uneven")
+        before = connections()
+        assert len((await session.read()).messages) == 100 + COUNT
+        assert connections() - before == 2, "an eighth of the messages is still too large"
+        assert len((await session.read()).messages) == 100 + COUNT
+        assert connections() - before == 2
+
+
 @pytest.mark.parametrize("id", [None, "turn-1"])
 async def test_an_append_in_parts_tells_its_own_seqs(store: Store, namespace: str, id: str | None) -> None:
     """Another writer appends between the append and the reads, which are no longer one transaction."""
     async with store.memory(namespace) as memory, store.memory(namespace) as other:
         session = memory.session("a")
         await session.append(user_message("first"))
-        memory.store._large_windows.note(session._calls.read(), ConnectionLost("ConnectionClosed"))
+        memory.store._apart.divide(session._calls.read(), ConnectionLost("ConnectionClosed"))
         run, sent_count = memory.store.transport.run, 0
 
         async def interrupted(*arguments: Any) -> list[Any]:
@@ -101,5 +114,5 @@ async def test_an_append_in_parts_tells_its_own_seqs(store: Store, namespace: st
         assert contents(context.messages) == ["first", "own", "of another"]
         receipt = context.receipt
         assert receipt is not None
-        assert (receipt.first_seq, receipt.last_seq, receipt.duplicate, sent_count) == (2, 2, False, 3)
-        assert not memory.store._large_windows.session_ids
+        assert (receipt.first_seq, receipt.last_seq, receipt.duplicate, sent_count) == (2, 2, False, 8)
+        assert not memory.store._apart.ranges

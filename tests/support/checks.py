@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
+import redis
 
 from redismem import Session, StoreUnavailable
 
@@ -100,3 +101,12 @@ async def contents(session: Session) -> list[Any]:
     assert [message.seq for message in found] == list(range(known.first_seq, known.total_messages + 1))
     assert known.window_tokens == sum(message.tokens for message in found)
     return [message.content for message in found]
+
+
+async def answers_transactions(raw: Any) -> bool:
+    """True if a server out of memory runs a transaction of reads: Redis 7.0 refuses it, 8.0 does not."""
+    try:
+        await raw.pipeline(transaction=True).get("x").execute()
+    except redis.exceptions.OutOfMemoryError:
+        return False
+    return True

@@ -13,8 +13,8 @@ from redismem.context import Summary
 from redismem.inspection.check import check
 from redismem.protocol.call import Call
 from redismem.protocol.queue.calls import Job
+from redismem.protocol.session import edits
 from redismem.protocol.session.edits import View
-from redismem.store import windows
 from redismem.workers.dictionaries import Trainer
 from redismem.workers.originals import build_original_fields
 from support.redis_server import RedisServer
@@ -57,7 +57,7 @@ async def read_session(session: Session) -> list[Any]:
 
 async def read_window(memory: Memory) -> View:
     """Read the window of the session "a" for an edit."""
-    view = await windows.read_window(memory.store.run, memory.store.session_calls("a"))
+    view = await memory.store.run(edits.window(memory.store.session_calls("a")))
     assert view is not None
     return view
 

@@ -7,7 +7,7 @@ which each write checks, decides whether the write is accepted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,13 +57,6 @@ class Job:
     def keep_place_backoff_ms(self) -> int:
         """The backoff that puts the session back at its position in the queue: 0 or negative."""
         return min(0, self.due_ms - self.now_ms)
-
-    def with_view(self, view: View) -> Job:
-        """Return the job with the content of the session, which was read in a separate call."""
-        with_originals = layout.WITH_ORIGINALS in view.fields
-        sketch = view.fields.get(layout.SKETCH, b"")
-        read = replace(self, context=view.context, sketch=sketch, elements=view.elements)
-        return replace(read, with_originals=with_originals, owner=decode_owner(view.fields.get(layout.OWNER)))
 
 
 def due_sessions(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = True) -> Call[list[str]]:
@@ -245,10 +238,8 @@ class QueueCalls:
     def _lease_ms(self) -> int:
         return int(self.settings.lease_s * 1000)
 
-    def claim(self, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
+    def claim(self) -> Call[Job | ClaimOutcome]:
         """Build a claim. It returns a job, or the outcome if there is no job.
-
-        Without `reads`, the job's context is empty, and the claim is a single command instead of a transaction.
 
         Decoding raises:
             CorruptSession: the session cannot be read.
@@ -256,12 +247,13 @@ class QueueCalls:
         """
         keys, settings = self.keys, self.settings
 
-        def decode(reply: Any, stored: Any = (), elements: Any = ()) -> Job | ClaimOutcome:
+        def decode(reply: Any, stored: Any, elements: Any) -> Job | ClaimOutcome:
             word, fence, attempts, claimed_ms, *due = reply
             outcome = ClaimOutcome(word.decode())
             if outcome is not ClaimOutcome.JOB:
                 return outcome
-            fields = replies.fields(stored)
+            if not (fields := replies.fields(stored)):
+                return ClaimOutcome.GONE  # meanwhile, if the commands were sent one by one
             return Job(
                 fence.decode(),
                 attempts,
@@ -269,21 +261,24 @@ class QueueCalls:
                 replies.context(keys.session_id, settings.recent_limit, fields, elements),
                 due_ms=int(float(due[0])),
                 failure=layout.failure(fields.get(layout.FAILURE)),
-                sketch=fields.get(layout.SKETCH, b"") if stored else None,
+                sketch=fields.get(layout.SKETCH, b""),
                 elements=elements,
                 with_originals=layout.WITH_ORIGINALS in fields,
                 owner=decode_owner(fields.get(layout.OWNER)),
             )
 
-        return self._call(
+        claim = self._call(
             Op.CLAIM,
             decode,
-            after=context_reads(keys) if reads else (),
+            after=context_reads(keys),
             nonce=nonce(),
             lease_ms=self._lease_ms,
             max_attempts=settings.claims_limit,
             **self._limits,
         )
+        # Sent again, the claim returns the same job. If its reads come later, a commit detects changes in between.
+        claim.is_separable = True
+        return claim
 
     def extend(self, fence: str) -> Call[bool]:
         """Build a call that extends a lease. False means that the lease belongs to another worker, or has ended."""

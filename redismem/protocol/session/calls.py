@@ -15,7 +15,6 @@ from redismem.messages.coercion import ROLES, Shape, check_role_or_type
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, MERGED_BLOCKS
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
@@ -42,7 +41,6 @@ from redismem.protocol.session.append import (
     shorten,
 )
 from redismem.protocol.session.expected import Expected
-from redismem.protocol.session.pages import Page, page
 from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, change, check_options
 from redismem.settings.settings import Settings
 
@@ -262,12 +260,10 @@ class SessionCalls:
             raise batch_error(settings, "max_window_bytes", what, session_id)
         return elements, tokens, pins_argument(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
 
-    def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:
+    def read(self, limit: int | None = None) -> Call[Context]:
         """Build a call that reads the state, and the window or its newest `limit` messages.
 
         A `limit` may separate a tool call from its result.
-
-        `by_script` is slower, but also works when Redis is out of memory, because Redis 7.0 then refuses transactions.
         """
         keys, settings = self.keys, self.settings
 
@@ -280,34 +276,10 @@ class SessionCalls:
 
         # With a limit of 0, -0 would mean the whole window.
         first, last = (1, 0) if limit == 0 else (-min(limit or 0, _MOST), -1)
-        if by_script:
-            script = scripts.load("read")
-            command = evalsha(script, (keys.messages, keys.state), (first, last))
-            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script, op=Op.READ)
         if limit is None:
-            return Call(keys.session_id, self._reads, decode, op=Op.READ)
+            return Call(keys.session_id, self._reads, decode, op=Op.READ, is_separable=True)
         reads = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last))
-        return Call(keys.session_id, reads, decode, op=Op.READ)
-
-    def page(
-        self, limit: int, before_seq: int | None = None, include_originals: bool = False, op: Op = Op.MESSAGES
-    ) -> Call[Page | None]:
-        """Build a call that reads the newest `limit` stored messages before a seq."""
-        keys = self.keys
-        script = scripts.load("page")
-        command = evalsha(
-            script,
-            (keys.messages, keys.state, keys.originals),
-            (
-                layout.NONE if before_seq is None else before_seq,
-                limit,
-                int(include_originals),
-                BLOCK_COUNT,
-                MERGED_BLOCKS,
-                keys.owner or layout.NONE,
-            ),
-        )
-        return Call(keys.session_id, (command,), lambda reply: page(keys.session_id, reply, before_seq), script, op=op)
+        return Call(keys.session_id, reads, decode, op=Op.READ, is_separable=True)
 
     def pinned(self) -> Call[list[Message]]:
         """Build a call that reads the pinned messages that have left the window."""

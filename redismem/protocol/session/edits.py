@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from redismem.context import Context
@@ -31,7 +30,6 @@ from redismem.protocol.sendings import resend
 from redismem.protocol.session.append import append_limits, check_size, compress_large, encode_with_pin, pins_argument
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block
-from redismem.protocol.session.windows import Part, read_part
 
 
 class Replacement(NamedTuple):
@@ -98,25 +96,11 @@ def window(calls: SessionCalls) -> Call[View | None]:
     keys = calls.keys
 
     def decode(stored: Any, elements: Sequence[bytes]) -> View | None:
-        return _view(calls, replies.fields(stored), elements)
+        fields = replies.own_fields(keys, stored)
+        context = replies.context(keys.session_id, calls.settings.recent_limit, fields, elements)
+        return View(context, fields, elements) if context.epoch else None
 
-    return Call(keys.session_id, context_reads(keys), decode, op=Op.READ_WINDOW)
-
-
-def window_by_script(calls: SessionCalls, before: Part | None = None) -> Call[View | Part | None]:
-    """Build a call that reads window and state through a script, or a part of them that goes on behind `before`.
-
-    A script takes five times as long in Redis as the commands, but works when Redis is out of memory. The call returns
-    None if the session does not exist, and a part if there are more messages.
-    """
-    keys = calls.keys
-    return read_part(keys.session_id, keys.messages, keys.state, partial(_view, calls), before)
-
-
-def _view(calls: SessionCalls, fields: Mapping[bytes, bytes], elements: Sequence[bytes]) -> View | None:
-    fields = replies.own_fields(calls.keys, fields)
-    context = replies.context(calls.keys.session_id, calls.settings.recent_limit, fields, elements)
-    return View(context, fields, elements) if context.epoch else None
+    return Call(keys.session_id, context_reads(keys), decode, op=Op.READ_WINDOW, is_separable=True)
 
 
 class Leaving(NamedTuple):

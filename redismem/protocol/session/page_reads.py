@@ -1,14 +1,13 @@
-"""Read a page of a session with plain commands. Lua copies each message twice, and blocks the server meanwhile. No I/O.
+"""Read a page of a session with plain commands. No I/O.
 
 Plain commands need positions before they know the counters. The newest messages of a window are its last elements. For
-an older page, the positions follow from the page after it. If the session has changed in between, the reply shows it,
-and the caller reads the page by script.
+any other page, the positions follow from the window as it was read before. If it has changed in between, the reply
+shows it, and the caller reads the page again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from redismem.errors import UnsupportedFormat
@@ -21,18 +20,10 @@ from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.owners import check_same_owner
 from redismem.protocol.replies import corrupt_session
-from redismem.protocol.session.pages import Page, find_blocks, with_heads
+from redismem.protocol.session.pages import Page, Window, find_blocks, with_heads
 
 _STATE = (layout.COUNTERS, layout.EPOCH, layout.WITH_ORIGINALS, layout.OWNER, layout.ZONE)
-
-
-class Reread(Enum):
-    """The result of a page's plain commands that cannot tell the page."""
-
-    BY_SCRIPT = 0
-
-
-Decoded = Page | Reread | None
+_NO_ELEMENTS = (1, 0)
 
 
 class PageRange(NamedTuple):
@@ -41,95 +32,104 @@ class PageRange(NamedTuple):
     limit: int
     before_seq: int | None = None
     include_originals: bool = False
-    originals_stop: int | None = None
-    """The first seq of the window or, if all of the page are originals, any seq from `before_seq` to there."""
+    window: Window | None = None
+    """The window as it was last read, or as it probably is."""
 
-    def native_call(self, keys: SessionKeys) -> Call[Decoded] | None:
-        """Return a call that reads the range without a script. None means that the positions are unknown.
+    def call(self, keys: SessionKeys, op: Op = Op.MESSAGES) -> Call[Page | Window | None]:
+        """Build a call that reads the page. It returns the window if the page must be read again by its positions.
 
-        The page ends where the window begins, and then `has_older` says whether the session has originals.
+        None means that there is no session.
+
+        Decoding raises:
+            CorruptSession: the counters, the epoch or a gap cannot be read, or the window has a wrong length.
+            UnsupportedFormat: another release wrote the session.
+            OwnerMismatch: the session has another owner than the keys name.
         """
-        if self.before_seq is None:
-            return _newest(keys, self.limit, self.include_originals)
-        if self.originals_stop is None or self.before_seq <= 1:
-            return None
-        if self.include_originals and self.before_seq <= self.originals_stop:
-            return _originals(keys, self.limit, self.before_seq)
-        return _older(keys, self.limit, self.before_seq, self.originals_stop, self.include_originals)
+        plan = self._plan()
+
+        def decode(state: Sequence[bytes | None], *replies: Any) -> Page | Window | None:
+            counters, epoch, kept, owner, zone = state
+            check_same_owner(keys, owner, counters)
+            if counters is None:
+                return None
+            try:
+                numbers = layout.counters(counters)
+                if epoch is None:
+                    raise Undecodable("no epoch")
+                page = self._page(plan, epoch.decode(), numbers, kept is not None, *replies)
+            except UnsupportedFormat as other:
+                raise UnsupportedFormat(str(other), keys.session_id) from None
+            except (Undecodable, ValueError) as cause:
+                raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
+            if isinstance(page, Page):
+                page.session_id, page.zone = keys.session_id, layout.decode_zone(zone)
+            return page
+
+        commands: tuple[Command, ...] = (
+            ("HMGET", keys.state, *_STATE),
+            ("HLEN", keys.originals),
+            ("LLEN", keys.messages),
+            ("LRANGE", keys.messages, *plan.places),
+        )
+        if plan.blocks:
+            commands += (("HMGET", keys.originals, *with_heads(plan.blocks)),)
+        named = self._asdict() | {"owner": keys.owner}
+        return Call(keys.session_id, commands, decode, op=op, named=named, is_separable=True)
+
+    def _plan(self) -> _Plan:
+        window, before = self.window, self.before_seq
+        if window is None:
+            return _Plan(0, 0, (-self.limit, -1) if self.limit and before is None else _NO_ELEMENTS, range(0))
+        stop = window.last_seq + 1 if before is None else min(before, window.last_seq + 1)
+        start = max(1 if self.include_originals else window.first_seq, stop - self.limit)
+        originals_stop, places, blocks = min(stop, window.first_seq), _NO_ELEMENTS, range(0)
+        if (first := max(start, window.first_seq)) < stop:
+            is_sparse = window.is_sparse
+            places = (0, -1) if is_sparse else (first - window.first_seq, stop - 1 - window.first_seq)
+        if start < originals_stop:
+            blocks = range(block_number(start), block_number(originals_stop - 1) + 1)
+        return _Plan(start, stop, places, blocks)
+
+    def _page(
+        self,
+        plan: _Plan,
+        epoch: str,
+        counters: layout.Counters,
+        kept: bool,
+        originals_count: int,
+        length: int,
+        elements: Sequence[bytes],
+        stored: Sequence[bytes | None] = (),
+    ) -> Page | Window:
+        """Return the page, or the window as seen if the positions are unknown or wrong. Raises Undecodable."""
+        first_seq, last_seq, is_sparse = counters.first_seq, counters.message_count, counters.hidden > 0
+        seen, window = Window(epoch, first_seq, last_seq, is_sparse), self.window
+        has_originals = kept and originals_count > 0
+        start, stop = plan.start, plan.stop
+        if window is None:
+            start, stop = max(first_seq, last_seq + 1 - self.limit), last_seq + 1
+            has_older = self.include_originals and has_originals and start > max(1, stop - self.limit)
+            if self.before_seq is not None or has_older:
+                return seen
+        else:
+            is_same = seen._replace(last_seq=window.last_seq) == window
+            is_original = seen.epoch == window.epoch and stop <= min(first_seq, window.first_seq)
+            if last_seq < stop - 1 or not (is_same or is_original):
+                return seen
+        if not has_originals:
+            start = max(start, first_seq)
+        if plan.places != _NO_ELEMENTS and length != counters.element_count:
+            raise Undecodable(f"the window holds {length} messages, expected {counters.element_count}")
+        if is_sparse and elements:
+            elements = elements_between(elements, last_seq, max(start, first_seq), stop)
+        blocks = find_blocks(plan.blocks, dict(zip(with_heads(plan.blocks), stored, strict=True)))
+        return Page("", epoch, start, min(stop, first_seq), blocks if has_originals else (), elements, window=seen)
 
 
-def _newest(keys: SessionKeys, limit: int, include_originals: bool) -> Call[Decoded]:
-    def decode(epoch: str, counters: layout.Counters, has_originals: bool, element_count: int, *read: Any) -> Decoded:
-        if element_count != counters.element_count:
-            return Reread.BY_SCRIPT
-        elements, first_seq, last_seq = read[0], counters.first_seq, counters.message_count
-        start = max(first_seq, last_seq + 1 - limit)
-        if counters.hidden:
-            elements = elements_between(elements, last_seq, start, last_seq + 1)
-        has_older = has_originals and start == first_seq > 1
-        return Page(keys.session_id, epoch, start, first_seq, (), elements, has_older=has_older)
+class _Plan(NamedTuple):
+    """The positions of a page. Without a window, only the places of the newest elements are known."""
 
-    newest = (-limit, -1) if limit else (1, 0)  # -0 would mean the whole window
-    reads = (("LLEN", keys.messages), ("LRANGE", keys.messages, *newest))
-    return _call(keys, include_originals, reads, decode)
-
-
-def _older(keys: SessionKeys, limit: int, before: int, first_seq: int, include_originals: bool) -> Call[Decoded]:
-    start = max(first_seq, before - limit)
-
-    def decode(epoch: str, counters: layout.Counters, has_originals: bool, elements: Sequence[bytes]) -> Decoded:
-        if counters.first_seq != first_seq or counters.message_count < before - 1 or counters.hidden:
-            return Reread.BY_SCRIPT
-        has_older = has_originals and start == first_seq > 1
-        return Page(keys.session_id, epoch, start, first_seq, (), elements, has_older=has_older)
-
-    places = (start - first_seq, before - 1 - first_seq) if start < before else (1, 0)
-    return _call(keys, include_originals, (("LRANGE", keys.messages, *places),), decode)
-
-
-def _originals(keys: SessionKeys, limit: int, before: int) -> Call[Decoded]:
-    start = max(1, before - limit)
-    numbers = range(block_number(start), block_number(before - 1) + 1)
-    fields = with_heads(numbers)
-
-    def decode(epoch: str, counters: layout.Counters, has_originals: bool, stored: Sequence[bytes | None]) -> Decoded:
-        if not has_originals or counters.first_seq < before:
-            return Reread.BY_SCRIPT
-        blocks = find_blocks(numbers, dict(zip(fields, stored, strict=True)))
-        return Page(keys.session_id, epoch, start, before, blocks, ())
-
-    return _call(keys, True, (("HMGET", keys.originals, *fields),), decode)
-
-
-def _call(
-    keys: SessionKeys, include_originals: bool, reads: tuple[Command, ...], decode_read: Callable[..., Decoded]
-) -> Call[Decoded]:
-    """Build the call of these reads, with the state before them."""
-
-    def decode(state: Sequence[bytes | None], *replies: Any) -> Decoded:
-        counters, epoch, kept, owner, zone = state
-        check_same_owner(keys, owner, counters)
-        if counters is None:
-            return None
-        has_originals = include_originals and kept is not None and replies[-1] > 0
-        try:
-            found = layout.counters(counters)
-            if epoch is None:
-                raise Undecodable("no epoch")
-            read = replies[: len(reads)]
-            decoded = decode_read(epoch.decode(), found, has_originals, *read)
-            if zone and isinstance(decoded, Page):
-                decoded.zone = layout.decode_zone(zone)
-            return decoded
-        except UnsupportedFormat as other:
-            raise UnsupportedFormat(str(other), keys.session_id) from None
-        except (Undecodable, ValueError) as cause:
-            raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
-
-    count: tuple[Command, ...] = (("HLEN", keys.originals),) if include_originals else ()
-    return Call(keys.session_id, (("HMGET", keys.state, *_STATE), *reads, *count), decode, op=Op.MESSAGES)
-
-
-def is_native_page(call: Call[Any]) -> bool:
-    """True if the call reads a page with plain commands."""
-    return call.commands[0][0] == "HMGET" and call.commands[0][2:] == _STATE
+    start: int
+    stop: int
+    places: tuple[int, int]
+    blocks: range

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.messages.compression import expanded_bytes
 from redismem.messages.decoding import decode_messages
-from redismem.messages.gaps import elements_between
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import (
@@ -42,6 +41,16 @@ class Block(NamedTuple):
         return numbers_in(self.number, self.stored)
 
 
+class Window(NamedTuple):
+    """The seqs of a session's window."""
+
+    epoch: str
+    first_seq: int
+    last_seq: int
+    is_sparse: bool = False
+    """True if gaps stand for several seqs, so that places do not follow from seqs."""
+
+
 @dataclass(slots=True)
 class Page:
     """Consecutive stored messages of a session. Originals that Redis no longer has are missing."""
@@ -57,9 +66,9 @@ class Page:
     """The dictionaries of the blocks, which the caller must set before decoding."""
     unreadable: list[Block] = field(default_factory=list)
     """The blocks that decoding has skipped because they are unreadable."""
-    has_older: bool = False
-    """True if originals exist before this page, which has ended where the window begins."""
     zone: str | None = None
+    window: Window | None = None
+    """The window beside the page, which tells the positions of the next page."""
 
     @property
     def count(self) -> int:
@@ -104,29 +113,6 @@ class Page:
         except (Undecodable, ValueError) as cause:
             raise corrupt_session(self.session_id, cause, self.epoch) from None
         return messages
-
-
-def page(session_id: str, reply: Sequence[Any], before_seq: int | None = None) -> Page | None:
-    """Decode the reply of page.lua about the messages before a seq; None means there is no session.
-
-    Raises:
-        CorruptSession: the epoch or a gap cannot be read.
-    """
-    if not reply:
-        return None
-    epoch, start_seq, originals_stop, first_block, block_count, zone, *stored = reply
-    last_block = first_block + block_count - 1
-    wanted = range(block_number(start_seq), last_block + 1)
-    blocks = find_blocks(wanted, dict(enumerate(stored[:block_count], first_block)))
-    elements = stored[block_count:]
-    try:
-        name = epoch.decode()
-        if elements and type(last_seq := elements[-1]) is int:
-            stop_seq = last_seq + 1 if before_seq is None else before_seq
-            elements = elements_between(elements[:-1], last_seq, max(start_seq, originals_stop), stop_seq)
-    except (Undecodable, ValueError) as cause:
-        raise corrupt_session(session_id, cause, epoch.decode("utf-8", "replace")) from None
-    return Page(session_id, name, start_seq, originals_stop, blocks, elements, zone=decode_zone(zone))
 
 
 def explain_unreadable(block: Block, known: Dictionaries) -> Undecodable:

@@ -27,7 +27,8 @@ from redismem.protocol.clock import local_day
 from redismem.protocol.ids import session_hash
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.entries import VERSION_FIELD
-from redismem.protocol.session.pages import Page
+from redismem.protocol.session.page_reads import PageRange
+from redismem.protocol.session.pages import Page, Window
 from redismem.recall import HITS_LIMIT
 from redismem.recall.bm25 import Ranking, lift_neighbours, rank, select_blocks
 from redismem.recall.cache import RecallCache
@@ -38,6 +39,7 @@ from redismem.recall.owner.upkeep import OwnerIndex, do_logged
 from redismem.recall.recall import leave_out
 from redismem.recall.selection import Size, choose, count_hits, group_calls
 from redismem.store.dictionaries import load_dictionaries
+from redismem.store.pages import read_page
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
@@ -158,16 +160,17 @@ class OwnerRecall:
         return dict(zip(places, contents, strict=True))
 
     async def _read_block(self, place: Place, before_seq: int) -> list[Contents]:
-        session_calls = self._store.session_calls(place.session_id)
         first_seq = first_seq_of(place.number)
-        call = session_calls.page(BLOCK_COUNT, first_seq + BLOCK_COUNT, include_originals=True, op=Op.RECALL)
+        stop_seq = first_seq + BLOCK_COUNT
+        window = Window(place.epoch, stop_seq, stop_seq)  # behind the block, as it probably is
         try:
-            page = await self._store.run(call, quarantine=True)
+            keys = self._store.keys.session(place.session_id)
+            asked = PageRange(BLOCK_COUNT, stop_seq, True, window)
+            page = await read_page(partial(self._store.run, quarantine=True), keys, asked, Op.RECALL)
             if page is None or page.epoch != place.epoch:
                 self._stale = True
                 return []
             page.dictionaries = await load_dictionaries(self._store, (block.stored for block in page.blocks))
-            stop_seq = first_seq + BLOCK_COUNT
             if place.session_id == self._session_id:
                 stop_seq = min(stop_seq, before_seq, page.originals_stop)
             work = partial(_decode, page, range(first_seq, stop_seq), self._store.settings.recall_days)
@@ -177,7 +180,7 @@ class OwnerRecall:
             return []
         except CorruptSession:
             return []  # the next write of that session puts it into quarantine
-        await leave_out(Originals(self._store, session_calls.keys), page.unreadable, in_turn=self._in_turn)
+        await leave_out(Originals(self._store, keys), page.unreadable, in_turn=self._in_turn)
         return contents
 
 

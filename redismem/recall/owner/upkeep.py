@@ -24,8 +24,10 @@ from redismem.protocol.owner import calls
 from redismem.protocol.owner.calls import Described
 from redismem.protocol.owner.entries import PART_COUNT, Entry, announcement, encode_entry, encode_name
 from redismem.protocol.session import pages
+from redismem.protocol.session.page_reads import PageRange
 from redismem.recall.originals import Originals
 from redismem.recall.owner.cached import BLOCKS_LIMIT, decode_all
+from redismem.store.pages import read_page
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
@@ -167,11 +169,11 @@ class OwnerIndex:
 
     async def _sign_window(self, described: Described, session_id: str) -> Mapping[int, bytes]:
         """Return signatures of the blocks that contain messages of the window."""
-        session_calls = self._store.session_calls(session_id)
-        first_seq = first_seq_of(block_number(described.first_seq))
-        count = described.last_seq - first_seq + 1
-        page = await self._store.run(session_calls.page(count, described.last_seq + 1, include_originals=True))
-        messages = await Originals(self._store, session_calls.keys).messages(page)
+        keys = self._store.keys.session(session_id)
+        first_seq, stop_seq = first_seq_of(block_number(described.first_seq)), described.last_seq + 1
+        window = pages.Window(described.epoch, described.first_seq, described.last_seq)
+        page = await read_page(self._store.run, keys, PageRange(stop_seq - first_seq, stop_seq, True, window))
+        messages = await Originals(self._store, keys).messages(page)
         return await run_apart(self._store.transport, partial(_sign_messages, messages))
 
 

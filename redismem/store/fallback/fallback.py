@@ -21,11 +21,10 @@ from redismem.errors import StoreUnavailable
 from redismem.events import Op, Outage, facts
 from redismem.info import Health, SessionInfo
 from redismem.protocol import layout
-from redismem.protocol.call import Call, script_arguments
+from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.session.append import parse_append
-from redismem.protocol.session.page_reads import Reread, is_native_page
 from redismem.store.breaker import Breaker
 from redismem.store.fallback.backlog import Backlog, Entry, Held
 from redismem.store.fallback.clearing import clear_beside
@@ -248,13 +247,11 @@ class Fallback:
                 return _mark_degraded(call.decode(view.fields if layout.COUNTERS in view.fields else {}))
             case Op.INFO if layout.COUNTERS in view.fields:
                 return _mark_degraded(call.decode(view.fields))
-            case Op.MESSAGES if layout.COUNTERS in view.fields and command[0] == "EVALSHA":
-                before, limit, include_originals, *_, owner = script_arguments(command)
-                view.check_owner(b"" if owner == layout.NONE else owner, session_id)
-                if not include_originals:
-                    return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
-            case Op.MESSAGES if layout.COUNTERS in view.fields and is_native_page(call):
-                return cast(T, Reread.BY_SCRIPT)  # a view may lack messages, so positions mean nothing
+            case Op.MESSAGES if layout.COUNTERS in view.fields:
+                asked = call.named or {}
+                view.check_owner(asked["owner"], session_id)
+                if not asked["include_originals"]:
+                    return cast(T, view.page(session_id, asked["limit"], asked["before_seq"]))
         raise self._refusal(call, f"this {call.op} cannot be served without it")
 
     def _accept(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:

@@ -19,9 +19,11 @@ from redismem.messages.values import Undecodable
 from redismem.originals.columns import STAMP
 from redismem.protocol.session.append_ids import LastAppends, last_appends
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.page_reads import PageRange
 from redismem.protocol.session.pages import Page
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.fallback.backlog import Entry, Held
+from redismem.store.pages import read_page
 from redismem.store.store import Store
 
 _PAGE_COUNT = 500
@@ -99,7 +101,7 @@ async def _load_messages(
     pages: list[list[_StoredMessage | None]] = []
     start_seq = ids.forgotten_seq + 1
     while start_seq > first_seq:
-        page = await store.once(calls.page(_PAGE_COUNT, start_seq, include_originals=True))
+        page = await read_page(store.once, calls.keys, PageRange(_PAGE_COUNT, start_seq, True))
         if page is None or page.epoch.encode() != ids.epoch or page.start_seq + page.count != start_seq:
             break
         page.dictionaries = await load_dictionaries(store, (block.stored for block in page.blocks))

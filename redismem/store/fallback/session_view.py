@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from redismem.errors import RedismemError
+from redismem.messages.gaps import elements_between
 from redismem.messages.values import Undecodable
 from redismem.protocol import layout, replies
 from redismem.protocol.owners import owner_mismatch
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.append import Append
+from redismem.protocol.session.pages import Page, Window
 from redismem.settings.settings import Settings
 
 _STAMP = b"\xcf"
@@ -140,10 +142,11 @@ class View:
         elements = self.elements if limit is None else self.elements[max(0, len(self.elements) - limit) :]
         return self.fields, elements
 
-    def page(self, limit: int, before_seq: int | None) -> list[Any]:
-        """Return the reply of page.lua: the newest `limit` messages of the window before a seq."""
+    def page(self, session_id: str, limit: int, before_seq: int | None) -> Page:
+        """Return the newest `limit` messages of the window before a seq."""
         first_seq, last_seq = self._counters.first_seq, self.last_seq
         stop = last_seq + 1 if before_seq is None else max(first_seq, min(last_seq + 1, before_seq))
         start = max(first_seq, stop - limit)
-        elements = self.elements if start < stop else []
-        return [self.fields[layout.EPOCH], start, start, 0, 0, *elements, last_seq]
+        elements = elements_between(self.elements, last_seq, start, stop)
+        epoch, zone = self.fields[layout.EPOCH].decode(), layout.decode_zone(self.fields.get(layout.ZONE))
+        return Page(session_id, epoch, start, start, (), elements, zone=zone, window=Window(epoch, first_seq, last_seq))

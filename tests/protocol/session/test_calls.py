@@ -24,6 +24,8 @@ from redismem.protocol.session import state as state_changes
 from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.clear import clear_life
+from redismem.protocol.session.page_reads import PageRange
+from redismem.protocol.session.pages import Window
 from redismem.protocol.session.quarantine import put
 from redismem.settings.settings import Settings
 
@@ -67,7 +69,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         made.append_and_read([USER], {"id": "id", "expect": 1, "merge": {"a": 1}}),
         made.update(merge={"a": 1}),
         made.read(),
-        made.page(5),
+        PageRange(5, 30, True, Window("1-a", 17, 40)).call(made.keys),
         made.state(),
         made.info(),
         made.epoch(),

@@ -1,0 +1,103 @@
+"""Send the commands of a call one by one, if Redis refuses or cannot answer them together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from redismem.errors import StoreUnavailable
+from redismem.protocol.call import Call, Command
+from redismem.protocol.server_errors import ConnectionLost, ServerError
+
+Transmit = Callable[[Call[Any], float], Awaitable[list[Any]]]
+_SMALL_BYTES = 8 * 1024 * 1024
+"""The size of a window that one reply can hold: half of the soft limit that docs/operations.md recommends."""
+_FIRST_RANGES = 8
+_SESSIONS_LIMIT = 1_000
+# The server was slow, or this process was: a shorter reply would come no sooner.
+_LATE = frozenset(["TimeoutError", "StalledConnection"])
+
+
+class ReadsApart:
+    """Reads of several commands that are sent one by one, and the sessions whose window is read in ranges.
+
+    A Redis whose memory is full refuses every transaction. A Redis closes a connection on a reply over its output
+    buffer limit, and so all calls of the process fail with that read. So the read is not sent again as it was.
+    https://redis.io/docs/latest/operate/oss_and_stack/management/config/ (client-output-buffer-limit)
+    """
+
+    def __init__(self, transmit: Transmit, deadline_s: float) -> None:
+        """`transmit` sends a call once, and returns its replies."""
+        self._transmit, self._deadline_s = transmit, deadline_s
+        self.ranges: dict[str | None, int] = {}
+        """The number of ranges in which the window of a session is read."""
+
+    def __contains__(self, call: Call[Any]) -> bool:
+        """True if the commands of the call are sent one by one."""
+        return call.is_apart or (call.session_id in self.ranges and any(map(_reads_window, call.commands)))
+
+    def divide(self, call: Call[Any], failure: ServerError | ConnectionLost) -> Call[Any]:
+        """Return the call for the attempt after this failure."""
+        if isinstance(failure, ServerError):
+            return replace(call, is_apart=True) if must_divide(call, failure) else call
+        if failure.sent and failure.reason not in _LATE and any(map(_reads_window, call.commands)):
+            self.ranges[call.session_id] = 2 * self.ranges.pop(call.session_id, _FIRST_RANGES // 2)
+            if len(self.ranges) > _SESSIONS_LIMIT:
+                self.ranges.pop(next(iter(self.ranges)), None)
+        return call
+
+    async def send(self, call: Call[Any], timeout_s: float) -> list[Any]:
+        """Send the commands one by one, and return their replies, which are of one moment.
+
+        The first command of the reads is sent again behind them. If its reply has changed, all reads are repeated.
+
+        Raises:
+            ServerError: Redis replied with an error.
+            ConnectionLost: Redis did not reply.
+            StoreUnavailable: The session has changed during each read, until the deadline.
+        """
+        until = monotonic() + self._deadline_s
+        # A write is sent once. All other scripts may run again.
+        begin = 0 if call.resent is None else 1
+        write = replace(call, commands=call.commands[:begin], is_apart=False, sends=None)
+        answers = await self._transmit(write, timeout_s) if begin else []
+        if begin and type(answers[0]) is bytes:
+            # Without the reads in its transaction, a new append is not told its seqs. A known one is.
+            answers = await self._transmit(write.again(), timeout_s)
+        first = next(command for command in call.commands[begin:] if command[0] != "EVALSHA")
+
+        async def run(command: Command) -> Any:
+            script = call.script if command[0] == "EVALSHA" else None
+            read = Call(call.session_id, (command,), lambda answer: answer, script, op=call.op)
+            return read.finish(await self._transmit(read, max(0.001, min(timeout_s, until - monotonic()))))
+
+        while True:
+            read = [await self._read(command, call.session_id, run) for command in call.commands[begin:]]
+            if await run(first) == read[call.commands.index(first) - begin]:
+                return [*answers[:begin], *read, *answers[begin:]]
+            if monotonic() > until:
+                raise StoreUnavailable("the session has changed during each read of it", call.session_id)
+
+    async def _read(self, command: Command, session_id: str | None, run: Callable[[Command], Awaitable[Any]]) -> Any:
+        """Return the reply to a command. A large window is read in ranges."""
+        if session_id not in self.ranges or not _reads_window(command):
+            return await run(command)
+        name, key, *_ = command
+        count = await run(("LLEN", key))
+        step = max(1, -(-count // self.ranges.get(session_id, 1)))
+        elements = [each for at in range(0, count, step) for each in await run((name, key, at, at + step - 1))]
+        if sum(map(len, elements)) < _SMALL_BYTES:  # it has become short, or another call was the reason
+            self.ranges.pop(session_id, None)
+        return elements
+
+
+def must_divide(call: Call[Any], failure: ServerError | ConnectionLost) -> bool:
+    """True if Redis has refused the call because it is a transaction, and its commands may be sent one by one."""
+    is_full = isinstance(failure, ServerError) and failure.word == "OOM"
+    return is_full and call.is_separable and not call.is_apart and len(call.commands) > 1
+
+
+def _reads_window(command: Command) -> bool:
+    return command[0] == "LRANGE" and command[2:] == (0, -1)
