@@ -6,10 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter, validators
-
+from redismem.cli.options import DEFAULT, On, within
 from redismem.cli.place import open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Url, console, fit_table, print_json
+from redismem.cli.terminal import console, print_json, print_rows
 from redismem.inspection.check import check as check_all
 from redismem.inspection.figures import plural, printable
 from redismem.inspection.invariants import Violation
@@ -21,12 +20,10 @@ from redismem.store.depths import sessions_count
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1), help="Violations to list; all are counted.")]
+Limit = Annotated[int, within(1, None, "Violations to list; all are counted.")]
 
 
-async def check(
-    *, limit: Limit = 100, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
-) -> int:
+async def check(*, limit: Limit = 100, on: On = DEFAULT) -> int:
     """Check every session, project and record of a namespace against the invariants.
 
     A session's messages, counters, summaries, queues, leases and expiry must be consistent; so must a project's
@@ -36,7 +33,7 @@ async def check(
 
     Exit code: 0 no violations, 1 violations found, 2 the namespace was never used on this Redis.
     """
-    async with open_read_only(url, namespace) as (memory, place):
+    async with open_read_only(on.url, on.namespace) as (memory, place):
         checked = 0
         with _progress() as bar:
             task = bar.add_task("checking", total=await sessions_count(memory.store))
@@ -50,12 +47,12 @@ async def check(
             found += [violation async for violation in check_projects(memory.store)]
             found += [violation async for violation in check_records(memory.store)]
             found += [violation async for violation in check_owners(memory.store)]
-    if as_json:
+    if on.as_json:
         rows = [violation._asdict() for violation in found[:limit]]
         numbers = {"sessions_count": checked, "violations_count": len(found)}
-        print_json({"store": place.name, "namespace": namespace, **numbers, "violations": rows, "good": not found})
+        print_json({"store": place.name, "namespace": on.namespace, **numbers, "violations": rows, "good": not found})
     else:
-        _report(found, limit, checked, f"namespace {namespace} on {place.name}")
+        _report(found, limit, checked, f"namespace {on.namespace} on {place.name}")
     return 1 if found else 0
 
 
@@ -67,19 +64,15 @@ def _progress() -> Progress:
 
 
 def _report(found: Sequence[Violation], limit: int, sessions_count: int, where: str) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     out = console()
     if found:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("rule", no_wrap=True, style="bold red")
-        table.add_column("session", overflow="fold", max_width=36)
-        table.add_column("what", overflow="fold")
+        rows = []
         for violation in found[:limit]:
             what = violation.text.removeprefix(f"session {violation.session_id}: ")
-            table.add_row(violation.invariant, Text(printable(violation.session_id)), Text(printable(what)))
-        out.print(fit_table(out, table, "session"))
+            rows.append([printable(violation.session_id), violation.invariant, printable(what)])
+        print_rows(("session", "rule", "what"), rows)
     if len(found) > limit:
         out.print(f"and {len(found) - limit:,} more (--limit)")
     out.print(Text(f"{plural(sessions_count, 'session')} checked in {where}"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter, validators
-
 from redismem.cli.logs import logs_on_stderr
+from redismem.cli.options import EveryS, flag
 from redismem.cli.place import HOW_TO_NAME_REDIS, connect, stop_for
 from redismem.cli.stopping import stop_signals, wait_for
 from redismem.cli.terminal import AsJson, Stop, Url, print_json
@@ -15,13 +14,7 @@ from redismem.events import facts
 from redismem.inspection.figures import plural
 from redismem.inspection.loading import load_scripts, scripts_count
 
-Watch = Annotated[
-    bool,
-    Parameter(
-        negative=(), show_default=False, help="Keep polling and reload missing scripts, until SIGTERM or SIGINT."
-    ),
-]
-EveryS = Annotated[float, Parameter(validator=validators.Number(gte=0.01, lte=3_600), help="Seconds between polls.")]
+Watch = Annotated[bool, flag("Keep polling and reload missing scripts, until SIGTERM or SIGINT.")]
 
 
 async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None, as_json: AsJson = False) -> int:

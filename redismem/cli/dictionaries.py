@@ -5,18 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter, validators
-
+from redismem.cli.options import DEFAULT, On, within
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.sessions import confirm
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, print_json, print_rows, progress
+from redismem.cli.terminal import Stop, Yes, print_json, print_rows, progress
 from redismem.inspection import dictionaries
 from redismem.inspection.dictionaries import DictionaryEntry, DropOutcome
 from redismem.inspection.figures import duration
 
-Number = Annotated[
-    int, Parameter(validator=validators.Number(gte=1, lte=255), help="The number from `redismem dictionaries list`.")
-]
+Number = Annotated[int, within(1, 255, "The number from `redismem dictionaries list`.")]
 _REFUSALS = {
     DropOutcome.MISSING: "there is no dictionary {} in namespace {}",
     DropOutcome.NAMED: "dictionary {} is in use in namespace {}: blocks of originals need it. Workers drop it after "
@@ -28,23 +25,23 @@ _REFUSALS = {
 }
 
 
-async def list_dictionaries(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
+async def list_dictionaries(*, on: On = DEFAULT) -> int:
     """List the compression dictionaries, oldest first.
 
     New blocks use the `current` one. A `retired` one was needed by no block at the last search; workers search once a
     day, and drop it if a later search finds no block either.
     """
-    async with open_read_only(url, namespace) as (memory, place):
+    async with open_read_only(on.url, on.namespace) as (memory, place):
         now_ms = await memory.server_time_ms()
         entries = await dictionaries.list_dictionaries(memory.store, now_ms)
-    if as_json:
+    if on.as_json:
         rows = [entry.document() for entry in entries]
-        print_json({"store": place.name, "namespace": namespace, "dictionaries": rows})
+        print_json({"store": place.name, "namespace": on.namespace, "dictionaries": rows})
         return 0
     if entries:
         print_rows(("number", "trained", "bytes", "state"), [_row(entry, now_ms) for entry in entries])
     count = "1 dictionary" if len(entries) == 1 else f"{len(entries)} dictionaries"
-    print(f"{count} in namespace {namespace} on {place.name}")
+    print(f"{count} in namespace {on.namespace} on {place.name}")
     return 0
 
 
@@ -55,30 +52,22 @@ def _row(entry: DictionaryEntry, now_ms: int) -> list[str]:
     return [str(entry.version), trained, size, f"{entry.state}{since}"]
 
 
-async def drop(
-    number: Number,
-    /,
-    *,
-    yes: Yes = False,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
-) -> int:
+async def drop(number: Number, /, *, yes: Yes = False, on: On = DEFAULT) -> int:
     """Drop a dictionary that no block needs.
 
     The first call retires it, so that new blocks do not use it; a call an hour later drops it. Looks at the blocks of
     all sessions, and scans all keys of the Redis for blocks in quarantine. The exit code is 1 if nothing was dropped.
     """
-    async with open_used(url, namespace) as (memory, place):
-        question = f"Drop dictionary {number} of namespace {namespace}?"
+    async with open_used(on.url, on.namespace) as (memory, place):
+        question = f"Drop dictionary {number} of namespace {on.namespace}?"
         if not yes and sys.stdin.isatty() and not confirm(question):
             raise Stop("cancelled; nothing was dropped")
         with progress("keys scanned") as on_step:
             outcome = await dictionaries.drop(memory.store, number, await memory.server_time_ms(), on_step)
-    if as_json:
-        print_json({"namespace": namespace, "dictionary": number, "outcome": outcome})
+    if on.as_json:
+        print_json({"namespace": on.namespace, "dictionary": number, "outcome": outcome})
         return 0 if outcome is DropOutcome.DROPPED else 1
     if outcome is not DropOutcome.DROPPED:
-        raise Stop(_REFUSALS[outcome].format(number, namespace))
-    print(f"dropped dictionary {number} in namespace {namespace} on {place.name}")
+        raise Stop(_REFUSALS[outcome].format(number, on.namespace))
+    print(f"dropped dictionary {number} in namespace {on.namespace} on {place.name}")
     return 0

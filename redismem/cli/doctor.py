@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from redismem.cli.options import DEFAULT, On
 from redismem.cli.place import Place, connect
-from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
+from redismem.cli.terminal import console, print_json
 from redismem.inspection.doctor import examine
 from redismem.inspection.figures import plural
 from redismem.inspection.findings import FAIL, NOT_HERE, OK, WARN, Finding, acl_of
 
 
-async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
+async def doctor(*, on: On = DEFAULT) -> int:
     """Check the Redis server, the namespace and the settings, and advise what to change.
 
     Server: version, persistence, memory, replication, redis.conf, load per node, clock, latency, the user's ACL,
@@ -19,18 +20,18 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
 
     Each line is ok, warn or fail. Exit code: 1 if any line is fail, else 0.
     """
-    memory, place = connect(url, namespace)
+    memory, place = connect(on.url, on.namespace)
     try:
         found = await examine(memory.store, embedded=place.embedded)
     finally:
         await memory.aclose()
     failed = any(each.verdict == FAIL for each in found)
-    if as_json:
+    if on.as_json:
         rows = [each.document() for each in found]
-        answer = {"store": place.name, "namespace": namespace, "good": not failed, "findings": rows}
+        answer = {"store": place.name, "namespace": on.namespace, "good": not failed, "findings": rows}
         print_json(answer | ({"acl": line} if (line := acl_of(found)) else {}))
     else:
-        _report(found, place, namespace)
+        _report(found, place, on.namespace)
     return 1 if failed else 0
 
 

@@ -9,10 +9,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from redismem.cli.options import DEFAULT, On
 from redismem.cli.place import open_used
 from redismem.cli.sessions import confirm
 from redismem.cli.streams import complain
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, print_json, progress
+from redismem.cli.terminal import Stop, Yes, print_json, progress
 from redismem.erasure import Wanted, count_records, count_sessions
 from redismem.errors import ForgetIncomplete
 from redismem.info import ForgottenSessions
@@ -32,9 +33,7 @@ async def forget(
         ),
     ] = None,
     yes: Yes = False,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    on: On = DEFAULT,
 ) -> int:
     """Remove all sessions and records of a person: by owner, or by the beginning of their ids.
 
@@ -43,16 +42,16 @@ async def forget(
     interrupted, the same command removes the rest.
     """
     wanted = Wanted(owner, prefix)
-    async with open_used(url, namespace) as (memory, place):
+    async with open_used(on.url, on.namespace) as (memory, place):
         named = f"owner {printable(owner)}" if owner is not None else f"prefix {printable(prefix or '')}"
-        where = f"with {named} in namespace {namespace} on {place.name}"
+        where = f"with {named} in namespace {on.namespace} on {place.name}"
         if not yes:
             count = await count_sessions(memory.store, wanted)
             records = await count_records(memory.store, wanted)
             _ask(f"Forget {plural(count, 'session')}{_and_records(records)} {where}?")
         forgotten, failure = await _forget(memory, wanted)
-    if as_json:
-        print_json({"namespace": namespace, "owner": owner, "prefix": prefix, **asdict(forgotten), "error": failure})
+    if on.as_json:
+        print_json({"namespace": on.namespace, "owner": owner, "prefix": prefix, **asdict(forgotten), "error": failure})
     else:
         _print(forgotten, where)
     if not (failure or forgotten.session_count or forgotten.quarantined_count or forgotten.record_count):

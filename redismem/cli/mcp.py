@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from redismem.cli import serve
 from redismem.cli.logs import logs_on_stderr
+from redismem.cli.options import JsonLogs, flag, within
 from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
@@ -22,27 +23,13 @@ from redismem.memory import Memory
 from redismem.settings.settings import Settings
 from redismem.transport.connect import EMBEDDED
 
-Http = Annotated[
-    bool,
-    Parameter(negative=(), show_default=False, help="Serve over streamable HTTP instead of stdin and stdout."),
-]
+Http = Annotated[bool, flag("Serve over streamable HTTP instead of stdin and stdout.")]
 Host = Annotated[
     str | None, Parameter(help="With --http: the address to listen on. [default: 127.0.0.1, the only one without keys]")
 ]
-Port = Annotated[
-    int | None,
-    Parameter(
-        validator=validators.Number(gte=0, lte=65_535),
-        help="With --http: the port; 0 picks a free one. [default: 8081]",
-    ),
-]
+Port = Annotated[int | None, within(0, 65_535, "With --http: the port; 0 picks a free one. [default: 8081]")]
 Resumable = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        show_default=False,
-        help="With --http: keep the events of streams in Redis, so that a client whose stream broke gets the rest.",
-    ),
+    bool, flag("With --http: keep the events of streams in Redis, so that a client whose stream broke gets the rest.")
 ]
 Workers = Annotated[
     bool | None, Parameter(help="Also summarise and evict in this process. [default: only with the embedded store]")
@@ -80,7 +67,7 @@ async def mcp(
     *,
     url: Url = None,
     namespace: Namespace = "default",
-    as_json: serve.JsonLogs = False,
+    as_json: JsonLogs = False,
 ) -> int:
     """Serve the memory to models over the Model Context Protocol, as tools for sessions and projects.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from redismem.cli.place import connect, stop_for, warn_if_embedded
 from redismem.cli.quarantine import Cursor, Keys
-from redismem.cli.terminal import AsJson, Url, console, print_json, progress
+from redismem.cli.terminal import AsJson, Url, print_json, print_rows, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural, printable
-from redismem.inspection.quarantine import LOOKED_AT_LIMIT, Namespaces, list_namespaces
+from redismem.inspection.quarantine import LOOKED_AT_LIMIT, list_namespaces
 
 
 async def namespaces(
@@ -31,26 +31,13 @@ async def namespaces(
         rows = [each.document() for each in found.entries]
         print_json({"store": place.name, "namespaces": rows, "cursor": found.cursor})
         return 0
-    _print(found)
+    if found.entries:
+        lines = []
+        for each in found.entries:
+            counts = ("" if number is None else f"{number:,}" for number in (each.shards, each.sessions, each.records))
+            lines.append([printable(each.namespace), *counts, each.error])
+        print_rows(("namespace", "shards", "sessions", "records", ""), lines)
     print(f"{plural(len(found.entries), 'namespace')} on {place.name}")
     if found.cursor is not None:
         print(f"scan incomplete, continue with --cursor {found.cursor}")
     return 0
-
-
-def _print(found: Namespaces) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    if not found.entries:
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("namespace", overflow="fold", min_width=20)
-    for heading in ("shards", "sessions", "records"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in found.entries:
-        figures = ("" if number is None else f"{number:,}" for number in (each.shards, each.sessions, each.records))
-        table.add_row(Text(printable(each.namespace)), *figures)
-        if each.error:
-            table.add_row(Text(f"  {each.error}", "yellow"))
-    console().print(table)

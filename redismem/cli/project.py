@@ -8,18 +8,19 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from redismem.cli import project_view
+from redismem.cli.options import DEFAULT, On, Target, flag, within
 from redismem.cli.place import Place, open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json
+from redismem.cli.terminal import Stop, console, print_json
 from redismem.errors import InvalidItem
 from redismem.inspection import projects as listing
 from redismem.inspection.figures import plural
 from redismem.project.project import Project
 
 Name = Annotated[str, Parameter(help="The name of the project.")]
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Items to show.")]
+Limit = Annotated[int, within(1, 1_000, "Items to show.")]
 Text = Annotated[str, Parameter(show_default=False, help="Words or prefixes of words; an item must match all of them.")]
 At = Annotated[
     str | None,
@@ -31,38 +32,38 @@ Status = Annotated[str | None, Parameter(help="Only items with this status.")]
 
 
 @contextlib.asynccontextmanager
-async def open_project(name: str, url: str | None, namespace: str) -> AsyncIterator[tuple[Project, Place]]:
+async def open_project(name: str, on: Target) -> AsyncIterator[tuple[Project, Place]]:
     """Yield an existing project, and the place of its server.
 
     Raises:
         Stop: if the namespace has no such project.
     """
-    async with open_read_only(url, namespace) as (memory, place):
+    async with open_read_only(on.url, on.namespace) as (memory, place):
         project = memory.project(name)
         if project.name not in await listing.project_names(memory.store):
             raise Stop(
-                f"namespace {namespace} on {place.name} has no project {name}; "
+                f"namespace {on.namespace} on {place.name} has no project {name}; "
                 "`redismem project list` and `redismem namespaces` list the existing ones"
             )
         yield project, place
 
 
-async def projects(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
+async def projects(*, on: On = DEFAULT) -> int:
     """List the projects of a namespace."""
-    async with open_read_only(url, namespace) as (memory, place):
+    async with open_read_only(on.url, on.namespace) as (memory, place):
         names = await listing.project_names(memory.store)
-    if as_json:
-        print_json({"store": place.name, "namespace": namespace, "projects": names})
+    if on.as_json:
+        print_json({"store": place.name, "namespace": on.namespace, "projects": names})
     else:
-        print("\n".join([*names, f"{plural(len(names), 'project')} in namespace {namespace} on {place.name}"]))
+        print("\n".join([*names, f"{plural(len(names), 'project')} in namespace {on.namespace} on {place.name}"]))
     return 0
 
 
-async def show(name: Name, *, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
+async def show(name: Name, *, on: On = DEFAULT) -> int:
     """Show the statistics of a project: decisions, open, blocked and overdue tasks, most mentioned entities."""
-    async with open_project(name, url, namespace) as (project, _):
+    async with open_project(name, on) as (project, _):
         found = await project.statistics()
-    if as_json:
+    if on.as_json:
         print_json(document(found))
     else:
         project_view.statistics(console(), name, found)
@@ -76,15 +77,13 @@ async def decisions(
     status: Status = None,
     at: At = None,
     limit: Limit = 50,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    on: On = DEFAULT,
 ) -> int:
     """List decisions, newest first; `--status superseded` lists the superseded ones."""
     criteria = _criteria(text, status, at)
-    async with open_project(name, url, namespace) as (project, _):
+    async with open_project(name, on) as (project, _):
         found = await project.decisions.list(limit=limit, **criteria)
-    return _print_records(found, as_json, project_view.decisions)
+    return _print_records(found, on.as_json, project_view.decisions)
 
 
 async def tasks(
@@ -95,15 +94,13 @@ async def tasks(
     assignee: Annotated[str | None, Parameter(help="Only tasks of this person.")] = None,
     at: At = None,
     limit: Limit = 50,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    on: On = DEFAULT,
 ) -> int:
     """List tasks by priority, then newest first; `--status completed` lists the finished ones."""
     criteria = _criteria(text, status, at) | ({} if assignee is None else {"assignee": assignee})
-    async with open_project(name, url, namespace) as (project, _):
+    async with open_project(name, on) as (project, _):
         found = await project.tasks.list(limit=limit, **criteria)
-    return _print_records(found, as_json, project_view.tasks)
+    return _print_records(found, on.as_json, project_view.tasks)
 
 
 async def entities(
@@ -112,26 +109,22 @@ async def entities(
     text: Text = "",
     at: At = None,
     limit: Limit = 50,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    on: On = DEFAULT,
 ) -> int:
     """List entities, most recently mentioned first."""
-    async with open_project(name, url, namespace) as (project, _):
+    async with open_project(name, on) as (project, _):
         found = await project.entities.list(limit=limit, **_criteria(text, None, at))
-    return _print_records(found, as_json, project_view.entities)
+    return _print_records(found, on.as_json, project_view.entities)
 
 
-async def board(
-    name: Name, *, at: At = None, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
-) -> int:
+async def board(name: Name, *, at: At = None, on: On = DEFAULT) -> int:
     """Show the tasks as a board with one column per status, at most 20 tasks each."""
     columns = {}
-    async with open_project(name, url, namespace) as (project, _):
+    async with open_project(name, on) as (project, _):
         store = project.tasks
         for status in project_view.COLUMNS:
             columns[status] = await store.list(limit=20, **_criteria("", status, at))
-    if as_json:
+    if on.as_json:
         print_json({status: [document(each) for each in found] for status, found in columns.items()})
     else:
         project_view.board(console(), columns)
@@ -142,37 +135,25 @@ async def chain(
     name: Name,
     decision: Annotated[str, Parameter(help="The id of a decision.")],
     *,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    on: On = DEFAULT,
 ) -> int:
     """Show the chain of decisions that a decision belongs to, as a tree with every status change."""
-    async with open_project(name, url, namespace) as (project, _):
+    async with open_project(name, on) as (project, _):
         found = await project.decisions.history(decision)
-    return _print_records(found, as_json, project_view.chain)
+    return _print_records(found, on.as_json, project_view.chain)
 
 
 async def consolidate(
     name: Name,
     *,
-    days: Annotated[
-        float,
-        Parameter(
-            help="Minimum age in days of superseded or cancelled items.",
-            validator=validators.Number(gte=0, lt=1_000_000),
-        ),
-    ] = 90,
-    do: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Apply the changes; without it, only show them.")
-    ] = False,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    days: Annotated[float, within(0, 999_999, "Minimum age in days of superseded or cancelled items.")] = 90,
+    do: Annotated[bool, flag("Apply the changes; without it, only show them.")] = False,
+    on: On = DEFAULT,
 ) -> int:
     """Archive old closed items and merge entities whose names differ only in punctuation; a dry run without `--do`."""
-    async with open_project(name, url, namespace) as (project, _):
+    async with open_project(name, on) as (project, _):
         report = await project.consolidate(older_than_days=days, dry_run=not do)
-    if as_json:
+    if on.as_json:
         print_json(document(report))
     else:
         did = "done" if do else "dry run (--do applies it)"
@@ -213,5 +194,5 @@ def _print_records(records: Any, as_json: bool, view: Any) -> int:
     if as_json:
         print_json([document(each) for each in records])
     else:
-        view(console(), records)
+        view(records)
     return 0

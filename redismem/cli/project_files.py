@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from redismem.cli.options import Target, flag
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
 from redismem.cli.project import Name, open_project
 from redismem.cli.streams import complain
@@ -27,7 +28,7 @@ async def export(name: Name, folder: Folder, *, url: Url = None, namespace: Name
     Existing files are replaced only after all new ones are written. An empty project is not exported; the exit code
     is then 1.
     """
-    async with open_project(name, url, namespace) as (project, place):
+    async with open_project(name, Target(url, namespace)) as (project, place):
         files = await project.export_files()
     where = f"project {name}, namespace {namespace} on {place.name}"
     entries = {file: list(entries_of(file, text)) for file, text in files.items()}
@@ -79,7 +80,7 @@ async def import_(
     name: Name,
     folder: Folder,
     *,
-    replace: Annotated[bool, Parameter(negative=(), show_default=False, help="Replace the whole project.")] = False,
+    replace: Annotated[bool, flag("Replace the whole project.")] = False,
     url: Url = None,
     namespace: Namespace = "default",
 ) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from redismem.cli.terminal import one_line
+from redismem.cli.terminal import console, one_line, print_rows
 from redismem.inspection.figures import duration, plural
 from redismem.project.items.records import Decision, Entity, Task
 from redismem.project.statistics import Statistics
@@ -17,32 +17,25 @@ if TYPE_CHECKING:
 COLUMNS = ("backlog", "planned", "in_progress", "blocked", "completed", "cancelled")
 
 
-def decisions(out: Console, found: Sequence[Decision]) -> None:
+def decisions(found: Sequence[Decision]) -> None:
     """Print a table with one row per decision."""
     rows = [(each.id, each.status, f"{each.valid_from:%Y-%m-%d}", each.title) for each in found]
-    _print_table(out, ("id", "status", "since", "title"), rows, "decision")
+    _print_table(("id", "status", "since", "title"), rows, "decision")
 
 
-def tasks(out: Console, found: Sequence[Task]) -> None:
+def tasks(found: Sequence[Task]) -> None:
     """Print a table with one row per task."""
-    rows = [
-        (
-            each.id,
-            each.priority,
-            each.status,
-            each.assignee or "",
-            f"{each.due_date:%Y-%m-%d}" if each.due_date else "",
-            each.title,
-        )
-        for each in found
-    ]
-    _print_table(out, ("id", "priority", "status", "assignee", "due", "title"), rows, "task")
+    rows = []
+    for each in found:
+        due = f"{each.due_date:%Y-%m-%d}" if each.due_date else ""
+        rows.append((each.id, each.priority, each.status, each.assignee or "", due, each.title))
+    _print_table(("id", "priority", "status", "assignee", "due", "title"), rows, "task")
 
 
-def entities(out: Console, found: Sequence[Entity]) -> None:
+def entities(found: Sequence[Entity]) -> None:
     """Print a table with one row per entity."""
     rows = [(each.id, each.type, str(each.mention_count), each.name) for each in found]
-    _print_table(out, ("id", "type", "mentions", "name"), rows, "entity")
+    _print_table(("id", "type", "mentions", "name"), rows, "entity")
 
 
 def board(out: Console, columns: Mapping[str, Iterable[Task]]) -> None:
@@ -63,11 +56,12 @@ def board(out: Console, columns: Mapping[str, Iterable[Task]]) -> None:
     out.print("C critical, H high, M medium, L low", style="dim")
 
 
-def chain(out: Console, found: Sequence[Decision]) -> None:
+def chain(found: Sequence[Decision]) -> None:
     """Print a tree of decisions: the oldest at the root, each successor below its predecessor."""
     from rich.text import Text
     from rich.tree import Tree
 
+    out = console()
     root = branch = None
     for each in found:
         label = Text(f"{one_line(each.title, 60)}  {each.id}")
@@ -109,18 +103,10 @@ def _join_counts(counted: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{one_line(what, 30)} ({count})" for what, count in counted) or "none"
 
 
-def _print_table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], noun: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold", no_wrap=heading == "id")
-    for row in rows:
-        table.add_row(*(Text(one_line(cell, 80)) for cell in row))
+def _print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], noun: str) -> None:
     if rows:
-        out.print(table)
-    out.print(Text("no entities" if not rows and noun == "entity" else _count_noun(len(rows), noun)))
+        print_rows(headings, [[one_line(cell, 80) for cell in row] for row in rows])
+    print("no entities" if not rows and noun == "entity" else _count_noun(len(rows), noun))
 
 
 def _count_noun(count: int, noun: str) -> str:

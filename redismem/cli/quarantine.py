@@ -8,10 +8,11 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli import quarantine_records
+from redismem.cli.options import Full, Redact
 from redismem.cli.parts_view import parts_document, show_parts
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.quarantine_table import describe_end, describe_sizes, print_table
-from redismem.cli.sessions import Full, Redact, confirm
+from redismem.cli.sessions import confirm
 from redismem.cli.streams import complain
 from redismem.cli.terminal import (
     AsJson,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from redismem.cli.depths import wait_of
+from redismem.cli.options import DEFAULT, On, flag
 from redismem.cli.place import open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
+from redismem.cli.terminal import console, print_json, print_rows
 from redismem.info import QUEUES, Depth
 from redismem.inspection.checkup import Checkup
 from redismem.inspection.figures import duration, plural
@@ -18,13 +17,11 @@ from redismem.store.depths import Depths, depths_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-Shards = Annotated[bool, Parameter(name="--shards", negative=(), show_default=False, help="Also show each shard.")]
+Shards = Annotated[bool, flag("Also show each shard.", "--shards")]
 STYLES = {"dead": "bold red", "overdue": "yellow"}
 
 
-async def queues(
-    *, by_shard: Shards = False, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
-) -> int:
+async def queues(*, by_shard: Shards = False, on: On = DEFAULT) -> int:
     """Show the queues: how many sessions wait, and for how long.
 
     overdue: waiting for a summary. leased: claimed by a worker until the lease expires. dead: no summary after
@@ -32,15 +29,15 @@ async def queues(
     sessions that count for the limit, without exempt ones, and the limit. doctor: the worst verdict of `redismem
     doctor`, without its slow questions.
     """
-    async with open_read_only(url, namespace) as (memory, place):
+    async with open_read_only(on.url, on.namespace) as (memory, place):
         depths = await depths_of(memory.store)
         wrong = (await Checkup(memory.store, embedded=place.embedded).quick()).wrong()
-    if as_json:
+    if on.as_json:
         document = depths.document(by_shard=by_shard) | {"doctor": wrong}
-        print_json({"store": place.name, "namespace": namespace, **document})
+        print_json({"store": place.name, "namespace": on.namespace, **document})
         return 0
     out = console()
-    out.print(f"namespace {namespace} on {place.name}", markup=False)
+    out.print(f"namespace {on.namespace} on {place.name}", markup=False)
     out.print(table_of(depths, wrong))
     if by_shard:
         _print_shards(depths)
@@ -76,28 +73,16 @@ def table_of(depths: Depths, wrong: Mapping[str, str]) -> Table:
 
 
 def _print_shards(depths: Depths) -> None:
-    from rich.table import Table
-
-    filled = [
-        (number, shard) for number, shard in enumerate(depths.shards) if any(each.count for each in shard.values())
-    ]
-    if filled:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in ("shard", "sessions", "overdue", "oldest", "leased", "expires", "dead", "evictions"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        for number, shard in filled:
-            table.add_row(
-                f"{number:02d}",
-                f"{shard['active'].count:,}",
-                _count_cell(shard["overdue"]),
-                _age(shard["overdue"], depths.now_ms),
-                _count_cell(shard["leased"]),
-                _age(shard["leased"], depths.now_ms),
-                _count_cell(shard["dead"]),
-                _count_cell(shard["evictions"]),
-            )
-        console().print(table)
-    print(f"{plural(len(depths.shards) - len(filled), 'shard')} of {len(depths.shards)} empty")
+    rows = []
+    for number, shard in enumerate(depths.shards):
+        if any(each.count for each in shard.values()):
+            row = [f"{number:02d}", f"{shard['active'].count:,}"]
+            for queue in ("overdue", "leased"):
+                row += [_count_cell(shard[queue]), _age(shard[queue], depths.now_ms)]
+            rows.append([*row, _count_cell(shard["dead"]), _count_cell(shard["evictions"])])
+    if rows:
+        print_rows(("shard", "sessions", "overdue", "oldest", "leased", "expires", "dead", "evictions"), rows)
+    print(f"{plural(len(depths.shards) - len(rows), 'shard')} of {len(depths.shards)} empty")
 
 
 def _count_cell(depth: Depth) -> str:

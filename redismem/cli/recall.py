@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
+from redismem.cli.options import DEFAULT, Full, On, within
 from redismem.cli.place import open_read_only
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json
+from redismem.cli.terminal import Stop, console, print_json
 from redismem.errors import SessionNotFound
 from redismem.inspection.figures import printable
 from redismem.messages.values import replace_non_finite
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from redismem.messages.message import Message
 
 Found = list[tuple[str, "list[Message]"]]
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=64))]
 
 
 async def recall(
@@ -30,13 +30,9 @@ async def recall(
     question: Annotated[str, Parameter(help="The question; its words are matched in any inflected form.")],
     /,
     *,
-    limit: Annotated[Limit, Parameter(help="Messages to find; neighbouring messages are added.")] = 8,
-    full: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Print whole messages instead of their beginnings.")
-    ] = False,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    limit: Annotated[int, within(1, 64, "Messages to find; neighbouring messages are added.")] = 8,
+    full: Full = False,
+    on: On = DEFAULT,
 ) -> int:
     """Find earlier messages that match a question, among the summarised messages.
 
@@ -47,13 +43,14 @@ async def recall(
     if (archive := _archive_path(session)) is not None:
         found = await asyncio.to_thread(_search_archive, archive, question, limit)
     else:
-        async with open_read_only(url, namespace) as (memory, _):
+        async with open_read_only(on.url, on.namespace) as (memory, _):
             handle = memory.session(session)
             if not await handle.exists():
-                raise SessionNotFound(f"there is no such session in namespace {namespace}, and no such file", session)
+                text = f"there is no such session in namespace {on.namespace}, and no such file"
+                raise SessionNotFound(text, session)
             found = [(session, await handle.recall(question, limit))]
     found = [(name, messages) for name, messages in found if messages]
-    if as_json:
+    if on.as_json:
         print_json({"question": question, "sessions": [_document(name, messages) for name, messages in found]})
     else:
         for name, messages in found:

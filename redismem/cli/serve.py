@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from redismem.cli.demo import filling
 from redismem.cli.logs import logs_on_stderr
+from redismem.cli.options import JsonLogs, flag, within
 from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from redismem.workers import keeper
 
 Host = Annotated[str, Parameter(help="The address to listen on; without keys only a loopback address.")]
-Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65_535), help="The port; 0 picks a free one.")]
+Port = Annotated[int, within(0, 65_535, "The port; 0 picks a free one.")]
 Keys = Annotated[
     str | None,
     Parameter(
@@ -56,32 +57,21 @@ KeysFile = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    Parameter(
+    within(
+        0.001,
+        1_000_000,
+        "Requests per second and key, over all servers. [default: no limit]",
         env_var="REDISMEM_SERVER_RATE",
-        validator=validators.Number(gte=0.001, lte=1_000_000),
-        help="Requests per second and key, over all servers. [default: no limit]",
     ),
 ]
 Burst = Annotated[
-    int,
-    Parameter(
-        env_var="REDISMEM_SERVER_BURST",
-        validator=validators.Number(gte=1, lte=1_000_000),
-        help="Requests that a key may send in one burst.",
-    ),
+    int, within(1, 1_000_000, "Requests that a key may send in one burst.", env_var="REDISMEM_SERVER_BURST")
 ]
 Origins = Annotated[
     tuple[str, ...],
-    Parameter(
-        negative=(),
-        show_default=False,
-        help="An origin whose pages may send requests, such as https://shop.example; repeatable. [default: none]",
-    ),
+    flag("An origin whose pages may send requests, such as https://shop.example; repeatable. [default: none]"),
 ]
-Scopes = Annotated[
-    tuple[str, ...],
-    Parameter(negative=(), show_default=False, help="read, write or admin; repeatable. [default: read and write]"),
-]
+Scopes = Annotated[tuple[str, ...], flag("read, write or admin; repeatable. [default: read and write]")]
 Workers = Annotated[
     bool | None,
     Parameter(help="Also summarise and evict in this server. [default: only with the embedded store and --demo]"),
@@ -91,27 +81,12 @@ ProjectName = Annotated[
     str | None, Parameter(help="The project in the chat's context, unless a message names another.")
 ]
 AnswerTokens = Annotated[
-    int,
-    Parameter(
-        validator=validators.Number(gte=16, lte=1_000_000),
-        help="Limit of an answer of the chat's model in tokens, reasoning included.",
-    ),
+    int, within(16, 1_000_000, "Limit of an answer of the chat's model in tokens, reasoning included.")
 ]
 Demo = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        show_default=False,
-        help="Fill the namespace redismem-demo with conversations and a project, and serve that namespace.",
-    ),
+    bool, flag("Fill the namespace redismem-demo with conversations and a project, and serve that namespace.")
 ]
-StopS = Annotated[
-    float,
-    Parameter(
-        validator=validators.Number(gte=1, lte=600), help="Seconds to finish open requests, and the work of --workers."
-    ),
-]
-JsonLogs = Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Log as JSON.")]
+StopS = Annotated[float, within(1, 600, "Seconds to finish open requests, and the work of --workers.")]
 _FILES_COUNT = 65_536
 _ORIGIN = re.compile(r"(https?)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 

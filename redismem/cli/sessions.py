@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from redismem.cli.depths import failing_line
+from redismem.cli.options import DEFAULT, Full, On, Redact, Target, flag, within
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, Yes, console, one_line, print_json, print_rows
+from redismem.cli.terminal import Stop, Yes, console, one_line, print_json, print_rows
 from redismem.context import Context
 from redismem.errors import CorruptSession, SessionNotFound
 from redismem.info import SessionInfo
@@ -20,34 +21,25 @@ from redismem.store.store import Store
 
 Session = Annotated[str, Parameter(help="The id of the session.")]
 Shown = Annotated[str, Parameter(help="The id of the session, or with `--record` of the record.")]
-Full = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="Print whole messages instead of their beginnings.")
-]
-Redact = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="Leave out the texts of messages and summaries.")
-]
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))]
 _SHOWN_COUNT = 50
 
 
 async def sessions(
     *,
-    limit: Annotated[Limit, Parameter(help="Sessions per page.")] = 20,
+    limit: Annotated[int, within(1, 10_000, "Sessions per page.")] = 20,
     cursor: Annotated[str | None, Parameter(help="Continue from here: the last page prints its cursor.")] = None,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    on: On = DEFAULT,
 ) -> int:
     """List the sessions of a namespace, most recently active first.
 
     Prints numbers only, no text or state value. A session that ended during the listing is shown as `gone`.
     """
-    async with open_read_only(url, namespace) as (memory, place):
+    async with open_read_only(on.url, on.namespace) as (memory, place):
         try:
             found = await list_sessions(memory.store, limit, cursor)
         except ValueError as refused:
             raise Stop(str(refused), 2) from None
-    if as_json:
+    if on.as_json:
         rows = [
             {
                 "session_id": entry.session_id,
@@ -57,13 +49,12 @@ async def sessions(
             }
             for entry, info in zip(found.entries, found.infos, strict=True)
         ]
-        print_json(
-            {"namespace": namespace, "count": found.count, "room": found.room, "sessions": rows, "cursor": found.cursor}
-        )
+        numbers = {"count": found.count, "room": found.room}
+        print_json({"namespace": on.namespace, **numbers, "sessions": rows, "cursor": found.cursor})
     else:
         _print_sessions(found)
         room = f"; room for {found.room:,} more, the limit is {memory.store.session_limit:,}"
-        print(f"{plural(found.count, 'live session')} in namespace {namespace} on {place.name}{room}")
+        print(f"{plural(found.count, 'live session')} in namespace {on.namespace} on {place.name}{room}")
         if found.cursor:
             print(f"more: --cursor {found.cursor}")
     return 0
@@ -90,42 +81,34 @@ async def show(
     /,
     *,
     limit: Annotated[
-        Limit | None, Parameter(help="Show only this many newest messages. [default: 50, with --json all]")
+        int | None, within(1, 10_000, "Show only this many newest messages. [default: 50, with --json all]")
     ] = None,
-    originals: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Include the original messages behind the summaries.")
-    ] = False,
+    originals: Annotated[bool, flag("Include the original messages behind the summaries.")] = False,
     full: Full = False,
     redact: Redact = False,
-    record: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Show the records with this id: numbers, fields, sizes.")
-    ] = False,
-    values: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="With `--record`: print the values of the fields.")
-    ] = False,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    record: Annotated[bool, flag("Show the records with this id: numbers, fields, sizes.")] = False,
+    values: Annotated[bool, flag("With `--record`: print the values of the fields.")] = False,
+    on: On = DEFAULT,
 ) -> int:
     """Show a session: summaries, pending and recent messages, state names, counters.
 
     Prints texts, but never the values of the state. Of a damaged session, prints the faults and what can be read.
     """
     if record:
-        return await _show_record(session, limit or _SHOWN_COUNT, values, url, namespace, as_json)
+        return await _show_record(session, limit or _SHOWN_COUNT, values, on)
     from redismem.cli import session_view
 
-    async with open_read_only(url, namespace) as (memory, place):
+    async with open_read_only(on.url, on.namespace) as (memory, place):
         try:
-            info, context = await look(memory.store, session, limit or (None if as_json else _SHOWN_COUNT))
+            info, context = await look(memory.store, session, limit or (None if on.as_json else _SHOWN_COUNT))
         except CorruptSession:
-            return await _show_broken(memory.store, session, place.name, full=full, redact=redact, as_json=as_json)
+            return await _show_broken(memory.store, session, place.name, full=full, redact=redact, as_json=on.as_json)
         messages = await originals_of(memory.store, context) if originals else []
         now_ms, key = await memory.server_time_ms(), key_of(memory.store, session)
-    if as_json:
-        print_json(session_view.document(context, info, namespace, key, redact=redact, originals=messages))
+    if on.as_json:
+        print_json(session_view.document(context, info, on.namespace, key, redact=redact, originals=messages))
     else:
-        where = f"namespace {namespace} on {place.name}"
+        where = f"namespace {on.namespace} on {place.name}"
         session_view.show(console(), context, info, now_ms, where, key, full, redact, messages)
         _tell_hidden(info, context)
     return 0
@@ -153,43 +136,32 @@ async def _show_broken(
     return 1
 
 
-async def _show_record(record_id: str, limit: int, values: bool, url: str | None, namespace: str, as_json: bool) -> int:
+async def _show_record(record_id: str, limit: int, values: bool, on: Target) -> int:
     from redismem.cli import record_view
 
-    async with open_read_only(url, namespace) as (memory, place):
-        where = (namespace, place.name)
-        await record_view.show(memory.store, record_id, limit, where, values=values, as_json=as_json)
+    async with open_read_only(on.url, on.namespace) as (memory, place):
+        where = (on.namespace, place.name)
+        await record_view.show(memory.store, record_id, limit, where, values=values, as_json=on.as_json)
     return 0
 
 
-async def clear(
-    session: Session,
-    /,
-    *,
-    yes: Yes = False,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
-) -> int:
+async def clear(session: Session, /, *, yes: Yes = False, on: On = DEFAULT) -> int:
     """Remove a session with its messages, summaries, state and queue entries.
 
     On a terminal it asks for confirmation first, unless `--yes` is given.
     """
-    async with open_used(url, namespace) as (memory, place):
+    async with open_used(on.url, on.namespace) as (memory, place):
         handle = memory.session(session)
         if not await handle.exists():
-            raise SessionNotFound(f"there is no such session in namespace {namespace}", session)
-        if (
-            not yes
-            and sys.stdin.isatty()
-            and not confirm(f"Clear {printable(session)} in {namespace} on {place.name}?")
-        ):
+            raise SessionNotFound(f"there is no such session in namespace {on.namespace}", session)
+        question = f"Clear {printable(session)} in {on.namespace} on {place.name}?"
+        if not yes and sys.stdin.isatty() and not confirm(question):
             raise Stop("cancelled; nothing was cleared")
         cleared = await handle.clear()
-    if as_json:
-        print_json({"namespace": namespace, "session_id": session, "cleared": cleared})
+    if on.as_json:
+        print_json({"namespace": on.namespace, "session_id": session, "cleared": cleared})
     else:
-        print(f"cleared {printable(session)} in namespace {namespace} on {place.name}")
+        print(f"cleared {printable(session)} in namespace {on.namespace} on {place.name}")
     return 0
 
 

@@ -13,8 +13,7 @@ from cyclopts import Parameter
 from redismem.inspection.figures import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
+    from rich.console import Console
 
 Url = Annotated[
     str | None,
@@ -39,6 +38,7 @@ AsJson = Annotated[
 
 
 _UUID_CHARS = 36
+_LAST_CHARS = 40
 
 
 class Stop(Exception):
@@ -56,46 +56,37 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, emoji=False)
 
 
-def fit_table(out: Console, table: Table, ids: str) -> RenderableType:
-    """Return the table with a column `ids` that does not wrap ids up to the length of a UUID.
-
-    A table that is wider than the terminal becomes a list: each id on its own line, with the other cells below it.
-    """
-    from rich.console import Group
-    from rich.measure import Measurement
-    from rich.text import Text
-
-    (column,) = (column for column in table.columns if column.header == ids)
-    column.min_width = min(_UUID_CHARS, max((len(str(cell)) for cell in column.cells), default=0))
-    anywhere = out.options.update(max_width=10_000)  # else the measurement is capped at the terminal's width
-    if Measurement.get(out, anywhere, table).minimum <= out.width:
-        return table
-    lines = []
-    for row in zip(*(each.cells for each in table.columns), strict=True):
-        cells = dict(zip((str(each.header) for each in table.columns), map(str, row), strict=True))
-        lines.append(Text(cells.pop(ids), overflow="fold"))
-        lines.append(Text("  " + " · ".join(f"{name} {cell}" for name, cell in cells.items() if cell), "dim"))
-    return Group(*lines)
-
-
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table. If it is wider than the terminal, print each row's first cell on a line, and the rest below it."""
+    """Print a table whose last column may wrap. If the terminal is too narrow for it, print each row on two lines.
+
+    The first of these lines has the first cell, which is the one to copy.
+    """
     from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     out = console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", no_wrap=True)
+    for place, (heading, *cells) in enumerate(zip(headings, *rows, strict=True)):
+        is_number = all(cell[:1].isdigit() for cell in cells if cell.strip("·"))
+        widest = max(len(text) for text in (heading, *cells))
+        is_last = place == len(headings) - 1
+        table.add_column(
+            heading,
+            justify="right" if place and is_number else "left",
+            min_width=min(widest, _LAST_CHARS) if is_last else min(widest, _UUID_CHARS),
+            no_wrap=not is_last and widest <= _UUID_CHARS,
+            overflow="fold",
+        )
     for row in rows:
         table.add_row(*map(Text, row))
-    if Measurement.get(out, out.options.update(max_width=10_000), table).maximum <= out.width:
+    anywhere = out.options.update(max_width=10_000)  # else the measurement is capped at the terminal's width
+    if Measurement.get(out, anywhere, table).minimum <= out.width:
         out.print(table)
         return
     for first, *others in rows:
         out.print(Text(first, overflow="fold"))
-        cells = (f"{heading} {cell}".strip() for heading, cell in zip(headings[1:], others, strict=True) if cell)
+        cells = [f"{heading} {cell}".strip() for heading, cell in zip(headings[1:], others, strict=True) if cell]
         out.print(Text(f"  {' · '.join(cells)}", "dim"))
 
 

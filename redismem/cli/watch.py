@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter, validators
-
+from redismem.cli.options import EveryS, flag, within
 from redismem.cli.place import Place, open_read_only
 from redismem.cli.queues import table_of
 from redismem.cli.stopping import stop_signals, wait_for
@@ -23,17 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
-Count = Annotated[
-    int | None,
-    Parameter(validator=validators.Number(gte=1), help="Stop after this many polls. [default: until Ctrl-C]"),
-]
-EveryS = Annotated[float, Parameter(validator=validators.Number(gte=0.01, lte=3_600), help="Seconds between polls.")]
-JsonLines = Annotated[
-    bool,
-    Parameter(
-        name="--json", negative=(), show_default=False, help="Print one JSON document per poll, each on one line."
-    ),
-]
+Count = Annotated[int | None, within(1, None, "Stop after this many polls. [default: until Ctrl-C]")]
+JsonLines = Annotated[bool, flag("Print one JSON document per poll, each on one line.", "--json")]
 
 
 async def watch(

@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from redismem.cli.depths import sessions_line
 from redismem.cli.logs import logs_on_stderr
+from redismem.cli.options import flag, within
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Stop, Url, print_json
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
     from redismem.workers.scheduler import Scheduler
     from redismem.workers.summaries import Worker
 
-Concurrency = Annotated[
-    int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions processed at the same time.")
-]
+Concurrency = Annotated[int, within(1, 10_000, "Sessions processed at the same time.")]
 Strategy = Annotated[
     Literal["summarize", "trim", "none"] | None,
     Parameter(help="Treatment of older messages. [default: `REDISMEM_STRATEGY`, else summarize]"),
@@ -46,31 +45,16 @@ OnEvictFile = Annotated[
     Path | None,
     Parameter(help="Append the transcript of each evicted session to this file, one JSON line per session."),
 ]
-StopS = Annotated[
-    float,
-    Parameter(
-        validator=validators.Number(gte=0, lte=3_600), help="Seconds to finish work in progress before stopping."
-    ),
-]
+StopS = Annotated[float, within(0, 3_600, "Seconds to finish work in progress before stopping.")]
 Override = Annotated[
     bool,
-    Parameter(
-        negative=(),
-        show_default=False,
-        help="Record REDISMEM_MAX_SESSIONS, REDISMEM_IDLE_TIMEOUT_S, REDISMEM_KEEP_ORIGINALS and REDISMEM_EMBED as far "
-        "as they are set, even if they remove more or the recorded embedder's vectors.",
+    flag(
+        "Record REDISMEM_MAX_SESSIONS, REDISMEM_IDLE_TIMEOUT_S, REDISMEM_KEEP_ORIGINALS and REDISMEM_EMBED as far as "
+        "they are set, even if they remove more or the recorded embedder's vectors."
     ),
 ]
-Once = Annotated[bool, Parameter(negative=(), show_default=False, help="Process what is due now, then exit.")]
-JsonLogs = Annotated[
-    bool,
-    Parameter(
-        name="--json",
-        negative=(),
-        show_default=False,
-        help="Log as JSON; with --once also print one document per namespace on stdout.",
-    ),
-]
+Once = Annotated[bool, flag("Process what is due now, then exit.")]
+JsonLogs = Annotated[bool, flag("Log as JSON; with --once also print one document per namespace on stdout.", "--json")]
 Namespaces = Annotated[
     str,
     Parameter(
@@ -80,21 +64,18 @@ Namespaces = Annotated[
     ),
 ]
 MetricsPort = Annotated[
-    int | None,
-    Parameter(
-        validator=validators.Number(gte=0, lte=65_535),
-        help="Serve /livez and /metrics at this port; 0 picks a free one. [default: none]",
-    ),
+    int | None, within(0, 65_535, "Serve /livez and /metrics at this port; 0 picks a free one. [default: none]")
 ]
 MetricsHost = Annotated[
     str, Parameter(help="The address for `--metrics-port`. Beyond loopback, anybody who reaches it reads the metrics.")
 ]
 Nice = Annotated[
     int,
-    Parameter(
-        validator=validators.Number(gte=0, lte=19),
-        help="Lower the priority of this process by this nice value, so that turns on the same machine come first; 0 "
-        "keeps the priority. Windows has none.",
+    within(
+        0,
+        19,
+        "Lower the priority of this process by this nice value, so that turns on the same machine come first; 0 keeps "
+        "the priority. Windows has none.",
     ),
 ]
 _FAILURES = (

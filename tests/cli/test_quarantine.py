@@ -136,7 +136,7 @@ def test_the_doctor_reports_quarantined_sessions(
 def test_namespaces(command: Any, redis_options: list[str], namespace: str, quarantined: Any) -> None:
     ran = command("namespaces", *redis_options[:2])
     assert ran.code == 0
-    assert re.search(rf"^{namespace} +64 +1 +0$", ran.out, re.MULTILINE)
+    assert re.search(rf"^{namespace} +64 +1 +0 *$", ran.out, re.MULTILINE)
     told = command("namespaces", "--json", *redis_options[:2]).document
     assert {"namespace": namespace, "shards": 64, "layout": 1, "sessions": 1, "records": 0, "error": ""} in told[
         "namespaces"

@@ -85,7 +85,7 @@ def test_queues_as_a_document(command: Any, filled: Any, redis_options: Any) -> 
 def test_queues_shard_by_shard(command: Any, filled: Any, memory: Any, redis_options: Any) -> None:
     ran = command("queues", "--shards", *redis_options)
     assert max(map(len, ran.out.splitlines())) <= 80
-    rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if re.match(r" +0\d ", line)}
+    rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if re.match(r"0\d ", line)}
     assert rows["00"][2] == "2"
     assert rows["03"][-2:] == ["1", "1"]
     assert re.search(r"\d shards? of 4 empty", ran.out)

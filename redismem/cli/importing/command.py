@@ -15,9 +15,10 @@ from redismem.adapters.sessions import make_policy
 from redismem.cli.importing import sources
 from redismem.cli.importing.copying import Copying, Findings, Owners
 from redismem.cli.importing.sources import SOURCES, Conversation, Source
+from redismem.cli.options import DEFAULT, On, flag
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
 from redismem.cli.streams import complain
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, print_json, progress
+from redismem.cli.terminal import Stop, print_json, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural
 
@@ -32,17 +33,8 @@ Ttl = Annotated[
     float | None,
     Parameter(validator=validators.Number(gt=0), help="Seconds without use after which a session expires."),
 ]
-Summarise = Annotated[
-    bool,
-    Parameter(
-        negative=(),
-        show_default=False,
-        help="Let workers summarise older messages, as `summarise=True` of the adapter.",
-    ),
-]
-Replace = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="Replace the end of a session from the first difference on.")
-]
+Summarise = Annotated[bool, flag("Let workers summarise older messages, as `summarise=True` of the adapter.")]
+Replace = Annotated[bool, flag("Replace the end of a session from the first difference on.")]
 OwnersFile = Annotated[
     Path | None,
     Parameter(
@@ -50,7 +42,7 @@ OwnersFile = Annotated[
         help='File with the owner of each conversation, by its id in the source: `{"<id>": "<owner>", …}` in JSON.',
     ),
 ]
-DryRun = Annotated[bool, Parameter(negative=(), show_default=False, help="Read and compare; write nothing.")]
+DryRun = Annotated[bool, flag("Read and compare; write nothing.")]
 
 
 async def import_(  # noqa: PLR0913 (all but the source are options)
@@ -66,9 +58,7 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
     owners: OwnersFile = None,
     replace: Replace = False,
     dry_run: DryRun = False,
-    url: Url = None,
-    namespace: Namespace = "default",
-    as_json: AsJson = False,
+    on: On = DEFAULT,
 ) -> int:
     """Copy conversations from another store into sessions that the framework's adapter reads.
 
@@ -87,7 +77,7 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
     beginning = _prefix_of(source, row, file, prefix)
     given = None if owners is None else _read_owners(owners, row)
     async with AsyncExitStack() as stack:
-        opened = open_read_only(url, namespace, unused_ok=True) if dry_run else open_memory(url, namespace)
+        opened = open_read_only(on.url, on.namespace, unused_ok=True) if dry_run else open_memory(on.url, on.namespace)
         memory, place = await stack.enter_async_context(opened)
         if place.embedded:
             raise Stop(f"an import needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
@@ -96,13 +86,13 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
         else:
             read = memory
             if from_url is not None:
-                read, _ = await stack.enter_async_context(open_read_only(from_url, namespace, unused_ok=True))
+                read, _ = await stack.enter_async_context(open_read_only(from_url, on.namespace, unused_ok=True))
             conversations = sources.conversations(read.store, row, beginning)
         encode = partial(row.encode, summarise=summarise)
         ids = row.key_prefix if key_prefix is None else key_prefix
         copying = Copying(memory, make_policy(ttl, summarise), ids, encode, given, replace=replace, dry_run=dry_run)
         findings = await _run(copying, conversations)
-    _report(findings, source, f"namespace {namespace} on {place.name}", dry_run=dry_run, as_json=as_json)
+    _report(findings, source, f"namespace {on.namespace} on {place.name}", dry_run=dry_run, as_json=on.as_json)
     _warn(findings, beginning, ttl)
     return 0 if not findings.problems_count else 1
 

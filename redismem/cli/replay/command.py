@@ -7,8 +7,9 @@ from array import array
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
+from redismem.cli.options import flag, within
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
 from redismem.cli.streams import complain
@@ -16,21 +17,10 @@ from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, console, prin
 from redismem.inspection.figures import plural
 from redismem.workers.strategies import from_settings
 
-Concurrency = Annotated[
-    int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Conversations replayed concurrently.")
-]
-Keep = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="Leave the sessions in the store until they time out.")
-]
-Replace = Annotated[
-    bool,
-    Parameter(
-        negative=(), show_default=False, help="Clear a session that already exists instead of skipping its line."
-    ),
-]
-NoSummaries = Annotated[
-    bool, Parameter(name="--no-summaries", negative=(), show_default=False, help="Only store and compare.")
-]
+Concurrency = Annotated[int, within(1, 1_000, "Conversations replayed concurrently.")]
+Keep = Annotated[bool, flag("Leave the sessions in the store until they time out.")]
+Replace = Annotated[bool, flag("Clear a session that already exists instead of skipping its line.")]
+NoSummaries = Annotated[bool, flag("Only store and compare.", "--no-summaries")]
 # The conversations have ended: a tool call without a result will never get one.
 _SUMMARISED = {"strategy": "summarize", "model_provider": "extractive", "keep_originals": True, "open_call_s": 0}
 
