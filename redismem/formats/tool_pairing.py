@@ -178,8 +178,7 @@ def _unpaired(items: Sequence[Payload]) -> frozenset[int]:
             if call_at is None:
                 unpaired.add(at)
     # A call is at the end, and still open, if only other calls follow it.
-    end = max(last_other, max(unpaired, default=-1))
-    return frozenset(unpaired.union(at for at in open_at.values() if at < end))
+    return frozenset(unpaired.union(at for at in open_at.values() if at < last_other))
 
 
 def _without_bare_thoughts(items: Sequence[Payload]) -> list[Payload]:

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from support.callers import PATIENT, Caller, open_caller, session_ids_by_place
@@ -17,6 +18,11 @@ from support.http_service import numbered_message, serve_memory
 from support.stores import short_deadlines
 
 from redismem import StoreUnavailable
+from redismem.protocol.server_errors import ConnectionLost
+from redismem.transport.nodes.cluster import Cluster
+from redismem.transport.nodes.seeds import parse_cluster
+from redismem.transport.nodes.sides import LoopSide
+from redismem.transport.nodes.slots import slot_of
 
 KINDS = ("asyncio", "blocking")
 WITH_FALLBACK = PATIENT.model_copy(update={"fallback_after_s": 60})
@@ -112,3 +118,22 @@ async def check_refused_over_http(caller: Caller, name: str) -> None:
 
         with short_deadlines(caller.memory):
             await until(is_refused)
+
+
+async def test_a_node_that_just_failed_delays_the_replies_of_the_others_little(servers: ClusterServers) -> None:
+    lanes = Cluster(parse_cluster(servers.url), LoopSide(60), reply_timeout_s=60)
+    away, well = servers.primaries()[:2]
+    keys = [
+        next(key for key in map(str, range(100)) if servers.owner(slot_of(key.encode())) is node)
+        for node in (away, well)
+    ]
+    away.stop_process()
+    try:
+        for timeout_s, within_s in ((0.5, 60), (8, 6)):
+            begun = monotonic()
+            lost, reply = await lanes.run_independent([("GET", key) for key in keys], timeout_s)
+            assert (type(lost), reply) == (ConnectionLost, None)
+            assert monotonic() - begun < within_s
+    finally:
+        away.go_on()
+        await lanes.aclose()
