@@ -28,7 +28,8 @@ from benchmarks.turns import Redismem, drive, measured
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.cluster_servers import SLOTS_COUNT, ClusterNode, ClusterServers
-from support.redis_server import RedisServer, say, wait_until
+from support.redis_server import RedisServer, say
+from support.waiting import wait_until
 
 CONCURRENCY, NODES = 64, 3
 NO_LOG = ("--appendonly", "no")

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from support.waiting import wait_until
 
 from redismem.blocking.loop_thread import LoopThread
 
@@ -93,10 +94,12 @@ def test_a_thread_without_an_owner_ends() -> None:
     thread = LoopThread(NAME)
     thread.start()
     del thread
-    until_s = time.monotonic() + 60
-    while loop_threads_count():
+
+    def has_ended() -> bool:
         gc.collect()
-        assert time.monotonic() < until_s
+        return not loop_threads_count()
+
+    wait_until(has_ended)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.clock import Clock
 from support.provider_server import ProviderServer
+from support.waiting import wait_until
 from support.writers import Echo
 
 import redismem.blocking
@@ -239,9 +240,7 @@ def test_the_pod_that_polls_for_all_is_shown(examine: Any, redis_server: Any, na
     settings = Settings(tick_s=60)
     connected = redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=settings, workers=True)
     with connected as memory:
-        until_s = time.monotonic() + 60
-        while not memory.health().holds and time.monotonic() < until_s:
-            memory.ping()
+        wait_until(lambda: memory.health().holds, "its first tick")
         seen = examine()["ticks"]["seen"]
         assert seen.startswith(f"process {os.getpid()} on ")
         assert seen.endswith(": evictions (1,000 sessions, idle 24 h), summaries (Summarize)")

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from support.commands import start_command, wait_for_exit, wait_for_line
-from support.redis_server import RedisServer, wait_until
+from support.redis_server import RedisServer
+from support.waiting import wait_until
 
 import redismem.blocking
 

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from support.commands import read_until, start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
-from support.redis_server import wait_until
 from support.stores import workers_of
+from support.waiting import wait_until
 
 import redismem.blocking
 from redismem import Settings

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 import urllib.request
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.commands import TransportLayer, start_command, wait_for_exit, wait_for_line
 from support.provider_server import ProviderServer
+from support.waiting import START_S, wait_until
 
 import redismem.blocking
 from redismem.protocol.ids import session_hash
@@ -69,14 +69,6 @@ def covered_ranges(memory: Any, name: str) -> list[tuple[int, int]]:
     return [(each.first_seq, each.last_seq) for each in context.summaries]
 
 
-def until(true: Any, deadline_s: float = 180) -> None:
-    """Poll until the condition holds."""
-    end_s = time.monotonic() + deadline_s
-    while not true():
-        assert time.monotonic() < end_s
-        time.sleep(0.005)  # between two polls of a condition with a deadline
-
-
 def test_once_summarises_all_that_is_due(command: Any, overdue: Any, memory: Any, redis_options: Any) -> None:
     memory.session("short").append({"role": "user", "content": "x"})
     ran = command("worker", "--once", *redis_options)
@@ -120,9 +112,8 @@ def test_one_worker_serves_several_namespaces(
         memory.session("s").append(*({"role": "user", "content": f"later {n}."} for n in range(12)))
     with start_worker("--metrics-port", 0, *options, REDISMEM_TICK_S="0.05") as running:
         at = wait_for_line(running.stdout, "metrics at").split()[-1]
-        for memory in two_tenants.values():
-            until(lambda memory=memory: memory.session("s").info().window_count == 6)
-        until(lambda: counts_both(at, two_tenants))
+        wait_until(lambda: [m.session("s").info().window_count for m in two_tenants.values()] == [6, 6])
+        wait_until(lambda: counts_both(at, two_tenants))
         running.send_signal(signal.SIGTERM)
         ended = wait_for_exit(running)
     assert ended.code == 0
@@ -278,7 +269,7 @@ def test_a_running_worker_summarises_new_sessions_and_ends_on_a_signal(memory: A
         assert os.getpriority(os.PRIO_PROCESS, running.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 1)
         for name in ("a", "b"):
             memory.session(name).append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
-        until(lambda: covered_ranges(memory, "a") == covered_ranges(memory, "b") == [(1, 6)])
+        wait_until(lambda: covered_ranges(memory, "a") == covered_ranges(memory, "b") == [(1, 6)])
         running.send_signal(signal.SIGTERM)
         ran = wait_for_exit(running)
     assert (ran.code, ran.out) == (0, "")
@@ -334,14 +325,14 @@ def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
         running.send_signal(signal.SIGTERM)
         wait_for_line(running.stderr, "stopping: taking no new work")
         running.send_signal(signal.SIGTERM)
-        assert running.wait(180) == -signal.SIGTERM
+        assert running.wait(START_S) == -signal.SIGTERM
     written: list[int] = []
 
     def all_written() -> bool:
         written.append(command("worker", "--once", "--json", *redis_options).document["summaries_count"])
         return sum(written) == 5
 
-    until(all_written)
+    wait_until(all_written)
     assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
 
 
@@ -368,7 +359,7 @@ def test_a_frozen_worker_delays_no_session_beyond_its_lease(
             written.append(command("worker", "--once", "--json", *redis_options).document["summaries_count"])
             return sum(written) == 5
 
-        until(all_written)
+        wait_until(all_written)
         model.release()
         frozen.send_signal(signal.SIGCONT)
         wait_for_line(frozen.stderr, "fenced")

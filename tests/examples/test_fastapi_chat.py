@@ -16,7 +16,8 @@ import httpx
 import pytest
 from support.example_processes import Places, serve_example
 from support.provider_answers import call_message
-from support.redis_server import free_port, wait_until
+from support.redis_server import free_port
+from support.waiting import wait_until
 
 import redismem
 from examples.fastapi_chat.app import app, get_services

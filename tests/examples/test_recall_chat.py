@@ -7,7 +7,7 @@ import subprocess
 import redis
 from support.commands import wait_for_exit
 from support.example_processes import Places, start_example
-from support.redis_server import wait_until
+from support.waiting import wait_until
 
 from redismem import blocking
 from redismem.protocol.keys import Keys

@@ -15,8 +15,9 @@ import pytest
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.outages import NAMESPACE, PATIENT_S, SECONDS, Pods, outage
 from support.pods import CHATS
-from support.redis_server import RedisServer, wait_until
+from support.redis_server import RedisServer
 from support.sentinel_servers import SentinelServers
+from support.waiting import wait_until
 
 from redismem.protocol.keys import Keys
 from redismem.transport.nodes.slots import slot_of

@@ -21,9 +21,10 @@ from support.campaign import EVERYTHING, ROUNDS, Row, print_rows, run_campaign, 
 from support.checks import until
 from support.cluster_servers import ClusterServers
 from support.network import Network, hosts
-from support.redis_server import RedisServer, wait_until
+from support.redis_server import RedisServer
 from support.sentinel_servers import SERVICE, SentinelServers
 from support.stores import short_deadlines
+from support.waiting import START_S, wait_until
 
 from redismem import Settings, StoreUnavailable, Unconfirmed
 from redismem.protocol.keys import Keys
@@ -136,7 +137,7 @@ def until_promoted(servers: SentinelServers, lost: RedisServer) -> None:
         ports = {int(servers.describe_primary(sentinel)[b"port"]) for sentinel in others}
         return any(node.is_primary for node in servers.nodes if node is not lost and ports == {node.port})
 
-    wait_until(is_over, "the promotion", 180)
+    wait_until(is_over, "the promotion", START_S)
 
 
 def heal(network: Network, servers: SentinelServers, lost: RedisServer) -> None:

@@ -17,6 +17,7 @@ import pytest
 from support.edited import is_sound
 from support.pods import read_ledger
 from support.rewrite_race import SESSION, SETTINGS, WHOLE_COUNT, find_fault
+from support.waiting import START_S
 
 from redismem import Memory, Message
 
@@ -39,13 +40,13 @@ def run_all(url: str, namespace: str, folder: Path) -> dict[str, list[list[Any]]
         ledgers = [folder / f"{number}" for number, role in enumerate(ROLES) if role != "worker"]
         begun_s = monotonic()
         while monotonic() < begun_s + SECONDS or any(len(read_ledger(path)) < 2 for path in ledgers):
-            assert monotonic() < begun_s + SECONDS + 180, "a process notes nothing"
+            assert monotonic() < begun_s + SECONDS + START_S, "a process notes nothing"
             with pytest.raises(subprocess.TimeoutExpired):
                 started[0].wait(0.1)
         for process in started:
             assert process.stdin is not None
             process.stdin.close()
-        assert [process.wait(180) for process in started] == [0] * len(ROLES)
+        assert [process.wait(START_S) for process in started] == [0] * len(ROLES)
     finally:
         for process in started:
             process.kill()

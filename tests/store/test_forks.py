@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.checks import silent_logs, user  # noqa: F401 (an autouse fixture)
 from support.redis_server import RedisServer
+from support.waiting import wait_until
 
 from redismem import Settings, StoreUnavailable
 from redismem.blocking.memory import Memory
@@ -71,9 +72,7 @@ def test_a_child_forked_during_a_probe_finds_redis(server: RedisServer, namespac
         return False
 
     def has_appended(said: Any, text: str) -> bool:
-        until_s = time.monotonic() + 60
-        while not append(said, text):
-            assert time.monotonic() < until_s
+        wait_until(lambda: append(said, text))
         return True
 
     assert has_appended(session, "before")

@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from redismem import Session, StoreUnavailable
+from support.waiting import SOON_S, START_S
 
 CANARY = "canary-5d1f"
 T = TypeVar("T")
@@ -71,8 +72,10 @@ def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert CANARY not in formatted
 
 
-async def until(condition: Callable[[], Any], deadline_s: float = 180, every_s: float = 0.005) -> Any:
+async def until(condition: Callable[[], Any], deadline_s: float = SOON_S, every_s: float = 0.005) -> Any:
     """Poll the condition until it is true, and return its value. The condition may return an awaitable.
+
+    A wait for a lease, a tick or a failover names a deadline that follows from it, times `PACE`.
 
     Raises:
         TimeoutError: It was false until the deadline.
@@ -88,7 +91,7 @@ async def until(condition: Callable[[], Any], deadline_s: float = 180, every_s: 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
     """Repeat the call until Redis answers within the deadline of its memory, which is short for another call."""
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(START_S):
         while True:
             with contextlib.suppress(StoreUnavailable):
                 return await call()

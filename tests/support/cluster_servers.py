@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from redismem.transport.nodes.slots import Topology
-from support.redis_server import LOOPBACK, Host, RedisServer, free_port, wait_until
+from support.redis_server import LOOPBACK, Host, RedisServer, free_port
+from support.waiting import START_S, wait_until
 
 PRIMARIES_COUNT = 3
 SLOTS_COUNT = 16_384
@@ -229,7 +230,7 @@ class ClusterServers:
                 replica.say("CLUSTER", "FAILOVER")
             return False
 
-        wait_until(is_over, "the planned failover", 180)
+        wait_until(is_over, "the planned failover", START_S)
         self.set_timeout(self._node_timeout_ms)
         return replica
 
@@ -248,7 +249,7 @@ class ClusterServers:
             topology = self.topology()
             return lost.place not in topology.primaries and "" not in topology.owners
 
-        wait_until(is_over, "the failover", 180)
+        wait_until(is_over, "the failover", START_S)
 
     def bring_back(self, node: ClusterNode) -> None:
         """Start or resume a lost node, and wait until all nodes are well."""

@@ -23,8 +23,9 @@ import pytest
 
 from redismem.models.tls import default_ssl_context
 from support.provider_server import ProviderServer
-from support.redis_server import RedisServer, free_port, wait_until
+from support.redis_server import RedisServer, free_port
 from support.stores import PATIENCE
+from support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from redismem.cli import main
-from support.redis_server import wait_until
+from support.waiting import START_S, wait_until
 
 # A process of its own forks them, as this one has threads.
 _forks = multiprocessing.get_context("forkserver")
@@ -44,7 +44,7 @@ def run_service(*words: object, **environment: str) -> Iterator[str]:
             yield addresses[0]
             assert running.pid
             os.kill(running.pid, signal.SIGTERM)
-            running.join(180)
+            running.join(START_S)
             assert running.exitcode == 0, log.read_text()
         finally:
             running.kill()

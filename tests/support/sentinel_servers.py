@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from support.redis_server import LOOPBACK, Host, RedisServer, free_port, say, wait_until
+from support.redis_server import LOOPBACK, Host, RedisServer, free_port, say
+from support.waiting import START_S, wait_until
 
 SERVICE = "chats"
 _SENTINELS_COUNT = 3
@@ -164,7 +165,7 @@ class SentinelServers:
             }
             return len(ports) == 1 and lost.port not in ports and self.primary.is_primary
 
-        wait_until(is_over, "the failover", 180)  # on a busy machine, sentinels may stay in tilt mode for 30 s
+        wait_until(is_over, "the failover", START_S)  # on a busy machine, sentinels may stay in tilt mode for 30 s
 
     def _has_begun(self) -> bool:
         """True if the sentinel starts a failover; it refuses while another is in progress."""

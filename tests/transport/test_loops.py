@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import redis
-from support.checks import until
 from support.redis_server import RedisServer
 from support.transports import url_of
+from support.waiting import wait_until
 
 from redismem import Memory, Settings
 
@@ -43,10 +43,6 @@ def connected_count(server: RedisServer, name: str) -> int:
     with redis.Redis(port=server.port) as raw:
         clients: Any = raw.client_list()
         return sum(each["name"] == name for each in clients)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    asyncio.run(until(lambda: asyncio.sleep(0, is_so())))
 
 
 def user(text: str) -> dict[str, Any]:

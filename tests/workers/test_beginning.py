@@ -8,8 +8,6 @@ import gc
 import logging
 import os
 import threading
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,6 +17,7 @@ import redis
 from support.checks import until
 from support.redis_server import RedisServer
 from support.stores import Store, workers_of
+from support.waiting import wait_until
 from support.writers import Echo, chat_message
 
 import redismem
@@ -31,14 +30,6 @@ NEVER = Settings(shards=2, tick_s=3_600, deadline_s=60, reply_timeout_s=20)
 
 def names() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "redismem-workers"]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds."""
-    until_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until_s
-        threading.Event().wait(0.001)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from support.checks import until, user
 from support.redis_server import RedisServer
 from support.stores import workers_of
+from support.waiting import wait_until
 from support.writers import chat_message
 
 import redismem.blocking
@@ -153,13 +153,6 @@ def test_a_forked_process_has_a_thread_of_workers_of_its_own(redis_server: Redis
 
         assert exit_code_of_child(child) == 0
         wait_until(lambda: len(memory.health().holds) == 2)  # the child had them if the parent's ticks were late
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < until_s
-        threading.Event().wait(0.001)
 
 
 def test_workers_stop_in_their_own_event_loop(redis_server: RedisServer, namespace: str) -> None:

@@ -301,14 +301,15 @@ async def test_a_session_with_a_timeout_of_two_polls_is_handed_over(store: Store
         assert set(evicted) == {"a"}
 
 
-async def test_an_on_evict_that_hangs_lets_nobody_expire(store: Store, namespace: str) -> None:
+async def test_an_on_evict_that_hangs_lets_no_other_session_expire(store: Store, namespace: str) -> None:
+    """The hour of its lease, after which it would fail, is longer than the test waits."""
     begun, gate = asyncio.Event(), asyncio.Event()
 
     async def on_evict(session_id: str, context: Any) -> None:
         begun.set()
         await gate.wait()
 
-    settings = Settings(shards=2, tick_s=0.02, idle_timeout_s=0.5)
+    settings = Settings(shards=2, tick_s=0.02, idle_timeout_s=0.5, lease_s=3_600)
     async with store.memory(namespace, settings, workers=partial(Scheduler, on_evict=on_evict)) as memory:
 
         async def has_begun() -> bool:

@@ -7,9 +7,8 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from support.checks import until
 from support.pods import PRODUCERS_COUNT, SWARM, Recorder, read_ledger, start_pod
 from support.redis_server import RedisServer
 from support.selection import EVERYTHING
+from support.waiting import START_S, wait_until
 from support.writers import Echo
 
 from redismem import Memory
@@ -58,19 +58,19 @@ class Swarm:
         """Read each producer's log; its last line may be incomplete."""
         return [list(map(tuple, read_ledger(path))) for path in self._ledgers]
 
-    def wait_for_more(self, count: int, deadline_s: float = 180) -> None:
+    def wait_for_more(self, count: int, deadline_s: float = START_S) -> None:
         """Wait until this many more messages are acknowledged, which paces the test."""
 
         def lines_count() -> int:
             return sum(path.read_bytes().count(b"\n") for path in self._ledgers if path.exists())
 
         wanted = lines_count() + count
-        wait_until(lambda: lines_count() >= wanted, deadline_s)
+        wait_until(lambda: lines_count() >= wanted, "more is acknowledged", deadline_s)
 
     def until_ready(self, at: int) -> None:
         """Wait for a worker to start: before that it has no work, and killing it tests nothing."""
         path = self._worker_ledgers[self.workers[at].pid]
-        wait_until(lambda: path.exists() and b"\n" in path.read_bytes(), 180)
+        wait_until(lambda: path.exists() and b"\n" in path.read_bytes(), "it is ready", START_S)
 
     def kill(self, at: int) -> None:
         self.workers[at].kill()
@@ -101,7 +101,7 @@ class Swarm:
         for process in [*self.producers, *self.workers]:
             process.terminate()
         for producer in self.producers:
-            assert producer.wait(180) == 0
+            assert producer.wait(START_S) == 0
         for worker in self.workers:
             self._count(worker)
 
@@ -109,13 +109,6 @@ class Swarm:
         for process in self._started:
             process.kill()
             process.communicate()
-
-
-def wait_until(true: Callable[[], bool], deadline_s: float) -> None:
-    until_s = time.monotonic() + deadline_s
-    while not true():
-        assert time.monotonic() < until_s
-        time.sleep(0.005)  # between two looks at a condition that has a deadline
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.faulty import wait_until_replayed
 from support.redis_server import RedisServer
+from support.waiting import wait_until
 
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.store.fallback.fallback import Fallback
@@ -23,12 +23,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 HASTY = Settings(deadline_s=60, fallback_after_s=0.1)
 PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < until_s
 
 
 def is_taken(memory: Memory, name: str, text: str) -> bool:

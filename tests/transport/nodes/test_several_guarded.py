@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from support.callers import PATIENT, open_caller
 from support.checks import catch_unavailable
-from support.redis_server import RedisServer, free_port, say, wait_until
+from support.redis_server import RedisServer, free_port, say
 from support.sentinel_servers import SERVICE
+from support.waiting import wait_until
 
 from redismem import Memory, NotAllowed
 from redismem.protocol import permissions
