@@ -11,7 +11,7 @@ import packages
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HOW_TO_INSTALL = """\
-    Debian           sudo apt-get install chromium fonts-inter
+    Debian           sudo apt-get install chromium-headless-shell fonts-inter
     elsewhere        Chrome or Chromium, as one of these on the PATH: """ + ", ".join(NAMES)
 
 
@@ -23,9 +23,10 @@ def ensure() -> None:
     if is_there():
         return
     # The page prefers the font Inter, and falls back to another one.
-    said = packages.install("chromium", "fonts-inter", "fonts-dejavu-core")
-    if is_there():
-        return
+    for name in ("chromium-headless-shell", "chromium"):  # the first, which has no windows, costs the tests less
+        said = packages.install(name, "fonts-inter", "fonts-dejavu-core")
+        if is_there():
+            return
     print(f"{said or ''}\nChromium is missing, and only you can install it here:\n{HOW_TO_INSTALL}", file=sys.stderr)
     if os.environ.get("CI"):
         sys.exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import texts
 
@@ -27,7 +27,6 @@ def summary(text: str = "They met.", **changes: Any) -> Summary:
     return Summary(**values | changes)
 
 
-@settings(max_examples=100)
 @given(count=st.integers(0, 30), recent_limit=st.integers(1, 35))
 def test_pending_and_recent_are_the_messages_once_and_in_order(count: int, recent_limit: int) -> None:
     made = context(count, recent_limit)
@@ -44,7 +43,6 @@ def test_a_model_gets_the_summaries_and_then_the_unchanged_messages() -> None:
     assert (second["content"], third["content"]) == ("text 1", "text 2")
 
 
-@settings(max_examples=100)
 @given(text=texts)
 def test_a_summary_cannot_end_its_own_quotation(text: str) -> None:
     endings = (f"{text}</summary>{text}", f"</summary\n>{text}", f"</SUMMARY>{text}", f"{text}</Summary>")
@@ -56,7 +54,6 @@ def test_a_summary_cannot_end_its_own_quotation(text: str) -> None:
         assert rest.removesuffix("</summary>").lower().count("</summary") == 0
 
 
-@settings(max_examples=100)
 @given(text=texts, id=texts, tokens=st.integers(0, 10**6), ids=st.lists(texts, max_size=4))
 def test_a_summary_is_decoded_unchanged(text: str, id: str, tokens: int, ids: list[str]) -> None:
     written = summary(text, id=id, tokens=tokens, message_ids=tuple(ids))

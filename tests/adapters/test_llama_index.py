@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -170,7 +170,6 @@ async def test_it_answers_as_the_frameworks_own_store(
 
 
 @given(turns=st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=4), min_size=1, max_size=8))
-@settings(max_examples=30)
 async def test_the_frameworks_memory_flushes_the_same_messages(
     memory: Memory, sql: Sql, turns: list[list[int]]
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from support.json_values import is_identical, messages, texts, values
 
 from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
@@ -89,7 +89,6 @@ def test_a_state_value_comes_back_as_it_was_put_in(value: Any) -> None:
     assert is_identical(decode_value(encode_value(value)), value)
 
 
-@settings(max_examples=100)
 @given(payload=messages, metadata=values, id=texts)
 def test_what_is_known_beside_a_message_comes_back_and_goes_to_no_model(payload: Any, metadata: Any, id: str) -> None:
     at = datetime(2026, 3, 1, 12, 0, 0, 123456, timezone(timedelta(hours=2)))

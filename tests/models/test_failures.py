@@ -228,7 +228,6 @@ likely = st.recursive(
 
 
 @settings(
-    max_examples=100,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.differing_executors],
 )
 @given(raw=st.binary(max_size=200) | likely.map(lambda value: json.dumps(value).encode()))
@@ -244,7 +243,6 @@ async def test_any_body_is_a_failed_attempt_or_a_clean_text(server: Any, model: 
     ["openai", pytest.param("gemini", marks=pytest.mark.nightly), pytest.param("anthropic", marks=pytest.mark.nightly)],
     indirect=True,
 )
-@settings(max_examples=100)
 @given(text=st.text(st.characters(exclude_categories=[]), min_size=1, max_size=60))
 async def test_any_text_of_a_model_comes_back_clean_or_not_at_all(server: Any, model: Any, text: Any) -> None:
     server.mode, server.text = "ok", text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
@@ -49,7 +49,6 @@ def test_of_too_many_the_newest_numbers_go_first() -> None:
     assert text == f"facts: orders.\n{MENTIONED}N-197, N-198, N-199"
 
 
-@settings(max_examples=100)
 @given(
     st.text(min_size=1, max_size=40),
     st.lists(st.text(max_size=80), max_size=6),

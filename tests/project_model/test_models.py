@@ -18,7 +18,6 @@ from project_model.tasks_machine import TasksMachine
 
 MACHINES: list[type[ProjectMachine]] = [DecisionsMachine, TasksMachine, EntitiesMachine]
 MANY = settings(
-    max_examples=100,
     stateful_step_count=14,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],

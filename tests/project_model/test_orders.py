@@ -20,7 +20,7 @@ from project_model.model import Fields, Modelled, adds, both, legal, sets
 from redismem import InvalidTransition
 from redismem.blocking import memory as blocking
 
-MANY = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(deadline=None, suppress_health_check=list(HealthCheck))
 _numbers = itertools.count(1)
 _ms = ProjectMachine.ms
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
@@ -38,7 +38,6 @@ def slot_counts(slots: list[int], owners: list[range]) -> list[int]:
     return [sum(slot in owned for slot in slots) for owned in owners]
 
 
-@settings(max_examples=100, deadline=None)
 @given(namespace=namespaces, shard_count=SHARD_COUNTS, master_count=st.integers(1, 64))
 def test_no_master_has_more_than_its_share(namespace: str, shard_count: int, master_count: int) -> None:
     slots = slots_of(namespace, shard_count)
@@ -48,7 +47,6 @@ def test_no_master_has_more_than_its_share(namespace: str, shard_count: int, mas
     assert len(set(slots)) == shard_count
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     namespace=namespaces,
     shard_count=SHARD_COUNTS,
@@ -81,7 +79,6 @@ def test_small_namespaces_do_not_crowd_on_one_master() -> None:
     assert min(counts) > 60
 
 
-@settings(max_examples=100, deadline=None)
 @given(namespace=st.text(max_size=70), shard_count=st.integers(1, 64))
 def test_tags_are_readable_and_distinct(namespace: str, shard_count: int) -> None:
     """This holds for invalid namespaces, too, such as a text with braces."""

@@ -248,7 +248,6 @@ def test_sessions_behave_as_the_model(redis_server: RedisServer) -> None:
         run_state_machine_as_test(
             Sessions,
             settings=settings(
-                max_examples=100,
                 stateful_step_count=15,
                 suppress_health_check=list(HealthCheck),
             ),

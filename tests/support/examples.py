@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from redismem import Memory, Session
@@ -16,9 +15,6 @@ from redismem.protocol.queue.depths import members
 from support.clock import T0, Clock
 from support.writers import chat_message
 
-HUNDRED = settings(
-    max_examples=100,
-)
 OpenMemory = Callable[..., AbstractAsyncContextManager[Memory]]
 texts = st.text(max_size=12)
 floats = st.floats(allow_nan=False, allow_infinity=False)

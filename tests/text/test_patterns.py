@@ -7,7 +7,7 @@ import time
 import warnings
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from redismem.errors import InvalidSettings
@@ -36,7 +36,6 @@ def test_a_pattern_matches_as_re_does(pattern: str, text: str) -> None:
     assert Pattern(pattern).fullmatch(text) is (re.fullmatch(pattern, text) is not None)
 
 
-@settings(max_examples=300)
 @example("[]-b]", ["a"])
 @example("[^]-}]", ["-"])
 @example("[a[b]]", ["b", "b]"])

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.json_values import is_identical, texts, values
 from support.json_values import messages as payloads
@@ -66,7 +66,6 @@ def refuse(name: str) -> None:
     raise AssertionError(f"{name} is no JSON")
 
 
-@settings(max_examples=100)
 @given(rows=stored, state=states, made=st.lists(summaries, max_size=2))
 @example(rows=[({"a": "\ud83d\ude00", "b": "\ud800"}, {"id": "\udfff"}, 1, 1)], state=State(), made=[])
 @example(rows=[({"n": 10**400, "f": [1e16, -0.0, 1, True]}, None, 1, 1)], state=State(), made=[])

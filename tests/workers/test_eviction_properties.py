@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import T0, Clock
 from support.examples import (
-    HUNDRED,
     OpenMemory,
     ages,
     append,
@@ -28,7 +27,6 @@ from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
 
-@HUNDRED
 @given(counts=batches, params=st.dictionaries(texts.filter(bool), values, max_size=3), chosen=st.booleans())
 async def test_clear_complete(
     open_memory: OpenMemory, client: Any, counts: list[int], params: dict[str, Any], chosen: bool, clock: Clock
@@ -47,7 +45,6 @@ async def test_clear_complete(
         assert not await session.clear()
 
 
-@HUNDRED
 @given(counts=batches, params=st.dictionaries(texts.filter(bool), values, max_size=3), put=payloads)
 async def test_fresh_session(
     open_memory: OpenMemory, counts: list[int], params: dict[str, Any], put: dict[str, Any]
@@ -71,7 +68,6 @@ async def test_fresh_session(
         assert [message.to_openai() for message in await session.messages(include_originals=True)] == [put]
 
 
-@HUNDRED
 @given(idle_s=ages, idle_timeout_s=st.integers(31, 60))
 async def test_inactive_marked(
     open_memory: OpenMemory, client: Any, clock: Clock, idle_s: list[int], idle_timeout_s: int
@@ -87,7 +83,6 @@ async def test_inactive_marked(
         assert await memory.count() == sum(age < idle_timeout_s for age in idle_s)
 
 
-@HUNDRED
 @given(idle_s=ages, idle_timeout_s=st.integers(31, 60))
 async def test_cleanup_removes_idle_and_leaves_active(
     open_memory: OpenMemory, clock: Clock, idle_s: list[int], idle_timeout_s: int
@@ -107,7 +102,6 @@ async def test_cleanup_removes_idle_and_leaves_active(
             assert await memory.session(name).exists() == (name in active)
 
 
-@HUNDRED
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 5_000), st.sampled_from(["append", "update", "touch", "read", "drain"])), max_size=8
@@ -138,7 +132,6 @@ async def test_activity_tracked(open_memory: OpenMemory, steps: list[tuple[int, 
             assert known.expires_ms >= last_ms + memory.settings.idle_timeout_ms - 1_000
 
 
-@HUNDRED
 @given(order=st.permutations(range(6)), limit=st.integers(1, 7), touched=st.sets(st.integers(0, 5), max_size=3))
 async def test_limit_evicts_the_oldest(
     open_memory: OpenMemory, order: list[int], limit: int, touched: set[int], clock: Clock

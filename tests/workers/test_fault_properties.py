@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.clock import T0, Clock
 from support.examples import (
-    HUNDRED,
     OpenMemory,
     append,
     batches,
@@ -28,7 +27,6 @@ from redismem.workers.strategies import Dropped
 from redismem.workers.summaries import Worker
 
 
-@HUNDRED
 @given(counts=batches, errors=st.lists(failures, min_size=1, max_size=4))
 async def test_degradation_keeps_originals(
     open_memory: OpenMemory, counts: list[int], errors: list[Exception], clock: Clock
@@ -50,7 +48,6 @@ async def test_degradation_keeps_originals(
         assert (await session.messages())[-1].content == chat_message(99)["content"]
 
 
-@HUNDRED
 @given(errors=st.lists(st.none() | failures, min_size=2, max_size=4))
 async def test_error_continuation(open_memory: OpenMemory, errors: list[Exception | None]) -> None:
     class Failing(Echo):
@@ -85,7 +82,6 @@ refused: list[dict[str, Any]] = [
 ]
 
 
-@HUNDRED
 @given(steps=st.lists(st.sampled_from([*refused, "append", "drain", "forget"]), min_size=1, max_size=7))
 async def test_operation_resilience(open_memory: OpenMemory, client: Any, steps: list[Any]) -> None:
     limits = {"max_message_bytes": 1_000, "max_batch_count": 20, "max_params_count": 10, "max_window_count": 500}
@@ -113,7 +109,6 @@ async def test_operation_resilience(open_memory: OpenMemory, client: Any, steps:
             ]
 
 
-@HUNDRED
 @given(
     where=st.sampled_from(["element", "number", "epoch", "summary", "lost", "type"]),
     junk=st.binary(min_size=1, max_size=8).filter(lambda junk: not junk.isdigit()),
@@ -162,7 +157,6 @@ KEEPING: dict[str, Any] = {
 unusable = st.sampled_from(["", "x", "-1", "1e400", "nan", "0x10", "10,5", "None", str(10**30), "\u0661x"])
 
 
-@HUNDRED
 @given(bad=st.dictionaries(st.sampled_from(sorted(NUMBERS)), unusable, min_size=1, max_size=4))
 @pytest.mark.usefixtures("default_deadlines")
 def test_defaults_on_bad_configuration(bad: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import T0
-from support.examples import HUNDRED, OpenMemory
+from support.examples import OpenMemory
 
 from redismem import Settings
 from redismem.errors import ProviderUnavailable
@@ -97,7 +97,6 @@ class Play:
         self.probing.pop(number, None)
 
 
-@HUNDRED
 @given(steps=steps)
 async def test_one_worker_tries_a_paused_provider_and_nobody_else_asks_it(
     open_memory: OpenMemory, steps: list[Any]

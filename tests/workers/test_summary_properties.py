@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import T0, Clock
 from support.examples import (
-    HUNDRED,
     OpenMemory,
     append,
     batches,
@@ -27,7 +26,6 @@ from redismem.text.plain import clean_text
 from redismem.workers.summaries import Worker
 
 
-@HUNDRED
 @given(steps=st.lists(st.lists(payloads, min_size=1, max_size=7) | st.just("drain") | texts, min_size=1, max_size=7))
 async def test_storage_consistency(open_memory: OpenMemory, steps: list[Any]) -> None:
     async with open_memory(keep_originals=True) as memory:
@@ -54,7 +52,6 @@ async def test_storage_consistency(open_memory: OpenMemory, steps: list[Any]) ->
             assert (known.total_messages, known.window_count) == (len(put), len(context.messages))
 
 
-@HUNDRED
 @given(counts=batches, drain_after=st.sets(st.integers(0, 4)), bound=bounds)
 async def test_context_holds_summaries_and_recent(
     open_memory: OpenMemory, counts: list[int], drain_after: set[int], bound: dict[str, int]
@@ -84,7 +81,6 @@ async def test_context_holds_summaries_and_recent(
                 )
 
 
-@HUNDRED
 @given(counts=batches, threshold=st.integers(1, 30))
 async def test_trigger_over_threshold(open_memory: OpenMemory, counts: list[int], threshold: int) -> None:
     async with open_memory(threshold=threshold, recent_limit=1) as memory:
@@ -98,7 +94,6 @@ async def test_trigger_over_threshold(open_memory: OpenMemory, counts: list[int]
         assert (await session.info()).queued is None
 
 
-@HUNDRED
 @given(counts=batches, bound=bounds)
 async def test_exactly_recent_limit_verbatim(open_memory: OpenMemory, counts: list[int], bound: dict[str, int]) -> None:
     async with open_memory(**bound) as memory:
@@ -116,7 +111,6 @@ drafts = texts.map(lambda text: clean_text(text).strip()).filter(bool)
 """Texts as a worker stores them: without control characters."""
 
 
-@HUNDRED
 @given(
     told=st.lists(drafts, min_size=11, max_size=18),
     limit=st.integers(1, 3),
@@ -151,7 +145,6 @@ async def test_summary_structure(
         assert len(seen_ids) == len(context.summaries)
 
 
-@HUNDRED
 @given(counts=batches, bound=bounds, limit=st.integers(1, 5), window_limit=st.integers(12, 40))
 async def test_thresholds_respected(
     open_memory: OpenMemory, counts: list[int], bound: dict[str, int], limit: int, window_limit: int

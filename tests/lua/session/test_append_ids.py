@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.raw_scripts import NOW_MS, Scripts, counters, resending
 
@@ -63,7 +63,6 @@ async def test_a_token_may_hold_any_bytes(lua: Scripts) -> None:
 
 # On the embedded store the examples take ten times as long, and the script is the same.
 @pytest.mark.parametrize("store", ["real"], indirect=True)
-@settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(1, 9) | st.just(130), min_size=20, max_size=32),
     turn=st.integers(0, 11),

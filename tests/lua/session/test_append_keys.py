@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import ResponseError
 from support.raw_scripts import NOW_MS, Scripts, counters
@@ -43,7 +43,6 @@ steps = st.lists(
 
 # On the embedded store the examples take ten times as long, and the script is the same.
 @pytest.mark.parametrize("store", ["real"], indirect=True)
-@settings(max_examples=100)
 @given(steps=steps)
 async def test_four_keys_have_the_effect_of_all(lua: Scripts, steps: list[tuple[int, int, str, int]]) -> None:
     await lua.raw.delete(*(lua.key(name) for name in ("active", "overdue")))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
@@ -205,7 +205,6 @@ speakers = st.sampled_from(["Ada", "Mel", "王", "مريم"])
 texts = st.text(max_size=120) | st.sampled_from(PHRASES)
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(speakers, texts, st.integers(1, 28)), min_size=1, max_size=25), st.integers(20, 150))
 def test_property_folded_again_and_again_it_stays_within_its_room_and_is_the_same(told: Any, total: int) -> None:
     messages = [spoken(*each) for each in sorted(told, key=lambda each: each[2])]

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import Clock
 from support.redis_server import RedisServer
@@ -186,7 +186,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100)
 @given(steps=STEPS, keeps=st.booleans())
 async def test_whatever_became_of_it_comes_back(
     redis_server: RedisServer, namespace: str, steps: Any, keeps: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem import CorruptSession, UnsupportedFormat
@@ -14,7 +14,6 @@ LAST_APPENDS = last_appends(Keys("test", 64).session("user-42"))
 NO_IDS = (None,) * 4
 
 
-@settings(max_examples=100)
 @given(message_counts=st.lists(st.integers(0, 1_000), max_size=60))
 def test_property_the_last_appends_are_remembered_in_order(message_counts: list[int]) -> None:
     fields: dict[bytes, bytes] = {}
@@ -25,7 +24,6 @@ def test_property_the_last_appends_are_remembered_in_order(message_counts: list[
     assert all(len(value) <= 61 for value in fields.values()), "what a hash keeps small"
 
 
-@settings(max_examples=100)
 @given(message_counts=st.lists(st.integers(0, 1_000), max_size=60))
 def test_property_remembered_seqs_begin_after_the_forgotten_ones(message_counts: list[int]) -> None:
     fields: dict[bytes, bytes] = {}

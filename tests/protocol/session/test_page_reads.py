@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import user_message
 from support.stored import set_counters
@@ -76,7 +76,6 @@ async def read_all(memory: Memory, run: Run, *asked: Any) -> Any:
     return [(message.seq, message.epoch, message.content, message.pinned) for message in reader.messages()]
 
 
-@settings(max_examples=100)
 @given(
     steps=st.lists(STEPS, max_size=4),
     limit=st.none() | st.integers(0, 30) | st.integers(31, 200),

@@ -6,7 +6,7 @@ import asyncio
 from itertools import count
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.checks import until
 from support.lanes import SilentServer, connection_number, lane_to
@@ -110,7 +110,6 @@ KINDS = ("small", "large", "read", "clear", "exists")
 STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(KINDS)), min_size=2, max_size=12)
 
 
-@settings(max_examples=100)
 @given(steps=STEPS)
 async def test_calls_of_a_session_take_effect_in_the_order_of_the_caller(proxy: Proxy, steps: Any) -> None:
     options = Settings(threshold=1_000, recent_limit=1_000, deadline_s=60, reply_timeout_s=60)

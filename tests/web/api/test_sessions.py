@@ -77,7 +77,7 @@ async def test_any_id_works_in_a_path(http: RunningService) -> None:
 async def test_every_valid_id_works_in_a_path(memory: Memory) -> None:
     async with serve_memory(memory) as http:
 
-        @settings(max_examples=100, suppress_health_check=list(HealthCheck))
+        @settings(suppress_health_check=list(HealthCheck))
         @given(session_ids)
         def each(session_id: str) -> None:
             found.append(session_id)
