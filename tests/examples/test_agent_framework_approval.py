@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.checks import until
 from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
+from support.waiting import START_S
 
 from redismem import Memory
 from redismem.adapters.agent_framework import HistoryProvider
@@ -18,7 +19,7 @@ async def test_an_approval_arrives_in_another_process_and_a_killed_turn_makes_no
 ) -> None:
     proxy.break_next("swallow", 1, to=b"param:agent_session")
     with start_example(NAME, places, "order-7", QUESTION, REDISMEM_URL=proxy.url) as running:
-        await until(lambda: proxy.broken_count)  # the history is stored, and what the agent waits for is not
+        await until(lambda: proxy.broken_count, START_S)  # the history is stored, and what the agent waits for is not
         running.kill()
     for text, answer in ((QUESTION, "May I? "), ("yes", "Done: refunded 20, refunded 35")):
         assert answer in await run_example_here(NAME, places, "order-7", text)

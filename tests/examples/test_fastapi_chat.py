@@ -17,7 +17,7 @@ import pytest
 from support.example_processes import Places, serve_example
 from support.provider_answers import call_message
 from support.redis_server import free_port
-from support.waiting import wait_until
+from support.waiting import START_S, wait_until
 
 import redismem
 from examples.fastapi_chat.app import app, get_services
@@ -117,7 +117,7 @@ def test_a_turn_runs_tools_and_sees_images_and_is_repeated_without_the_model(
 
         provider.script.append({"role": "assistant", "content": "Hello."})
         take_turn(client, "ben", {"id": "t-2", "text": "Hi"})  # one session too many: the older one is evicted
-        wait_until(lambda: client.get("/chats/anna").status_code == 404, "the first chat is evicted")
+        wait_until(lambda: client.get("/chats/anna").status_code == 404, "the first chat is evicted", START_S)
         (archived,) = read_archive(tmp_path / "chats.jsonl")
         assert (archived.session_id, archived.messages[-1].content) == ("anna", ANSWER["content"])
         assert client.delete("/chats/anna").status_code == 204
@@ -170,7 +170,7 @@ def interrupt_tools(client: httpx.Client, places: Places, shop: Shop) -> None:
     shop.is_open.clear()
     with ThreadPoolExecutor() as pool, Memory.connect(places.redis_url, namespace=places.namespace) as memory:
         taking = pool.submit(take_turn, client, "carl", {"id": "t-1", "text": "Is O-17 sent?"})
-        wait_until(lambda: len(shop.asked) == 4, "the tools run")
+        wait_until(lambda: len(shop.asked) == 4, "the tools run", START_S)
         memory.session("carl").append({"role": "user", "content": "Hello?"})
         shop.is_open.set()
         assert joined(taking.result()) == ANSWER["content"]

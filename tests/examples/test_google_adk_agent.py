@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.checks import until
 from support.example_processes import Places, start_example
 from support.proxy import Proxy
+from support.waiting import START_S
 
 from redismem import Memory
 from redismem.adapters.google_adk import SessionService
@@ -21,10 +22,10 @@ async def test_a_killed_process_loses_no_event_and_a_user_is_known_in_every_sess
         await load_scripts(memory.store)  # else the lost reply could be that the server does not know the script
     proxy.break_next("freeze", 1, to=b"4 degrees in Oslo")
     with start_example(NAME, places, "anna", "monday", QUESTION, REDISMEM_URL=proxy.url) as running:
-        await until(lambda: proxy.frozen_count)  # the tools were called, and nothing more is stored
+        await until(lambda: proxy.frozen_count, START_S)  # the tools were called, and nothing more is stored
         running.kill()
     with start_example(NAME, places, "anna", "tuesday", "And in Lima?") as running:
-        await until(lambda: running.poll() is not None)
+        await until(lambda: running.poll() is not None, START_S)
         assert "Question 1: 22 degrees in Lima. Cities so far: 3." in running.communicate()[0]
     async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
         service = SessionService(memory=memory)

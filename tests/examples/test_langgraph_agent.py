@@ -6,6 +6,7 @@ import pytest
 from support.checks import until
 from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
+from support.waiting import START_S
 
 from redismem import Memory
 from redismem.adapters.langgraph import RedismemSaver, RedismemStore
@@ -27,7 +28,7 @@ async def test_a_killed_process_loses_no_step_and_repeats_no_other_task(
             answers.append(await run_example_here(NAME, places, "order-7", text, REDISMEM_URL=proxy.url))
             continue
         with start_example(NAME, places, "order-7", text, REDISMEM_URL=proxy.url) as running:
-            await until(lambda: running.poll() is not None or proxy.broken_count)
+            await until(lambda: running.poll() is not None or proxy.broken_count, START_S)
             if running.poll() is None:
                 running.kill()  # the checkpoint is stored, and a task's write is not
             answers.append(running.communicate()[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.checks import until
 from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
+from support.waiting import START_S
 
 from redismem import Memory
 from redismem.adapters.llama_index import ChatStore
@@ -18,7 +19,7 @@ async def test_a_conversation_goes_on_in_another_process_and_a_killed_one_leaves
 ) -> None:
     proxy.break_next("swallow", 1, to=b"4 degrees in Oslo")
     with start_example(NAME, places, "anna", QUESTION, REDISMEM_URL=proxy.url) as running:
-        await until(lambda: proxy.broken_count)  # the tools were called, and nothing of the answer is stored
+        await until(lambda: proxy.broken_count, START_S)  # the tools were called, and nothing of the answer is stored
         running.kill()
     for question, answer in (
         (QUESTION, "Question 2: 4 degrees in Oslo, 19 degrees in Rome."),

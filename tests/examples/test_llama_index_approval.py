@@ -6,6 +6,7 @@ import pytest
 from support.checks import until
 from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
+from support.waiting import START_S
 
 from redismem import Memory
 from redismem.adapters.llama_index import ChatStore
@@ -31,7 +32,7 @@ async def test_approvals_arrive_in_another_process_and_killed_ones_answer_once(
             proxy.forget()
             proxy.break_next("swallow", 1, to=b"param:paused")
             with start_example(NAME, places, "order-7", text, REDISMEM_URL=proxy.url) as running:
-                await until(lambda: proxy.broken_count)
+                await until(lambda: proxy.broken_count, START_S)
                 running.kill()
         else:
             printed = await run_example_here(NAME, places, "order-7", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from support.checks import until
 from support.example_processes import Places, start_example
+from support.waiting import START_S
 from support.writers import chat_message
 
 from redismem import Context, Memory, Session
@@ -14,7 +15,7 @@ async def wait_for_commit(session: Session) -> Context:
         context = await session.read()
         return context if context.first_seq > 1 else None
 
-    context: Context = await until(read)
+    context: Context = await until(read, START_S)
     return context
 
 

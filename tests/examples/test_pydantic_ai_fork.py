@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.checks import until
 from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
+from support.waiting import START_S
 
 from redismem import Memory
 from redismem.adapters.pydantic_ai import ConversationStore
@@ -19,7 +20,7 @@ async def test_a_killed_process_leaves_no_half_turn_and_a_fork_goes_its_own_way(
         await load_scripts(memory.store)  # else the lost reply could be that the server does not know the script
     proxy.break_next("freeze", 1, to=b"4 degrees in Oslo")
     with start_example(NAME, places, "trip", OSLO, REDISMEM_URL=proxy.url) as running:
-        await until(lambda: proxy.frozen_count)  # the turn is stored, and the process waits for the reply
+        await until(lambda: proxy.frozen_count, START_S)  # the turn is stored, and the process waits for the reply
         running.kill()
     asked = [
         (("trip", "And in Lima?"), "Question 2: 22 degrees in Lima."),

@@ -7,7 +7,7 @@ import subprocess
 import redis
 from support.commands import wait_for_exit
 from support.example_processes import Places, start_example
-from support.waiting import wait_until
+from support.waiting import START_S, wait_until
 
 from redismem import blocking
 from redismem.protocol.keys import Keys
@@ -31,7 +31,7 @@ def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
         assert say(chat, "My puppy Rex is called after a king.") == "Indeed.\n"
         for number in range(4):
             assert say(chat, f"It rains again, for {number} hours.") == "Indeed.\n"
-        wait_until(lambda: raw.hexists(originals, "v0"), "the summarised messages are embedded")
+        wait_until(lambda: raw.hexists(originals, "v0"), "the summarised messages are embedded", START_S)
         assert say(chat, "Which dog?").startswith("(recalled: #1")  # perhaps with its neighbours
         ended = wait_for_exit(chat, "\n")
         assert (ended.code, ended.out) == (0, "Indeed.\n")

@@ -108,7 +108,7 @@ class ClusterServers:
                     self.nodes[0].meet(node)
             return False
 
-        wait_until(is_known, "each node knows each")
+        wait_until(is_known, "each node knows each", START_S)
 
     def set_timeout(self, node_timeout_ms: int) -> None:
         """Set the time after which a silent node counts as down. Half of it is the pace of introductions."""
@@ -116,7 +116,7 @@ class ClusterServers:
             node.say("CONFIG", "SET", "cluster-node-timeout", node_timeout_ms)
 
     def until_known(self, nodes: Iterable[ClusterNode]) -> None:
-        wait_until(lambda: self._is_known(nodes), "each node knows each")
+        wait_until(lambda: self._is_known(nodes), "each node knows each", START_S)
 
     def _is_known(self, nodes: Iterable[ClusterNode]) -> bool:
         count = str(len(self.nodes))
@@ -124,7 +124,7 @@ class ClusterServers:
 
     def until_well(self) -> None:
         """Wait until all nodes report every slot served and every replica connected."""
-        wait_until(lambda: all(map(self._is_well, self.nodes)) and self._all_agree(), "all nodes are well")
+        wait_until(lambda: all(map(self._is_well, self.nodes)) and self._all_agree(), "all nodes are well", START_S)
 
     def _all_agree(self) -> bool:
         """True if all nodes name the same owner of each slot."""
@@ -204,7 +204,8 @@ class ClusterServers:
         self.begin_move(slot, source, target)
         self.move_keys(slot, source, target)
         self.end_move(slot, target)
-        wait_until(lambda: self.owner(slot) is target, "the slot has moved")  # replicas learn it from other nodes
+        # Replicas learn it from other nodes.
+        wait_until(lambda: self.owner(slot) is target, "the slot has moved", START_S)
 
     def fail_over(self, lost: ClusterNode) -> None:
         """Promote a replica of a lost primary at once, without detection or a vote."""

@@ -25,7 +25,7 @@ from redismem.models.tls import default_ssl_context
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port
 from support.stores import PATIENCE
-from support.waiting import wait_until
+from support.waiting import START_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -110,5 +110,5 @@ def serve_example(name: str, places: Places, **environment: str) -> Iterator[htt
                 return client.get("/").status_code > 0
             return False
 
-        wait_until(accepts, f"{name} accepts connections")
+        wait_until(accepts, f"{name} accepts connections", START_S)
         yield client

@@ -38,7 +38,7 @@ def run_service(*words: object, **environment: str) -> Iterator[str]:
         running = _forks.Process(target=_serve, args=(given, environment, str(log)))
         running.start()
         try:
-            wait_until(lambda: "listens on" in log.read_text() or not running.is_alive(), "the service listens")
+            wait_until(lambda: "listens on" in log.read_text() or not running.is_alive(), "a service", START_S)
             addresses: list[str] = re.findall(r"listens on.*?(http://\S+)", log.read_text())
             assert addresses, log.read_text()
             yield addresses[0]

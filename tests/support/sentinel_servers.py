@@ -128,7 +128,7 @@ class SentinelServers:
             _, offset, replicas = self.primary.say("ROLE")
             return [int(replica[2]) for replica in replicas] == [offset] * (len(self.nodes) - 1)
 
-        wait_until(is_in_step, "all replicas have all data")
+        wait_until(is_in_step, "all replicas have all data", START_S)
 
     def until_known(self) -> None:
         """Wait until each sentinel knows the other sentinels and the replicas."""
@@ -136,6 +136,7 @@ class SentinelServers:
         wait_until(
             lambda: all(wanted.items() <= self.describe_primary(sentinel).items() for sentinel in self.sentinels),
             "sentinels know all nodes",
+            START_S,
         )
 
     @staticmethod
@@ -153,7 +154,7 @@ class SentinelServers:
     def fail_over(self) -> None:
         """Promote a replica, and wait until all sentinels name it."""
         lost = self.primary
-        wait_until(self._has_begun, "a failover begins")
+        wait_until(self._has_begun, "a failover begins", START_S)
         self.until_failed_over(lost)
 
     def until_failed_over(self, lost: RedisServer) -> None:
@@ -191,8 +192,8 @@ class SentinelServers:
                 node.start()
         for node in self.nodes:  # sentinels would do it later
             if node is not self.primary:
-                wait_until(partial(self._follow, node), "a replica")
-        wait_until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "all replicas follow")
+                wait_until(partial(self._follow, node), "a replica", START_S)
+        wait_until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "all replicas follow", START_S)
 
     def _follow(self, node: RedisServer) -> Any:
         primary = self.primary

@@ -26,6 +26,7 @@ from support.commands import start_command
 from support.langchain_messages import messages as langchain_messages
 from support.proxy import Proxy
 from support.redis_server import RedisServer
+from support.waiting import START_S
 
 from redismem import Memory, blocking
 from redismem import Session as AsyncSession
@@ -249,7 +250,7 @@ async def kill_import_at(text: bytes, port: int, namespace: str) -> None:
         proxy.break_next("hole", math.inf, to=text)
         place = "--url", proxy.url, "--namespace", namespace
         with start_command("import", "langchain", "--prefix", f"{namespace}:", *place) as running:
-            await until(lambda: proxy.broken_count)
+            await until(lambda: proxy.broken_count, START_S)
             os.kill(running.pid, signal.SIGKILL)
             running.wait()
 

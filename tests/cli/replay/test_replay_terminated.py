@@ -12,6 +12,7 @@ from support.commands import start_command, wait_for_exit
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.transcripts import LONG, chat, namespace_keys, write
+from support.waiting import START_S
 
 from redismem import Memory
 from redismem.protocol.keys import Keys
@@ -35,7 +36,7 @@ async def test_a_terminated_replay_leaves_nothing_behind(
             assert running.poll() is None
             return await direct_memory.count() >= 20
 
-        await until(has_begun)
+        await until(has_begun, START_S)
         running.send_signal(told)
         ran = await asyncio.to_thread(wait_for_exit, running)
         assert (ran.code, ran.out) == (code, "")
