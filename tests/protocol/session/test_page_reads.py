@@ -118,7 +118,6 @@ async def make(raw: Any, memory: Memory, originals: int, window: int) -> str:
     return str(receipt.epoch)
 
 
-@settings(max_examples=200)
 @given(
     originals=st.integers(0, 40),
     window=st.integers(0, 8),
