@@ -16,12 +16,12 @@ from redismem.events import OnEvent
 from redismem.info import ForgottenSessions, Health, Policy, Queues, SessionPage
 from redismem.messages.message import TokenCounter
 from redismem.protocol import ids
+from redismem.protocol.appends import append_limits
 from redismem.protocol.clock import Clock
 from redismem.protocol.keys import plain
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.owners import check_owner
 from redismem.protocol.policy import encode_policy
-from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import RecallCache
 from redismem.session.session import Session

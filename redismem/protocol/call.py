@@ -14,6 +14,7 @@ from redismem.context import Receipt
 from redismem.errors import Unconfirmed
 from redismem.events import Op
 from redismem.protocol import scripts
+from redismem.protocol.appends import Append
 from redismem.protocol.ids import renew
 from redismem.protocol.keys import SessionKeys, key_of_name
 from redismem.protocol.layout import NONE
@@ -62,6 +63,8 @@ class Call(Generic[T]):
     """
     op: Op = Op.LOOK
     """The operation, as in events. Reads by operators' commands share the default."""
+    append: Append | None = None
+    """The append, or the change of the state, that the first command makes."""
     named: Mapping[str, Any] | None = None
     """The keys and arguments of the script by the names in its head, with the tails `more_keys` and `more`.
 
@@ -85,8 +88,6 @@ class Call(Generic[T]):
     """True if the caller gave the write an id, so that the caller can retry it safely."""
     absent: Any = None
     """The reply to assume for an unreachable node if other nodes answer; None means that the call fails."""
-    short_command: Command | None = None
-    """The first command with fewer keys. It is sent instead of it, until Redis refuses it with the word KEYS."""
     was_sent: bool = False
     """True if an earlier attempt may still arrive, which this one overtakes."""
     sends: list[float] | None = None
@@ -99,13 +100,20 @@ class Call(Generic[T]):
         """
         if self.resent is not None:
             commands = self.resent(self.commands, is_sent=is_sent)
-            return replace(self, commands=commands, was_sent=self.was_sent or is_sent, short_command=None)
+            return replace(self, commands=commands, was_sent=self.was_sent or is_sent)
+        if self.append is not None:
+            return self._with_append(self.append.again(is_sent=is_sent), was_sent=self.was_sent or is_sent)
         name = self.sending_name
-        if name is None or self.named is None or self.script is None or not is_sent:
+        if name is None or self.named is None or not is_sent:
             return self
-        named = {**self.named, name: renew(self.named[name])}
-        commands = (_command(self.script, named), *self.commands[1:])
-        return replace(self, named=named, commands=commands, was_sent=True)
+        return replace(self.with_named(**{name: renew(self.named[name])}), was_sent=True)
+
+    def with_named(self, **values: Argument) -> Call[T]:
+        """Return the call of a script with other values of these names."""
+        assert self.named is not None
+        assert self.script is not None
+        named = {**self.named, **values}
+        return replace(self, named=named, commands=(_command(self.script, named), *self.commands[1:]))
 
     @property
     def sending_name(self) -> str | None:
@@ -118,23 +126,25 @@ class Call(Generic[T]):
     @property
     def has_sending(self) -> bool:
         """True if a retry overtakes the earlier attempts, so that the script refuses these."""
-        return self.resent is not None or self.sending_name is not None
+        return self.append is not None or self.resent is not None or self.sending_name is not None
 
     def needs_all_keys(self, failure: ServerError | ConnectionLost) -> bool:
-        """True if Redis has refused the short command, and so has written nothing."""
-        return self.short_command is not None and isinstance(failure, ServerError) and failure.word == "KEYS"
+        """True if Redis has refused an append with few keys, and so has written nothing."""
+        if self.append is None or not self.append.has_few_keys:
+            return False
+        return isinstance(failure, ServerError) and failure.word == "KEYS"
 
     def needs_new_sending(self, failure: ServerError | ConnectionLost) -> bool:
         """True if Redis has refused this attempt, because it took a later one of this process for a resent call."""
         return self.has_sending and isinstance(failure, ServerError) and failure.word == "OVERTAKEN"
 
     def with_all_keys(self) -> Call[T]:
-        """Return the call without its short command."""
-        return replace(self, short_command=None)
+        """Return the call of an append with all keys."""
+        assert self.append is not None
+        return self._with_append(self.append.with_all_keys(), was_sent=self.was_sent)
 
-    def sent_commands(self) -> tuple[Command, ...]:
-        """Return the commands to send."""
-        return self.commands if self.short_command is None else (self.short_command, *self.commands[1:])
+    def _with_append(self, append: Append, *, was_sent: bool) -> Call[T]:
+        return replace(self, append=append, commands=(append.command(), *self.commands[1:]), was_sent=was_sent)
 
     def fill_absent(self, answers: list[Any]) -> list[Any]:
         """Replace the answers of unreachable nodes by `absent`."""

@@ -54,8 +54,6 @@ class SessionKeys:
     vectors: bytes
     quarantine: bytes
     shard: ShardKeys
-    appends: tuple[bytes, ...]
-    """The keys of an append, in the order of its script's KEYS. The first four are enough for most appends."""
     owner: bytes | None = None
     """The owner that the session must have, as its state contains it; None accepts any."""
 
@@ -156,8 +154,4 @@ class Keys:
             vectors=vectors,
             quarantine=f"{tag}:quarantine:{session_id}".encode(),
             shard=shard,
-            appends=(
-                *(messages, state, shard.active, shard.overdue),
-                *(originals, vectors, shard.leased, shard.dead, shard.evictions, shard.fences),
-            ),
         )

@@ -34,6 +34,8 @@ def renew(token: bytes | str | int, at: int = SENDING_AT) -> bytes:
 
 def fenced_keys(call: Call[Any]) -> Sequence[bytes]:
     """Return the keys in which the script of a call notes its sending: a session's state, or records."""
+    if call.append is not None:
+        return (call.append.head.keys.state,)
     if call.named is not None and call.sending_name is not None:
         found = [call.named[name] for name in ("state", "record") if name in call.named]
         return found or call.named["more_keys"][::2]

@@ -18,7 +18,6 @@ from redismem.info import SessionInfo
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue.calls import Job
-from redismem.protocol.session.append import append_sizes
 from redismem.protocol.session.pages import Page
 
 log = logging.getLogger("redismem")
@@ -146,8 +145,8 @@ def _outcome(op: Op, value: Any) -> str:
 
 def _sizes(op: Op, call: Call[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
     """Return the counts of an event: messages, bytes, tokens, and messages in the window."""
-    if op.appends and call is not None:
-        return *append_sizes(call), _window_count(value)
+    if op.appends and call is not None and (append := call.append) is not None:
+        return len(append.elements), sum(map(len, append.elements)), append.tokens, _window_count(value)
     if op is Op.COMMIT and call is not None and call.named is not None:
         return call.named["count"] - call.named["uncounted_count"], 0, call.named["tokens"], None
     if op is Op.MESSAGES and isinstance(value, Page):

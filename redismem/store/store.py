@@ -296,12 +296,11 @@ class Store(Agreement):
             return self._gather(call, timeout_s)
         if call.confirm:
             return self._transmit_confirmed(call, timeout_s)
-        commands = call.commands if call.short_command is None else call.sent_commands()
-        return self.transport.run(commands, timeout_s, call.script, call.session_id)
+        return self.transport.run(call.commands, timeout_s, call.script, call.session_id)
 
     def _transmit_confirmed(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)
-        return self.transport.run_confirmed(call.sent_commands(), timeout_s, call.script, Wanted(call.confirm, wait_s))
+        return self.transport.run_confirmed(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
 
     async def _gather(self, call: Call[T], timeout_s: float) -> list[Any]:
         """Return the replies of all nodes. A missing reply is replaced by the call's `absent`, if it has one."""

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -24,7 +23,7 @@ from redismem.inspection import check
 from redismem.inspection.invariants import Violation
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
-from redismem.protocol.call import Call, Command, script_arguments
+from redismem.protocol.call import Call, Command
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session.clear import clear_life
@@ -114,7 +113,7 @@ class Steps(RuleBasedStateMachine):
 
     def run_call(self, call: Call[Any]) -> Any:
         volume["calls"] += 1
-        volume["appends with few keys"] += call.short_command is not None
+        volume["appends with few keys"] += call.append is not None and call.append.has_few_keys
         return run_without_loop(self.store.run(call))
 
     def run_owned(self, name: str, call: Call[Any]) -> Any:
@@ -131,9 +130,7 @@ class Steps(RuleBasedStateMachine):
 
     def sent_now(self, call: Call[T]) -> Call[T]:
         """Return the call with the present time, which the server reads itself in production."""
-        command = call.commands[0]
-        place = len(command) - len(script_arguments(command)) + 1
-        return replace(call, commands=((*command[:place], self.now, *command[place + 1 :]), *call.commands[1:]))
+        return call.with_named(now_ms=self.now)
 
     def same(self, what: str, given: object, expected: object) -> None:
         volume[f"{what} {given}" if isinstance(given, str | bool) else what] += 1

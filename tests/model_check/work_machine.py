@@ -182,9 +182,8 @@ class WorkMachine(EditMachine):
 
     def take_in_hand(self, name: str, call: Call[bool], what: str = "claim_eviction") -> None:
         held = self.run_call(self.sent_now(call))
-        nonce = call.commands[0][-1]
-        assert isinstance(nonce, bytes)
-        self.same(what, held, self.model.claim_eviction(name, self.now, nonce.decode()))
+        assert call.named is not None
+        self.same(what, held, self.model.claim_eviction(name, self.now, call.named["nonce"].decode()))
         if held:
             session = self.model.sessions[name]
             view = self.view(name)

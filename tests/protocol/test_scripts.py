@@ -12,25 +12,21 @@ import pytest
 from support.edited import VIEW
 from support.script_text import header
 
-from redismem.info import Policy
 from redismem.inspection.check import read_stored
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol import scripts
+from redismem.protocol.appends import append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
-from redismem.protocol.namespace.dictionaries import named
 from redismem.protocol.owners import encode_owner
 from redismem.protocol.session import archive, bodies, edits, forget, rewrite
-from redismem.protocol.session.append import AppendOptions, append_limits
+from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.clear import clear
-from redismem.protocol.session.pages import Block, quarantine_block
 from redismem.protocol.session.quarantine import put, restore
 from redismem.protocol.session.restore import Restoration
 from redismem.protocol.session.state import StateChanges
-from redismem.protocol.session.vectors import BlockVectors, move_vectors, set_vectors
 from redismem.settings.settings import Settings
 
 LUA = Path(__file__).parents[2] / "lua"
@@ -68,17 +64,6 @@ def inside(name: str) -> list[str]:
     return line.split()
 
 
-def has_values(**values: object) -> Callable[[object], bool]:
-    """Return a check that an argument holds these values, in the order of the header."""
-
-    def check(given: object) -> bool:
-        text = (given.decode() if isinstance(given, bytes) else str(given)).partition(" @")[0]
-        name = "limits" if "kept_ms" in values else "request"
-        return list(values) == inside(name) and text == " ".join(map(str, values.values()))
-
-    return check
-
-
 @pytest.mark.parametrize("name", ["limits", "request"])
 def test_a_packed_argument_has_the_names_of_the_header(name: str) -> None:
     parsed: dict[int, str] = {}
@@ -102,27 +87,6 @@ RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a"
 NOTED_MS = 60_000 + int(2_000 * SETTINGS.deadline_s)
 
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
-    "append": (
-        lambda: OWNED.append(MESSAGES, OPTIONS),
-        {
-            "session": b"user-42",
-            "limits": has_values(
-                kept_ms=156_789,
-                threshold=1234,
-                token_limit=98_765,
-                recent_limit=5,
-                window_limit=4321,
-                params_limit=777,
-                bytes_limit=888_888,
-            ),
-            "request": has_values(fresh=0, message_count=3, set_count=2, tokens=0, expect=17, now_ms=NOW_MS, pins=PINS),
-            "token": lambda token: len(token) == 30 and token[:7] == append_token("my-id")[:7],
-        },
-    ),
-    "clear": (
-        lambda: clear(replace(KEYS, owner=b"5 ann"), SETTINGS),
-        {"session": b"user-42", "epoch": "*", "noted_ms": NOTED_MS, "owner": b"5 ann"},
-    ),
     "prune": (
         lambda: edits.prune(CALLS, VIEW, 0),
         {
@@ -176,7 +140,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         lambda: rewrite.rewrite(CALLS, VIEW, 6, rewrite.encode(CALLS, MESSAGES, "my-id")),
         {
             "session": b"user-42",
-            "limits": append_limits(SETTINGS),
+            "limits": append_limits(SETTINGS).text,
             "now_ms": NOW_MS,
             "token": lambda token: token[:7] == append_token("my-id")[:7],
             "epoch": "9-ab",
@@ -200,7 +164,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
-            "limits": append_limits(SETTINGS),
+            "limits": append_limits(SETTINGS).text,
             "token": lambda token: len(token) == 30,
             "epoch": "9-ab",
             "first_seq": lambda seq: seq == 5,
@@ -221,33 +185,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "gone": lambda gone: gone == "",
         },
     ),
-    "set_policy": (
-        lambda: CALLS.set_policy(Policy(keep_whole=True)),
-        {
-            "session": b"user-42",
-            "now_ms": NOW_MS,
-            "kept_ms": 156_789,
-            "new_policy": b"~w",
-            "owner": "-",
-            "sending": lambda sending: len(sending) == 12,
-            "zone": "",
-        },
-    ),
-    "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789, "owner": "-"}),
-    "quarantine_block": (
-        lambda: quarantine_block(KEYS, Block(3, b"foreign"), 77, 56_789),
-        {"block": 3, "seen": b"foreign", "idle_timeout_ms": 56_789},
-    ),
     "read_originals": (lambda: replace(read_stored(KEYS), commands=read_stored(KEYS).commands[:1]), {}),
-    "named_dictionaries": (lambda: named(KEYS, cursor=7), {"cursor": 7, "count": 100}),
-    "set_vectors": (
-        lambda: set_vectors(KEYS, BlockVectors(6, Block(4, b"a block"), None), b"vectors"),
-        {"block": 6, "stored": 4, "seen": b"a block", "vectors": b"vectors"},
-    ),
-    "move_vectors": (
-        lambda: move_vectors(KEYS, 3, b"vectors", b"model", [(b"element", b"vector")]),
-        {"block": 3, "seen": b"vectors", "model": b"model"},
-    ),
     "quarantine": (
         lambda: put(KEYS, "9-ab", NOW_MS, 56_789),
         {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
@@ -297,45 +235,28 @@ def test_each_key_and_argument_is_at_its_place_in_the_header(name: str) -> None:
         assert wanted(given) if callable(wanted) else given == wanted, argument
 
 
+def test_an_append_has_its_parts_at_their_places_in_the_header() -> None:
+    script = scripts.load("append")
+    call = OWNED.append(MESSAGES, OPTIONS)
+    _, _, count, *rest = call.commands[0]
+    assert [name_of(key) for key in rest[: int(count)] if isinstance(key, bytes)] == list(script.keys)
+    session, limits, request, token, *parts = rest[int(count) :]
+    numbers = [156_789, 1234, 98_765, 5, 4321, 777, 888_888]
+    assert (session, limits) == (b"user-42", f"{' '.join(map(str, numbers))} @".encode() + encode_owner("ann"))
+    values = {"fresh": 0, "message_count": 3, "set_count": 2, "tokens": 0, "expect": 17, "now_ms": NOW_MS, "pins": PINS}
+    assert list(values) == inside("request")
+    assert request == " ".join(map(str, values.values()))
+    assert isinstance(token, bytes)
+    assert (len(token), token[:7]) == (30, append_token("my-id")[:7])
+    assert parts == [*ELEMENTS, b"param:order", b"\xa3O-1", b"waiting", b"\xa4size", b"plan"]
+
+
 def test_an_append_without_an_owner_has_neither_the_owner_nor_its_key() -> None:
-    owned, plain = (list(calls.append(MESSAGES, {"id": "my-id"}).commands[0]) for calls in (OWNED, CALLS))
+    owned, plain = (list(calls.append(MESSAGES, OPTIONS).commands[0]) for calls in (OWNED, CALLS))
     assert owned.pop(13) == KEYS.shard.owners
     assert (owned[2], plain[2]) == (11, 10)
-    assert owned[14] == append_limits(SETTINGS) + b" @" + encode_owner("ann")
-    assert plain[14] == append_limits(SETTINGS)
-    assert owned[3:14] == plain[3:14]
-    assert owned[15] == plain[15]
-
-
-def test_messages_fields_and_drops_follow_the_arguments_of_an_append() -> None:
-    _, _, count, *rest = CALLS.append(MESSAGES, OPTIONS).commands[0]
-    tail = rest[int(count) + len(header(SOURCES["append"]).arguments) :]
-    elements, changes = tail[:3], tail[3:]
-    for content, element in zip(CONTENTS, elements, strict=True):
-        assert isinstance(element, bytes)
-        assert content.encode() in element
-    assert changes == [b"param:order", b"\xa3O-1", b"waiting", b"\xa4size", b"plan"]
-
-
-def test_a_missing_argument_is_a_dash() -> None:
-    bare = SessionCalls(KEYS, SETTINGS)
-    for update in (bare.append(MESSAGES), bare.update(**CHANGES)):
-        assert str(update.commands[0][15]).endswith(" - -")
-    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][14] == b"86400000 10 - 6 10000 256 25165824"
-    touch = bare.touch()
-    assert touch.script is not None
-    names = header(SOURCES[touch.script.name]).arguments
-    arguments = dict(zip(names, touch.commands[0][3 + int(touch.commands[0][2]) :], strict=False))
-    assert arguments["now_ms"] == "-"
-
-
-def test_every_script_has_a_caller_that_is_tested_against_its_header() -> None:
-    """The callers of the other folders have their own tests, such as queue/test_calls.py and project/test_calls.py."""
-    rooms = ("queue", "namespace", "project", "record", "owner")
-    others = {path.stem for room in rooms for path in (LUA / room).iterdir()}
-    wanted = set(NAMES) - others
-    assert wanted <= set(CALLED), f"CALLED lacks {', '.join(sorted(wanted - set(CALLED)))}"
-    assert set(CALLED) <= wanted, f"CALLED has what is no script: {', '.join(sorted(set(CALLED) - wanted))}"
+    assert (owned[3:14], owned[15], owned[17:]) == (plain[3:14], plain[15], plain[17:])
+    assert plain[14] == append_limits(SETTINGS).text
 
 
 def test_the_settings_of_these_calls_differ_from_each_other() -> None:

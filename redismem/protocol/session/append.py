@@ -1,9 +1,10 @@
-"""Options of an append, and the arguments of its command: encoding, parsing, resending. No I/O."""
+"""Options of an append, the encoding of its messages, and its replay. No I/O."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from redismem.context import Receipt
 from redismem.errors import InvalidMessage, TooLarge
@@ -12,11 +13,10 @@ from redismem.messages.coercion import Shape, check_role_or_type
 from redismem.messages.compression import compress_element
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message, TokenCounter, is_opaque
-from redismem.protocol import layout, replies
-from redismem.protocol.call import Call, Command
+from redismem.protocol import replies, scripts
+from redismem.protocol.appends import ANY, Append
+from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
-from redismem.protocol.ring import NAME_BYTES
-from redismem.protocol.sendings import renew
 from redismem.protocol.session.expected import Expected, parse_expected
 from redismem.protocol.session.state import StateChanges
 from redismem.settings.names import over_limit
@@ -27,10 +27,6 @@ T = TypeVar("T")
 _REPLICAS_LIMIT = 64
 # In counters: a window from the first message on, and the mark of a policy.
 _WHOLE_WINDOW, _POLICY = b"v1 1 ", b"~"
-_FRESH = "12"
-"""The values of `fresh` of an append without an id."""
-ANY = "@"
-"""The argument `expect` that expects nothing, and has the epoch in the reply; `layout.NONE` leaves it out."""
 
 
 class AppendOptions(StateChanges, total=False):
@@ -66,17 +62,6 @@ def set_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[
     call.confirm = confirm
     call.has_id = bool(options.get("id"))
     return call
-
-
-def append_limits(settings: Settings, policy: str = "", zone: str | None = None) -> bytes:
-    """Encode the limits for append.lua: seven numbers in one argument, because each argument costs time.
-
-    `policy` is the policy of a new session, as the counters contain it without its mark, and `zone` its time zone.
-    """
-    numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count, settings.max_window_bytes)
-    limits = (settings.kept_ms, settings.overdue_count, settings.overdue_tokens, *numbers)
-    begun = [layout.encode_policy(policy).decode()] if policy else []
-    return " ".join([*map(str, limits), *begun, *([] if zone is None else [f"%{zone}"])]).encode()
 
 
 def encode_with_pin(
@@ -147,16 +132,6 @@ def create_token(id: str | None, session_id: str) -> bytes:
         raise InvalidMessage(str(refused), session_id) from None
 
 
-def pins_argument(settings: Settings, more_count: int, more_bytes: int) -> str:
-    """Encode the argument `pins`: how many messages and bytes become pinned (negative: unpinned), and both limits."""
-    return f"{more_count},{more_bytes},{settings.max_pinned_count},{settings.max_pinned_bytes}"
-
-
-def request_place(command: Command) -> int:
-    """Return the index of the argument `request` in the command of an append: with an owner, it has one more key."""
-    return int(command[2]) + 5
-
-
 def needs_few_keys(counters: bytes, window_count: int, threshold: int) -> bool:
     """True if the next append needs only four keys: if the session has no policy and no message left the window.
 
@@ -165,110 +140,12 @@ def needs_few_keys(counters: bytes, window_count: int, threshold: int) -> bool:
     return -1 < window_count <= threshold and counters.startswith(_WHOLE_WINDOW) and _POLICY not in counters
 
 
-def shorten(command: Command) -> Command:
-    """Return the command of an append with only its first four keys, which are enough for most appends."""
-    return (*command[:2], 4, *command[3:7], *command[3 + int(command[2]) :])
-
-
-def mark_resent(commands: tuple[Command, ...], *, is_sent: bool) -> tuple[Command, ...]:
-    """Mark the append in `fresh`, because the server may have it already.
-
-    If it was sent before, it also gets a new sending, which overtakes the earlier ones.
-    """
-    command, *reads = commands
-    place = request_place(command)
-    fresh, _, request = str(command[place]).partition(" ")
-    token = renew(command[place + 1]) if is_sent else command[place + 1]
-    again = f"{'2' if fresh in _FRESH else '3'} {request}"
-    return ((*command[:place], again, token, *command[place + 2 :]), *reads)
-
-
-def append_sizes(call: Call[Any]) -> tuple[int, int, int]:
-    """Return the counts of messages, bytes and tokens of an append, read from its command."""
-    command = call.commands[0]
-    place = request_place(command)
-    _, count, _, tokens, _ = str(command[place]).split(" ", 4)
-    elements = command[place + 2 : place + 2 + int(count)]
-    return int(count), sum(len(element) for element in elements if isinstance(element, bytes)), int(tokens)
-
-
-class Append(NamedTuple):
-    """The parsed command of an append, or of a change of the state alone."""
-
-    token: bytes
-    """The seven bytes that name the append."""
-    elements: tuple[bytes, ...]
-    """The messages, without their stamps."""
-    tokens: int
-    sets: tuple[bytes, ...]
-    """field, value, field, value …"""
-    drops: tuple[bytes, ...]
-    has_expect: bool
-    """True if the caller gave `expect`."""
-    now_ms: int | None = None
-    """The time of the stamp; None means the server's clock."""
-    pins: tuple[int, ...] = ()
-    """Pinned messages, their bytes, and the session's limits of both; empty if no message is pinned."""
-    owner: bytes = b""
-    """The owner of a session that the append creates, as the state contains it; empty means no owner."""
-    policy: str = ""
-    """The policy of a session that the append creates, as the counters contain it without its mark."""
-    zone: bytes = b""
-    """The time zone of a session that the append creates; empty means UTC."""
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes that the append would store."""
-        return sum(map(len, self.elements)) + sum(map(len, self.sets)) + sum(map(len, self.drops))
-
-
-def parse_append(command: Command) -> Append:
-    """Parse the command of an append; the arguments are in the order of append.lua."""
-    place = request_place(command)
-    _, count, sets_count, tokens, expect, now, pins = str(command[place]).split()
-    token, *rest = (part for part in command[place + 1 :] if isinstance(part, bytes))
-    first_set = int(count)
-    first_drop = first_set + 2 * int(sets_count)
-    limits, _, owner = _limits(command).partition(b" @")
-    limits, _, zone = limits.partition(b" %")
-    return Append(
-        token[:NAME_BYTES],
-        tuple(rest[:first_set]),
-        int(tokens),
-        tuple(rest[first_set:first_drop]),
-        tuple(rest[first_drop:]),
-        expect[0].isdigit(),
-        None if now == layout.NONE else int(now),
-        () if pins == layout.NONE else tuple(map(int, pins.split(","))),
-        owner,
-        limits.partition(b" ~")[2].decode(),
-        zone,
-    )
-
-
-def _limits(command: Command) -> bytes:
-    limits = command[request_place(command) - 1]
-    assert isinstance(limits, bytes)
-    return limits
-
-
-def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
+def replay_call(session_id: str, append: Append, *, may_be_there: bool) -> Call[Receipt]:
     """Build the replay of an append, without its reads and its `expect`. Its token makes it idempotent.
 
     `may_be_there` is True if the append was sent before.
     """
-    command = call.commands[0]
-    if may_be_there:
-        (command,) = mark_resent((command,), is_sent=True)
-    place = request_place(command)
-    fresh, count, sets_count, tokens, _, now, pins = str(command[place]).split()
-    request = f"{fresh} {count} {sets_count} {tokens} {ANY} {now} {pins}"
-    assert call.session_id is not None
-    return Call(
-        call.session_id,
-        ((*command[:place], request, *command[place + 1 :]),),
-        # `any_kind`, because an accepted append can no longer be refused.
-        partial(replies.receipt, call.session_id, int(count), any_kind=True),
-        call.script,
-        op=Op.REPLAY,
-    )
+    append = replace(append.again(is_sent=True) if may_be_there else append.with_all_keys(), expect=ANY)
+    # `any_kind`, because an accepted append can no longer be refused.
+    decode = partial(replies.receipt, session_id, len(append.elements), any_kind=True)
+    return Call(session_id, (append.command(),), decode, scripts.load("append"), op=Op.REPLAY, append=append)

@@ -16,32 +16,27 @@ from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
 from redismem.messages.values import Undecodable
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.call import Call, Command, context_reads, evalsha
-from redismem.protocol.clock import Clock, clock_ms, time_argument
+from redismem.protocol.appends import ANY, Append, Change, Limits, append_head, append_limits
+from redismem.protocol.call import Call, context_reads, script_call
+from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import append_token, sending
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.owners import check_same_owner, encode_owner
 from redismem.protocol.policy import encode_policy
-from redismem.protocol.sendings import resend
 from redismem.protocol.session.append import (
-    ANY,
     NO_OPTIONS,
     AppendOptions,
-    append_limits,
     batch_error,
     check_size,
     compress_large,
     create_token,
     encode_with_pin,
     expect_argument,
-    mark_resent,
     needs_few_keys,
-    pins_argument,
     set_confirm,
-    shorten,
 )
 from redismem.protocol.session.expected import Expected
-from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, change, check_options
+from redismem.protocol.session.state import StateChanges, change, check_options
 from redismem.settings.settings import Settings
 
 _MOST = 1 << 53
@@ -52,7 +47,7 @@ class SessionCalls:
     """Builds the calls of one session; the parts that all calls share are built once."""
 
     __slots__ = (
-        *("_append_head", "_confirm", "_needs_few_keys", "_reads", "_script", "_token_at"),
+        *("_append_head", "_confirm", "_needs_few_keys", "_reads", "_script"),
         *("clock", "count_tokens", "is_heavy", "keys", "session_owner", "settings"),
     )
 
@@ -61,7 +56,7 @@ class SessionCalls:
         keys: SessionKeys,
         settings: Settings,
         count_tokens: TokenCounter | None = None,
-        limits: bytes | None = None,
+        limits: Limits | None = None,
         clock: Clock | None = None,
         owner: str | None = None,
     ) -> None:
@@ -79,13 +74,8 @@ class SessionCalls:
         self.count_tokens = count_tokens
         self.clock = clock
         self.session_owner = owner
-        appends = keys.appends
-        limits = limits or append_limits(settings)
-        if field is not None:
-            appends, limits = (*appends, keys.shard.owners), b"%b @%b" % (limits, field)
         self._script = scripts.load("append")
-        self._append_head: Command = ("EVALSHA", self._script.sha, len(appends), *appends, keys.session, limits)
-        self._token_at = len(self._append_head) + 1
+        self._append_head = append_head(self._script, keys, settings, limits or append_limits(settings))
         self._reads = context_reads(keys)
         self._confirm = settings.confirm
         self._needs_few_keys = self.is_heavy = False  # heavy: bodies should leave the window after the last append
@@ -99,21 +89,22 @@ class SessionCalls:
             TooLarge: a message, the batch or a value exceeds its limit.
             InvalidTime: the clock returned an invalid time.
         """
-        command, session_id = self._append("append", ANY, messages, options), self.keys.session_id
+        return self._append_call(self._append("append", ANY, messages, options), Op.APPEND, options)
+
+    def _append_call(self, append: Append, op: Op, options: AppendOptions) -> Call[Receipt]:
+        append.has_few_keys = self._needs_few_keys
         # No keywords, which cost time on every turn.
-        decode = partial(self._receipt, len(messages), command[self._token_at])
-        call = Call(session_id, (command,), decode, self._script, mark_resent, Op.APPEND)
-        if self._needs_few_keys:
-            call.short_command = shorten(command)
+        decode = partial(self._receipt, append)
+        call = Call(self.keys.session_id, (append.command(),), decode, self._script, None, op, append)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def append_and_read(
         self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
         """Build an append and the reads of a context, in one transaction. Raises the errors of `append`."""
-        command, session_id = self._append("append_and_read", layout.NONE, messages, options), self.keys.session_id
-        decode = partial(self._appended_context, len(messages), command[self._token_at])
-        call = Call(session_id, (command, *self._reads), decode, self._script, mark_resent, Op.APPEND_AND_READ)
+        append, session_id = self._append("append_and_read", layout.NONE, messages, options), self.keys.session_id
+        decode, commands = partial(self._appended_context, append), (append.command(), *self._reads)
+        call = Call(session_id, commands, decode, self._script, None, Op.APPEND_AND_READ, append)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[Receipt]:
@@ -125,44 +116,39 @@ class SessionCalls:
             TooLarge: a value exceeds its limit.
             InvalidTime: the clock returned an invalid time.
         """
-        command, session_id = self._command((), 0, self.change(**changes), id, ANY), self.keys.session_id
-        call = Call(session_id, (command,), partial(self._receipt, 0, b""), self._script, mark_resent, Op.UPDATE)
-        if self._needs_few_keys:
-            call.short_command = shorten(command)
-        return set_confirm(call, {"id": id}, self._confirm)
+        token, change = create_token(id, self.keys.session_id), self.change(**changes)
+        append = Append(self._append_head, token, (), 0, ANY, self._now_ms(), 0, 0, "0" if id else "1", change)
+        return self._append_call(append, Op.UPDATE, {"id": id})
 
-    def _receipt(self, sent_count: int, token: Any, reply: Any) -> Receipt:
-        receipt = replies.receipt(self.keys.session_id, sent_count, reply, token=token)
+    def _now_ms(self) -> int | None:
+        return None if self.clock is None else clock_ms(self.clock)
+
+    def _receipt(self, append: Append, reply: Any) -> Receipt:
+        count = len(append.elements)
+        receipt = replies.receipt(self.keys.session_id, count, reply, token=append.token if count else b"")
         counters = reply if type(reply) is bytes else reply[0]
         self.is_heavy = counters[-1] == _HEAVY
         self._needs_few_keys = needs_few_keys(counters, receipt.window_count, self.settings.threshold)
         return receipt
 
-    def _appended_context(
-        self, sent_count: int, token: Any, reply: Any, stored: Any, elements: Sequence[bytes]
-    ) -> Context:
-        limit = self.settings.recent_limit
-        context = replies.appended_context(self.keys.session_id, sent_count, limit, token, reply, stored, elements)
+    def _appended_context(self, append: Append, reply: Any, stored: Any, elements: Sequence[bytes]) -> Context:
+        limit, count = self.settings.recent_limit, len(append.elements)
+        context = replies.appended_context(self.keys.session_id, count, limit, append.token, reply, stored, elements)
         counters = reply if type(reply) is bytes else reply[0]
         self.is_heavy = counters[-1] == _HEAVY
         self._needs_few_keys = needs_few_keys(counters, len(elements), self.settings.threshold)
         return context
 
-    def _append(self, called: str, expect: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
+    def _append(self, called: str, expect: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Append:
         if not messages:
             check_options(called, options, AppendOptions)
             why = "an append needs a message; merge(), set_waiting() and the other setters change the state alone"
             raise InvalidMessage(why, self.keys.session_id)
         if not options:
-            elements, tokens, pins = self.encode_messages(messages)
-            now = "-" if self.clock is None else clock_ms(self.clock)
-            # The same command as from `_command`, without the work for absent options.
-            return (
-                *self._append_head,
-                f"1 {len(elements)} 0 {tokens} {expect} {now} {pins}",
-                append_token(None),
-                *elements,
-            )
+            elements, tokens, pinned_count, pinned_bytes = self.encode_messages(messages)
+            now_ms = None if self.clock is None else clock_ms(self.clock)
+            head = self._append_head
+            return Append(head, append_token(None), elements, tokens, expect, now_ms, pinned_count, pinned_bytes)
         try:
             return self._append_as(messages, **options)
         except TypeError:
@@ -178,31 +164,13 @@ class SessionCalls:
         pin: bool | None = None,
         confirm: int | None = None,  # noqa: ARG002 (no argument of the script)
         **changes: Unpack[StateChanges],
-    ) -> Command:
+    ) -> Append:
         expected = ANY if expect is None else expect_argument(expect, self.keys.session_id)
-        elements, tokens, pins = self.encode_messages(messages, pin)
-        change = self.change(**changes) if changes else NO_CHANGE
-        return self._command(elements, tokens, change, id, expected, pins)
-
-    def _command(
-        self,
-        elements: Sequence[bytes],
-        tokens: int,
-        change: Change,
-        id: str | None,
-        expect: str,
-        pins: str = layout.NONE,
-    ) -> Command:
-        """Build the command of append.lua, with the arguments in the order of its header."""
-        fresh, now = "0" if id else "1", layout.NONE if self.clock is None else clock_ms(self.clock)
-        return (
-            *self._append_head,
-            f"{fresh} {len(elements)} {len(change.sets) // 2} {tokens} {expect} {now} {pins}",
-            create_token(id, self.keys.session_id),
-            *elements,
-            *change.sets,
-            *change.drops,
-        )
+        elements, tokens, count, size = self.encode_messages(messages, pin)
+        change = self.change(**changes) if changes else None
+        fresh, now_ms = "0" if id else "1", self._now_ms()
+        token = create_token(id, self.keys.session_id)
+        return Append(self._append_head, token, elements, tokens, expected, now_ms, count, size, fresh, change)
 
     def change(self, **changes: Unpack[StateChanges]) -> Change:
         """Encode changes of the state.
@@ -221,8 +189,8 @@ class SessionCalls:
 
     def encode_messages(
         self, messages: Sequence[Message | Shape], pin: bool | None = None
-    ) -> tuple[list[bytes], int, str]:
-        """Encode messages. Return the elements, the tokens of the unpinned ones, and the argument `pins`.
+    ) -> tuple[list[bytes], int, int, int]:
+        """Encode messages. Return elements, tokens of the unpinned ones, and number and bytes of the pinned ones.
 
         Raises:
             InvalidMessage: a message cannot be stored.
@@ -231,34 +199,34 @@ class SessionCalls:
         settings, session_id = self.settings, self.keys.session_id
         if len(messages) > settings.max_batch_count:
             raise batch_error(settings, "max_batch_count", f"{len(messages)} messages in one append", session_id)
-        tokens = pinned_count = pinned_bytes = 0
-        most_bytes = settings.uncompressed_bytes
+        tokens = total_bytes = pinned_count = pinned_bytes = 0
+        most_bytes, count_tokens = settings.uncompressed_bytes, self.count_tokens
         elements: list[bytes] = []
         for message in messages:
             try:
                 if pin is None and type(message) is dict:
-                    element, count = encode_message(message, self.count_tokens)
+                    element, count = encode_message(message, count_tokens)
                     if type(role := message.get("role")) is not str or role not in ROLES or "content" not in message:
                         check_role_or_type(message)
                     pinned = role in PINNED_ROLES
                 else:
-                    element, count, pinned = encode_with_pin(message, pin, self.count_tokens)
+                    element, count, pinned = encode_with_pin(message, pin, count_tokens)
             except InvalidMessage as refused:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
             if len(element) > most_bytes:
                 check_size(settings, element, session_id, f"message {len(elements) + 1}")
                 element = compress_large(settings, element)
             elements.append(element)
+            total_bytes += len(element)
             if pinned:
                 pinned_count += 1
                 pinned_bytes += len(element) + STAMP_BYTES
             else:
                 tokens += count
-        is_much = len(elements) != 1 or len(elements[0]) > 65_536  # no limit is lower
-        if is_much and (size := sum(map(len, elements))) > settings.max_window_bytes:
-            what = f"the messages of one append have {size} bytes"
+        if total_bytes > settings.max_window_bytes:
+            what = f"the messages of one append have {total_bytes} bytes"
             raise batch_error(settings, "max_window_bytes", what, session_id)
-        return elements, tokens, pins_argument(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
+        return elements, tokens, pinned_count, pinned_bytes
 
     def read(self, limit: int | None = None) -> Call[Context]:
         """Build a call that reads the state, and the window or its newest `limit` messages.
@@ -279,7 +247,7 @@ class SessionCalls:
         if limit is None:
             return Call(keys.session_id, self._reads, decode, op=Op.READ, is_separable=True)
         reads = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last))
-        return Call(keys.session_id, reads, decode, op=Op.READ, is_separable=True)
+        return Call(keys.session_id, reads, decode, op=Op.READ, named={"limit": limit}, is_separable=True)
 
     def pinned(self) -> Call[list[Message]]:
         """Build a call that reads the pinned messages that have left the window."""
@@ -346,14 +314,8 @@ class SessionCalls:
         Raises:
             InvalidTime: the clock returned an invalid time.
         """
-        keys, shard = self.keys, self.keys.shard
-        script = scripts.load("touch")
-        command = evalsha(
-            script,
-            (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.evictions),
-            (keys.session, time_argument(self.clock), self.settings.kept_ms, keys.owner or layout.NONE),
-        )
-        return Call(keys.session_id, (command,), bool, script, op=Op.TOUCH)
+        named = {"now_ms": self._now_ms(), "kept_ms": self.settings.kept_ms}
+        return script_call(Op.TOUCH, self.keys, bool, named)
 
     def set_policy(self, policy: Policy) -> Call[bool]:
         """Build a call that sets the policy of a session. False means that there is no session.
@@ -362,11 +324,11 @@ class SessionCalls:
             InvalidSettings: the policy is invalid.
             InvalidTime: the clock returned an invalid time.
         """
-        keys, shard = self.keys, self.keys.shard
-        script = scripts.load("set_policy")
-        encoded = layout.encode_policy(encode_policy(policy))
-        named, now = keys.owner or layout.NONE, time_argument(self.clock)
-        arguments = (keys.session, now, self.settings.kept_ms, encoded, named, sending(), policy.zone or "")
-        names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
-        command = evalsha(script, names, arguments)
-        return Call(keys.session_id, (command,), bool, script, resend(len(names), 5, at=0), op=Op.SET_POLICY)
+        named = {
+            "new_policy": layout.encode_policy(encode_policy(policy)),
+            "now_ms": self._now_ms(),
+            "kept_ms": self.settings.kept_ms,
+            "sending": sending(),
+            "zone": policy.zone or "",
+        }
+        return script_call(Op.SET_POLICY, self.keys, bool, named)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from redismem.events import Op
-from redismem.protocol import layout, scripts
-from redismem.protocol.call import Call, evalsha
+from redismem.protocol.call import Call, script_call
 from redismem.protocol.clears import WHICHEVER, new_note, noted_ms
 from redismem.protocol.keys import SessionKeys
 from redismem.settings.settings import Settings
-
-T = TypeVar("T")
 
 
 class OwnedLife(NamedTuple):
@@ -36,17 +32,11 @@ def clear(keys: SessionKeys, settings: Settings) -> Call[bool | OwnedLife]:
         return OwnedLife(owner, epoch.decode("utf-8", "replace"))
 
     note = new_note(keys.shard.active.removesuffix(b":active"))
-    return _clear(keys, [note], (WHICHEVER, noted_ms(settings), keys.owner or layout.NONE), decode)
+    named = {"cleared": note, "epoch": WHICHEVER, "noted_ms": noted_ms(settings)}
+    return script_call(Op.CLEAR, keys, decode, named)
 
 
 def clear_life(keys: SessionKeys, epoch: str) -> Call[bool]:
     """Build a call that removes a session if it is still in this epoch; "" means that there was none."""
-    return _clear(keys, (), (epoch or layout.NONE, 0, layout.NONE), bool)
-
-
-def _clear(
-    keys: SessionKeys, more: Sequence[bytes], life: tuple[str, int, bytes | str], decode: Callable[[Any], T]
-) -> Call[T]:
-    script = scripts.load("clear")
-    names = (keys.messages, keys.state, keys.originals, keys.vectors, *keys.shard.all_indexes, *more)
-    return Call(keys.session_id, (evalsha(script, names, (keys.session, *life)),), decode, script, op=Op.CLEAR)
+    named = {"cleared": None, "epoch": epoch or None, "noted_ms": 0, "owner": None}
+    return script_call(Op.CLEAR, keys, bool, named)

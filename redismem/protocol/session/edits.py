@@ -22,12 +22,13 @@ from redismem.originals.blocks import block_number, decode_block, dictionary_of,
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import encode_field, replaced_fields
 from redismem.protocol import layout, replies, scripts
+from redismem.protocol.appends import append_limits, pins_argument
 from redismem.protocol.call import Call, context_reads, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
 from redismem.protocol.sendings import resend
-from redismem.protocol.session.append import append_limits, check_size, compress_large, encode_with_pin, pins_argument
+from redismem.protocol.session.append import check_size, compress_large, encode_with_pin
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block
 
@@ -206,7 +207,7 @@ def replace(
         (
             keys.session,
             time_argument(calls.clock),
-            append_limits(calls.settings),
+            append_limits(calls.settings).text,
             append_token(None),
             view.context.epoch,
             view.context.first_seq,

@@ -22,10 +22,10 @@ from redismem.originals.blocks import block_number, decode_parts, dictionary_of,
 from redismem.originals.dictionaries import Dictionaries, Dictionary
 from redismem.originals.fields import encode_field, replaced_fields
 from redismem.protocol import layout, scripts
+from redismem.protocol.appends import pins_argument
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.sendings import resend
-from redismem.protocol.session.append import pins_argument
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.edits import View
 from redismem.protocol.session.pages import Block

@@ -21,8 +21,7 @@ from redismem.originals.blocks import (
     unpacked_bytes,
 )
 from redismem.originals.dictionaries import Dictionaries
-from redismem.protocol import scripts
-from redismem.protocol.call import Call, Command, evalsha
+from redismem.protocol.call import Call, Command, script_call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, OWNER, WITH_ORIGINALS, ZONE, bounds, decode_zone
 from redismem.protocol.owners import check_same_owner
@@ -250,9 +249,11 @@ def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_
 
     False means that the block has changed since it was read.
     """
-    script = scripts.load("quarantine_block")
-    quarantine = b"%s:%d:originals" % (keys.quarantine, now_ms)
-    names = (keys.state, keys.originals, keys.vectors, quarantine)
+    named = {
+        "quarantine_originals": b"%s:%d:originals" % (keys.quarantine, now_ms),
+        "block": block.number,
+        "seen": block.stored,
+        "idle_timeout_ms": idle_timeout_ms,
+    }
     fields = [f"s{block.number}", *(f"v{number}" for number in block.numbers)]
-    command = evalsha(script, names, (block.number, block.stored, idle_timeout_ms, *fields))
-    return Call(keys.session_id, (command,), bool, script, op=Op.QUARANTINE_BLOCK)
+    return script_call(Op.QUARANTINE_BLOCK, keys, bool, named, more=fields)

@@ -17,13 +17,14 @@ from redismem.messages.gaps import fill_gaps, gap_count, last_seqs
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.messages.values import Undecodable
 from redismem.protocol import layout, replies, scripts
+from redismem.protocol.appends import append_limits, pins_argument
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.ring import NAME_BYTES
 from redismem.protocol.sendings import resend
 from redismem.protocol.session import append_ids
-from redismem.protocol.session.append import append_limits, create_token, pins_argument
+from redismem.protocol.session.append import create_token
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.cuts import Cut, count_behind
 from redismem.protocol.session.edits import View
@@ -55,9 +56,7 @@ def encode(calls: SessionCalls, messages: Sequence[Message | Shape], id: str | N
         InvalidMessage: a message or the id is invalid.
         TooLarge: a message or the batch exceeds its limit.
     """
-    elements, tokens, pins = calls.encode_messages(messages)
-    pinned = () if pins == layout.NONE else tuple(map(int, pins.split(",")[:2]))
-    return NewMessages(create_token(id, calls.keys.session_id), elements, tokens, *pinned)
+    return NewMessages(create_token(id, calls.keys.session_id), *calls.encode_messages(messages))
 
 
 class Ending(NamedTuple):
@@ -192,7 +191,7 @@ def _call(
         (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.overdue, shard.evictions),
         (
             keys.session,
-            append_limits(calls.settings),
+            append_limits(calls.settings).text,
             time_argument(calls.clock),
             new.token,
             context.epoch,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from redismem.errors import InvalidState, TooLarge
 from redismem.messages.message import UNSET, Unset
 from redismem.messages.values import encode_value
+from redismem.protocol.appends import NO_CHANGE, Change
 from redismem.protocol.layout import PARAM
 from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings
@@ -56,15 +56,6 @@ def check_options(called: str, options: Mapping[str, object], known: type) -> No
             if option in _ELSEWHERE:
                 hint = f": {_ELSEWHERE[option]}"
             raise TypeError(f"{called}() has no option {option!r}{hint}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The fields of the state to set, with encoded values, and the fields to drop."""
-
-    sets: tuple[bytes, ...] = ()
-    """field, value, field, value …"""
-    drops: tuple[bytes, ...] = ()
 
 
 def change(
@@ -134,6 +125,3 @@ def _encode_name(name: Any) -> bytes:
     if len(encoded) > _NAME_BYTES:
         raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one has {len(encoded)}")
     return encoded
-
-
-NO_CHANGE = Change()

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from redismem.events import Op
 from redismem.originals.vectors import MARK_BYTES
-from redismem.protocol import scripts
-from redismem.protocol.call import Call, Command, evalsha
+from redismem.protocol.call import Call, Command, script_call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session.pages import Block, find_blocks, with_heads
 
@@ -51,10 +50,8 @@ def read_block(keys: SessionKeys, number: int) -> Call[BlockVectors | None]:
 
 def set_vectors(keys: SessionKeys, beside: BlockVectors, vectors: bytes) -> Call[bool]:
     """Build a call that writes a block's vectors. False means that the block has changed since it was read."""
-    script = scripts.load("set_vectors")
-    block = beside.block
-    command = evalsha(script, (keys.originals,), (beside.number, block.number, block.stored, vectors))
-    return Call(keys.session_id, (command,), bool, script, op=Op.SET_VECTORS)
+    named = {"block": beside.number, "stored": beside.block.number, "seen": beside.block.stored, "vectors": vectors}
+    return script_call(Op.SET_VECTORS, keys, bool, named)
 
 
 def move_vectors(
@@ -65,10 +62,9 @@ def move_vectors(
     `rows` are pairs of `set_element` and `nearest.floats`. The call returns 1 if it moved the vectors, and 0 if the
     block's vectors have changed. It returns -1 if the server has no vector sets, or the ACL forbids them.
     """
-    script = scripts.load("move_vectors")
-    pairs = (part for row in rows for part in row)
-    command = evalsha(script, (keys.originals, keys.vectors), (number, vectors, model, *pairs))
-    return Call(keys.session_id, (command,), int, script, op=Op.SET_VECTORS)
+    named = {"block": number, "seen": vectors, "model": model}
+    pairs = [part for row in rows for part in row]
+    return script_call(Op.SET_VECTORS, keys, int, named, script="move_vectors", more=pairs)
 
 
 def set_element(mark: bytes, seq: int) -> bytes:

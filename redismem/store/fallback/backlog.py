@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from redismem.context import Receipt
 from redismem.errors import FallbackFull
-from redismem.protocol.call import Call
+from redismem.protocol.appends import Append
 from redismem.protocol.ids import now_ms
-from redismem.protocol.session.append import Append
 from redismem.settings.settings import Settings
 from redismem.store.fallback.session_view import View
 
@@ -26,10 +23,10 @@ _ENTRY_BYTES = 512
 class Entry:
     """An append or a state change that waits for its replay."""
 
-    call: Call[Any]
     append: Append
-    receipt: Receipt
-    """The receipt that was returned to the caller."""
+    first_seq: int
+    """The first and the last seq that were returned to the caller."""
+    last_seq: int
     sent_s: float | None
     """The monotonic time at which the append was first sent; `None` if it was never sent.
 
@@ -70,8 +67,8 @@ class Held:
 
     def find_seqs(self, append: Append) -> tuple[int, int] | None:
         """Return the first and last seq of an earlier append with this token; `None` if there is none."""
-        receipt = next((entry.receipt for entry in self.entries if entry.append.token == append.token), None)
-        return self.view.find_seqs(append) if receipt is None else (receipt.first_seq, receipt.last_seq)
+        seqs = ((entry.first_seq, entry.last_seq) for entry in self.entries if entry.append.name == append.name)
+        return next(seqs, None) or self.view.find_seqs(append)
 
 
 class Backlog:

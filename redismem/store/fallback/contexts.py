@@ -1,6 +1,6 @@
 """Cache the last context of each session for outages, bounded in sessions and bytes.
 
-The cache contains raw replies, and the raw commands of later appends. They are only decoded when they are needed. A
+The cache contains raw replies, and the later appends. They are only decoded when they are needed. A
 context older than the idle timeout is never served, and is dropped within an hour.
 """
 
@@ -16,9 +16,8 @@ from typing import Any
 from redismem.concurrency.expiry import Expiry
 from redismem.context import Context, Receipt
 from redismem.protocol import layout, replies
-from redismem.protocol.call import Command
+from redismem.protocol.appends import Append
 from redismem.protocol.ids import now_ms
-from redismem.protocol.session.append import parse_append, request_place
 from redismem.settings.settings import Settings
 from redismem.store.fallback.session_view import View
 
@@ -38,7 +37,7 @@ class _Seen:
     """The last known seq. It is beyond the context if other processes have written since."""
     noted_s: float
     size_bytes: int
-    later: list[tuple[Command, float]] = field(default_factory=list)
+    later: list[tuple[Append, float]] = field(default_factory=list)
     """The appends and state changes since the context was read, each with its time."""
 
 
@@ -90,7 +89,7 @@ class SeenContexts:
             if len(self._seen) > self._max_count or self.size_bytes > self._max_bytes:
                 self._shrink()
 
-    def extend(self, session_id: str, command: Command, receipt: Receipt) -> None:
+    def extend(self, session_id: str, append: Append, receipt: Receipt) -> None:
         """Add an append or state change that Redis has just made to the session's context."""
         with self._lock:
             seen = self._seen.get(session_id)
@@ -101,12 +100,11 @@ class SeenContexts:
                 self._expiry.start()
             elif receipt.duplicate:
                 return
-            parts = command[request_place(command) + 2 :]
-            size_bytes = sum(map(len, parts)) + _MEMBER_BYTES * (len(parts) + 4)  # type: ignore[arg-type]
+            size_bytes = append.size_bytes + _MEMBER_BYTES * (len(append.parts) + 4)
             seen.size_bytes += size_bytes
             self.size_bytes += size_bytes
             seen.noted_s = self._clock()
-            seen.later.append((command, seen.noted_s))
+            seen.later.append((append, seen.noted_s))
             seen.last_seq = max(seen.last_seq, receipt.last_seq)
             if len(seen.later) > _LATER_COUNT:
                 view = self._view(seen)
@@ -171,8 +169,8 @@ class SeenContexts:
     def _view(self, seen: _Seen) -> View:
         view = View(replies.fields(seen.stored), list(seen.elements))
         now_s, ms = self._clock(), now_ms()
-        for command, made_s in seen.later:
-            view.append(parse_append(command), ms - int((now_s - made_s) * 1000))
+        for append, made_s in seen.later:
+            view.append(append, ms - int((now_s - made_s) * 1000))
         if layout.COUNTERS in view.fields and view.seqs_count <= seen.last_seq != view.last_seq:
             view.move_on(seen.last_seq)
         return view
@@ -180,5 +178,5 @@ class SeenContexts:
 
 def _owner_of(seen: _Seen) -> bytes | None:
     stored = replies.fields(seen.stored).get(layout.OWNER)
-    later = (parse_append(command).owner for command, _ in seen.later)
+    later = (append.head.keys.owner for append, _ in seen.later)
     return stored or next(filter(None, later), None)

@@ -24,7 +24,6 @@ from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.namespace import calls as namespace_calls
-from redismem.protocol.session.append import parse_append
 from redismem.store.breaker import Breaker
 from redismem.store.fallback.backlog import Backlog, Entry, Held
 from redismem.store.fallback.clearing import clear_beside
@@ -216,9 +215,9 @@ class Fallback:
         assert session_id is not None
         if op is Op.APPEND_AND_READ:
             self._seen.note(session_id, answers[1], answers[2], value)
-        elif op in (Op.APPEND, Op.UPDATE):
-            self._seen.extend(session_id, call.commands[0], value)
-        elif op is Op.READ and len(call.commands) == 2 and call.commands[1][2] == 0:
+        elif call.append is not None:
+            self._seen.extend(session_id, call.append, value)
+        elif op is Op.READ and call.named is None:  # the whole window
             self._seen.note(session_id, answers[0], answers[1], value)
         return value
 
@@ -237,26 +236,24 @@ class Fallback:
                 held = Held(session_id, self._seen.view(session_id), last_seq=known_seq)
             return self._accept(call, held, known_seq, sent_s)
         view = self._seen.view(session_id) if held is None else held.view
-        command = call.commands[0]
+        named = call.named or {}
         match call.op:
-            case Op.READ if command[0] == "HGETALL":
-                return _mark_degraded(
-                    call.decode(*view.read(None if (first := call.commands[1][2]) == 0 else _limit(first)))
-                )
+            case Op.READ:
+                return _mark_degraded(call.decode(*view.read(named.get("limit"))))
             case Op.STATE:
                 return _mark_degraded(call.decode(view.fields if layout.COUNTERS in view.fields else {}))
             case Op.INFO if layout.COUNTERS in view.fields:
                 return _mark_degraded(call.decode(view.fields))
             case Op.MESSAGES if layout.COUNTERS in view.fields:
-                asked = call.named or {}
-                view.check_owner(asked["owner"], session_id)
-                if not asked["include_originals"]:
-                    return cast(T, view.page(session_id, asked["limit"], asked["before_seq"]))
+                view.check_owner(named["owner"], session_id)
+                if not named["include_originals"]:
+                    return cast(T, view.page(session_id, named["limit"], named["before_seq"]))
         raise self._refusal(call, f"this {call.op} cannot be served without it")
 
     def _accept(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
-        append = parse_append(call.commands[0])
-        held.view.check_owner(append.owner, held.session_id)
+        append = call.append
+        assert append is not None
+        held.view.check_owner(append.head.keys.owner, held.session_id)
         if append.has_expect:
             raise self._refusal(call, "only Redis can check `expect`")
         before = held.find_seqs(append)
@@ -269,8 +266,8 @@ class Fallback:
                 raise refused
             reply = held.view.append(append, now_ms())
             last_seq = held.view.last_seq
-            receipt = Receipt(last_seq - len(append.elements) + 1, last_seq, last_seq, False, False)
-            self._backlog.add(held, Entry(call, append, receipt, sent_s, None if sent_s is None else known_seq))
+            first_seq = last_seq - len(append.elements) + 1
+            self._backlog.add(held, Entry(append, first_seq, last_seq, sent_s, None if sent_s is None else known_seq))
             self._replay.start()
         return _mark_degraded(call.decode(*((reply, *held.view.read(None)) if len(call.commands) > 1 else (reply,))))
 
@@ -289,11 +286,6 @@ def _log_lost(backlog: Backlog, namespace: str) -> None:
         log_fields["message_count"], log_fields["session_count"] = backlog.message_count, len(backlog.held)
         text = "ended with %d messages of %d sessions that Redis has not taken: they are lost"
         log.error(text, backlog.message_count, len(backlog.held), extra=log_fields)
-
-
-def _limit(first: Any) -> int:
-    """Return the `limit` of a read from the first index of its range."""
-    return max(0, -int(first))
 
 
 def _mark_degraded(value: T) -> T:

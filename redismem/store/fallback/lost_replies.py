@@ -58,7 +58,7 @@ async def find_lost_append(store: Store, entry: Entry, held: Held) -> tuple[Sequ
     ids = await _read_ids(store, calls)
     if ids is None:
         return (), 0
-    place: Sequence[int] = ids.place(entry.append.token)
+    place: Sequence[int] = ids.place(entry.append.name)
     first_seq = (entry.known_seq or 0) + 1
     if not place and first_seq <= ids.forgotten_seq and (times := _possible_stamps(entry, entry.sent_s, ids)):
         messages = await _load_messages(store, calls, ids, first_seq, times)

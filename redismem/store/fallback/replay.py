@@ -269,5 +269,5 @@ class Replay:
         if entry.sent_s is None:
             entry.sent_s = monotonic()
         entry.known_seq = last_seq
-        receipt = await self._store.once(replay_call(entry.call, may_be_there=may_be_there))
+        receipt = await self._store.once(replay_call(held.session_id, entry.append, may_be_there=may_be_there))
         return range(receipt.first_seq, receipt.last_seq + 1), receipt.last_seq

@@ -12,10 +12,10 @@ from redismem.errors import RedismemError
 from redismem.messages.gaps import elements_between
 from redismem.messages.values import Undecodable
 from redismem.protocol import layout, replies
+from redismem.protocol.appends import NO_CHANGE, Append
 from redismem.protocol.owners import owner_mismatch
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import append_ids
-from redismem.protocol.session.append import Append
 from redismem.protocol.session.pages import Page, Window
 from redismem.settings.settings import Settings
 
@@ -65,19 +65,19 @@ class View:
 
     def refusal(self, append: Append, settings: Settings, session_id: str) -> RedismemError | None:
         """Return the error with which append.lua would refuse the append; `None` if this process knows no reason."""
-        if append.pins:
-            (count, size), (more_count, more_bytes, count_limit, bytes_limit) = self._pins(), append.pins
-            if count + more_count > count_limit or size + more_bytes > bytes_limit:
-                word = f"PINS {count + more_count} {size + more_bytes} {count_limit} {bytes_limit}"
+        if append.pinned_count:
+            count, size = self._pins_with(append)
+            if count > settings.max_pinned_count or size > settings.max_pinned_bytes:
+                word = f"PINS {count} {size} {settings.max_pinned_count} {settings.max_pinned_bytes}"
                 return replies.refusal(ServerError("PINS", word), session_id)
-        more_uncounted = append.pins[0] if append.pins else 0
         before_count = len(self.elements) - self._counters.uncounted
-        count, tokens = before_count + len(append.elements) - more_uncounted, self._counters.tokens + append.tokens
+        count, tokens = before_count + len(append.elements) - append.pinned_count, self._counters.tokens + append.tokens
         if append.elements and count > settings.max_window_count and settings.is_overdue(count, tokens):
             return replies.refusal(ServerError("FULL", f"FULL {before_count}"), session_id)
-        params = {field for field in (*self.fields, *append.sets[::2]) if field.startswith(layout.PARAM)}
-        count = len(params.difference(append.drops))
-        if append.sets and count > settings.max_params_count:
+        change = append.change or NO_CHANGE
+        params = {field for field in (*self.fields, *change.sets[::2]) if field.startswith(layout.PARAM)}
+        count = len(params.difference(change.drops))
+        if change.sets and count > settings.max_params_count:
             return replies.refusal(ServerError("PARAMS", f"PARAMS {count}"), session_id)
         return None
 
@@ -85,30 +85,33 @@ class View:
         """Add the append to the view. Return the reply of append.lua: the counters and the epoch."""
         stamp = _STAMP + now_ms.to_bytes(8, "big")
         self.elements.extend(element + stamp for element in append.elements)
-        self.fields.update(zip(append.sets[::2], append.sets[1::2], strict=True))
-        for field in append.drops:
+        change = append.change or NO_CHANGE
+        self.fields.update(zip(change.sets[::2], change.sets[1::2], strict=True))
+        for field in change.drops:
             self.fields.pop(field, None)
-        if append.pins:
-            count, size = self._pins()
-            self.fields[layout.PINS] = b"%d %d" % (count + append.pins[0], size + append.pins[1])
-            self._counters = self._counters._replace(uncounted=self._counters.uncounted + append.pins[0])
+        if append.pinned_count:
+            self.fields[layout.PINS] = b"%d %d" % self._pins_with(append)
+            self._counters = self._counters._replace(uncounted=self._counters.uncounted + append.pinned_count)
         if layout.COUNTERS not in self.fields:
-            self._counters = self._counters._replace(policy=append.policy)
-            if append.owner:
-                self.fields[layout.OWNER] = append.owner
-            if append.zone:
-                self.fields[layout.ZONE] = append.zone
+            limits, owner = append.head.limits, append.head.keys.owner
+            self._counters = self._counters._replace(policy=limits.policy)
+            if owner:
+                self.fields[layout.OWNER] = owner
+            if limits.zone:
+                self.fields[layout.ZONE] = limits.zone
         # With their stamps, as in Redis.
         if more_large := layout.large_bytes(element + stamp for element in append.elements):
             large_bytes = int(self.fields.get(layout.LARGE_BYTES, b"0")) + more_large
             self.fields[layout.LARGE_BYTES] = b"%d" % large_bytes
-        append_ids.remember(self.fields, append.token, len(append.elements))
+        append_ids.remember(self.fields, append.name, len(append.elements))
         first_seq, total, tokens, *_ = self._counters
         self._count(first_seq, total + len(append.elements), tokens + append.tokens, now_ms)
         return b"%s@%s" % (self.fields[layout.COUNTERS], self.fields[layout.EPOCH])
 
-    def _pins(self) -> tuple[int, int]:
-        return layout.pins(self.fields.get(layout.PINS, b"0 0"))
+    def _pins_with(self, append: Append) -> tuple[int, int]:
+        """Return the number of pinned messages and their bytes, with those of the append."""
+        count, size = layout.pins(self.fields.get(layout.PINS, b"0 0"))
+        return count + append.pinned_count, size + append.pinned_bytes
 
     def move_on(self, last_seq: int) -> None:
         """Set the last seq after other processes have written. The view does not contain their messages."""
@@ -125,7 +128,7 @@ class View:
         """Return the first and last seq of an earlier append with this token; `None` if the session remembers none."""
         last_seq = self.last_seq
         for name, message_count in reversed(append_ids.decode_appends(self.fields)):
-            if name == append.token:
+            if name == append.name:
                 return last_seq - message_count + 1, last_seq
             last_seq -= message_count
         return None

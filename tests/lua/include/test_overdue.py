@@ -11,9 +11,9 @@ from support.redis_server import RedisServer
 
 from redismem import Settings
 from redismem.protocol import scripts
+from redismem.protocol.appends import append_limits
 from redismem.protocol.keys import Keys
 from redismem.protocol.queue.calls import QueueCalls
-from redismem.protocol.session.append import append_limits
 
 LUA = Path(__file__).parents[3] / "lua"
 SCRIPT = """
@@ -55,7 +55,7 @@ def test_lua_and_python_agree_on_any_window(redis_server: RedisServer, case: tup
     """The script runs with the real arguments of a claim and of an append."""
     known, count, tokens = case
     claim = QueueCalls(KEYS, known).claim().commands[0][3 + 6 :]
-    appended = append_limits(known).split()
+    appended = append_limits(known).text.split()
     assert [str(each).encode() for each in claim[4:7]] == appended[1:4]
     with redis.Redis(port=redis_server.port) as client:
         told = client.eval(scripts.resolve_includes(SCRIPT, LUA / "include"), 0, count, tokens, *claim[4:7])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from redismem.errors import CorruptSession, InvalidMessage, InvalidState, TooLar
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.protocol import scripts
+from redismem.protocol.appends import Append, Change, append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
@@ -20,8 +22,6 @@ from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.namespace.calls import Recorded
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session import edits, forget, rewrite
-from redismem.protocol.session import state as state_changes
-from redismem.protocol.session.append import append_limits
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.clear import clear_life
 from redismem.protocol.session.page_reads import PageRange
@@ -35,6 +35,11 @@ USER = {"role": "user", "content": "hello"}
 
 def calls_of(**settings: Any) -> SessionCalls:
     return SessionCalls(KEYS.session("user-42"), Settings(**settings))
+
+
+def appended(call: Call[Any]) -> Append:
+    assert call.append is not None
+    return call.append
 
 
 def keys_in(call: Call[Any]) -> list[bytes]:
@@ -100,36 +105,30 @@ def test_a_resent_call_is_equal_and_a_new_call_differs() -> None:
     call = made.append([USER])
     assert call.commands is call.commands
     assert made.append([USER]).commands != call.commands
-    named = [made.append([USER], {"id": "my-id"}).commands[0] for _ in range(2)]
-    different = [place for place, (one, other) in enumerate(zip(*named, strict=True)) if one != other]
-    assert different == [16]  # the token, whose nonce makes an epoch unique
-    for token in (one[16] for one in named):
-        assert isinstance(token, bytes)
-        assert token[:7] == append_token("my-id")[:7]
+    one, other = (appended(made.append([USER], {"id": "my-id"})) for _ in range(2))
+    assert one != other
+    assert one == replace(other, token=one.token)  # whose nonce makes an epoch unique
+    assert one.name == other.name == append_token("my-id")[:7]
 
 
 def test_fresh_tells_appends_with_an_id_and_resent_ones_apart() -> None:
     made = calls_of()
     calls: tuple[tuple[Call[Any], str, str], ...] = (
-        (made.append([USER], {"expect": 3}), "1 ", "2 "),
-        (made.append_and_read([USER]), "1 ", "2 "),
-        (made.update(plan=1), "1 ", "2 "),
-        (made.append([USER], {"id": "my-id"}), "0 ", "3 "),
-        (made.append_and_read([USER], {"id": "my-id"}), "0 ", "3 "),
-        (made.update("my-id", plan=1), "0 ", "3 "),
+        (made.append([USER], {"expect": 3}), "1", "2"),
+        (made.append_and_read([USER]), "1", "2"),
+        (made.update(plan=1), "1", "2"),
+        (made.append([USER], {"id": "my-id"}), "0", "3"),
+        (made.append_and_read([USER], {"id": "my-id"}), "0", "3"),
+        (made.update("my-id", plan=1), "0", "3"),
     )
     for call, first, second in calls:
-        again = call.again()
-        assert (str(call.commands[0][15])[:2], str(again.commands[0][15])[:2]) == (first, second)
-        changed = [
-            at for at, (one, other) in enumerate(zip(call.commands[0], again.commands[0], strict=True)) if one != other
-        ]
-        assert changed == [15, 16]
-        assert str(call.commands[0][15])[1:] == str(again.commands[0][15])[1:]
-        assert again.commands[1:] == call.commands[1:]
+        again, append = call.again(), appended(call)
+        resent, thrice = appended(again), appended(again.again())
+        assert (append.fresh, resent.fresh, thrice.fresh) == (first, second, second)
+        assert replace(append, fresh=second, token=resent.token) == resent
+        assert again.commands == (resent.command(), *call.commands[1:])
         assert (again.session_id, again.decode, again.script) == (call.session_id, call.decode, call.script)
-        assert again.again().commands[0][15] == again.commands[0][15]
-        assert again.again().commands[0][16] != again.commands[0][16], "each attempt is a sending of its own"
+        assert len({append.token, resent.token, thrice.token}) == 3, "each attempt is a sending of its own"
         assert again.again(is_sent=False).commands == again.commands
     others: tuple[Call[Any], ...] = (made.read(), made.touch())
     for other in others:
@@ -192,8 +191,8 @@ def test_a_change_sets_and_drops() -> None:
     made = calls_of().change(merge={"a": 1, "b": UNSET, "ü": None}, waiting="a", last_intent=None, plan=UNSET)
     assert made.sets == (b"param:a", b"\x01", "param:ü".encode(), b"\xc0", b"waiting", b"\xa1a")
     assert made.drops == (b"param:b", b"last_intent")
-    assert calls_of().change() == state_changes.Change()
-    assert calls_of().change(merge={}) == state_changes.Change()
+    assert calls_of().change() == Change()
+    assert calls_of().change(merge={}) == Change()
 
 
 @pytest.mark.parametrize("name", ["", None, 5, b"a", ("a",), "x" * 257, "é" * 129, True])
@@ -283,12 +282,12 @@ def test_append_and_read_returns_a_context_with_a_receipt() -> None:
 
 def test_the_limits_of_an_append_follow_the_settings() -> None:
     first = Settings(threshold=20, recent_limit=7, idle_timeout_s=81.5, threshold_tokens=99, max_window_count=30)
-    assert append_limits(first) == b"81500 20 99 7 30 256 25165824"
+    assert append_limits(first).text == b"81500 20 99 7 30 256 25165824"
     other = first.model_copy(
         update={"idle_timeout_s": 1, "threshold_tokens": 0, "max_window_count": 12, "max_window_bytes": 70_000}
     )
-    assert append_limits(other) == b"1000 12 - 7 12 256 70000"
-    assert append_limits(first.model_copy(update={"strategy": "none"})) == b"81500 30 - 7 30 256 25165824"
+    assert append_limits(other).text == b"1000 12 - 7 12 256 70000"
+    assert append_limits(first.model_copy(update={"strategy": "none"})).text == b"81500 30 - 7 30 256 25165824"
     for limits, told in ((None, other), (append_limits(first), first)):
         made = SessionCalls(KEYS.session("user-42"), other, limits=limits)
-        assert made.append([USER]).commands[0][14] == append_limits(told)
+        assert appended(made.append([USER])).head.limits == append_limits(told)
