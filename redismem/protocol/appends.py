@@ -119,7 +119,7 @@ class Append:
     tokens: int
     """The tokens of the messages that are not pinned."""
     expect: str = ANY
-    """What the caller expects: see `expect_argument`."""
+    """The last seq, the epoch and the newest append that the caller has seen, as `expect_argument` encodes them."""
     now_ms: int | None = None
     """The time of the stamp; None means the server's clock."""
     pinned_count: int = 0

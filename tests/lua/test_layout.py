@@ -151,10 +151,12 @@ def version(said: Said) -> Iterator[str]:
 
 
 def decoder_faults(said: Said) -> Iterator[str]:
-    """Decoders take every field name from the layout."""
+    """Decoders take every field name from the layout. A key of a dict may be the name of a script's argument."""
     for module, source in said.modules.items():
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, bytes | str):
+        nodes = list(ast.walk(ast.parse(source)))
+        keys = [key for node in nodes if isinstance(node, ast.Dict) for key in node.keys]
+        for node in nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, bytes | str) and node not in keys:
                 value = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
                 if value in said.fields:
                     yield f"{module}.py:{node.lineno} has a field name of its own, {value}"
