@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,25 +16,35 @@ from redismem.originals.blocks import unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import layout
 from redismem.protocol.call import Call
+from redismem.protocol.owners import decode_owner
 from redismem.protocol.session import archive as archive_calls
 from redismem.protocol.session import cuts, pages
 from redismem.protocol.session import edits as edit_calls
 from redismem.protocol.session import rewrite as rewrite_calls
+from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.expected import Expected
+from redismem.recall.cache import RecallCache
 from redismem.recall.originals import Originals
 from redismem.session import edits
 from redismem.session.paging import check_count
-from redismem.session.reading import ReadableSession
+from redismem.session.reading import Reader
 from redismem.session.reused_ids import check_same
 from redismem.store.dictionaries import load_dictionaries
+from redismem.store.store import Store
 
 T = TypeVar("T")
 
 
-class EditableSession(ReadableSession):
-    """The edits of a session's messages. Each edit is atomic, and is refused if another writer was faster."""
+class Editor:
+    """The part of a session that edits messages. Each edit is atomic, and is refused if another writer was faster."""
 
-    __slots__ = ()
+    __slots__ = ("_calls", "_reader", "_recall_cache", "_store")
+
+    def __init__(self, store: Store, session_calls: SessionCalls, reader: Reader, recall_cache: RecallCache) -> None:
+        self._store = store
+        self._calls = session_calls
+        self._reader = reader
+        self._recall_cache = recall_cache
 
     async def prune(self, max_messages: int, *, expect: Expected | None = None) -> int:
         """Drop the oldest messages for good, keep the newest `max_messages`, and return the number of dropped messages.
@@ -53,7 +63,7 @@ class EditableSession(ReadableSession):
         """
         check_count("max_messages", max_messages)
         while True:
-            view = await self._view("prune", expect)
+            view = await self.view("prune", expect)
             call = edit_calls.prune(self._calls, view, max_messages)
             if call is None:
                 return 0
@@ -85,7 +95,7 @@ class EditableSession(ReadableSession):
             raise ValueError("count must be an integer, 0 or more")
         originals = Originals(self._store, self._calls.keys)
         while True:
-            view = await self._view("archive", expect)
+            view = await self.view("archive", expect)
             if not self._store.keeps_originals:
                 raise InvalidSettings("cannot archive: originals are not kept here (keep_originals)")
             messages = view.context.messages[:count]
@@ -94,7 +104,7 @@ class EditableSession(ReadableSession):
             with_originals = layout.WITH_ORIGINALS in view.fields
             fields = await originals.encode_leaving(view.context, view.elements, messages, with_originals)
             if await self._change(view, archive_calls.archive(self._calls, view, messages, fields)):
-                return await self._with_bodies(messages)
+                return await self._reader.with_bodies(messages)
 
     async def pop(self, count: int = 1, *, exact: bool = False, expect: Expected | None = None) -> list[Message]:
         """Remove the newest `count` messages for good and return them, oldest first. Removes all if there are fewer.
@@ -144,22 +154,22 @@ class EditableSession(ReadableSession):
     async def _pop(
         self, op: str, expect: Expected | None, select: Callable[[Context, int], list[Message]]
     ) -> list[Message]:
-        view = await self._view(op, expect)
+        view = await self.view(op, expect)
         while True:
             popped = select(view.context, self._store.settings.max_batch_count)
-            whole = await self._with_bodies(popped)
+            whole = await self._reader.with_bodies(popped)
             if not popped or await self._change(view, rewrite_calls.pop(self._calls, view, popped)):
                 return whole
-            before, view = view, await self._view(op, expect)
+            before, view = view, await self.view(op, expect)
             if not edits.has_only_moved(before.context, view.context):
                 raise edits.make_conflict(before.context)
 
     async def _pop_exactly(self, count: int, expect: Expected | None) -> list[Message]:
         while True:
-            view = await self._view("pop", expect)
+            view = await self.view("pop", expect)
             popped, cut = edits.select_exactly(view.context, count, self._store.settings.max_batch_count), None
             if popped is None:
-                popped = await self.tail(count)
+                popped = await self._reader.tail(count)
                 if not edits.is_of_view(popped, view.context):
                     continue
                 try:
@@ -169,12 +179,12 @@ class EditableSession(ReadableSession):
                         continue  # another writer has removed what was to be read
                     raise
             call = rewrite_calls.pop_exactly(self._calls, view, popped, cut) if popped else None
-            whole = await self._with_bodies(popped)
+            whole = await self._reader.with_bodies(popped)
             if call is None or await self._change(view, call):
                 return whole
 
     async def _has_changed(self, op: str, view: edit_calls.View) -> bool:
-        return edits.version_of((await self._view(op, None)).context) != edits.version_of(view.context)
+        return edits.version_of((await self.view(op, None)).context) != edits.version_of(view.context)
 
     async def _plan_pop(self, view: edit_calls.View, popped: Sequence[Message], count: int) -> cuts.Cut | None:
         first_read_seq = popped[0].seq if len(popped) == count else 1
@@ -223,7 +233,7 @@ class EditableSession(ReadableSession):
         receipt = None
         while receipt is None:
             # Not checked yet: a rewrite that was made before has changed the session itself.
-            view = await self._view("rewrite", expect, is_checked=False)
+            view = await self.view("rewrite", expect, is_checked=False)
             receipt = rewrite_calls.find_receipt(view, new)
             if receipt is None:
                 edits.check_expected(view.context, expect)
@@ -270,7 +280,7 @@ class EditableSession(ReadableSession):
             SessionNotFound: The session does not exist.
             TypeError: `which` is neither a seq nor a message.
         """
-        view = await self._view("replace", expect)
+        view = await self.view("replace", expect)
         while True:
             old = which = edits.find_message(view.context, which)
             edits.check_replacement(view.context, old, message)
@@ -278,7 +288,7 @@ class EditableSession(ReadableSession):
             replaced = await self._replace(view, old, change, None if expect is None else view.context.last_seq)
             if replaced is not None:
                 return replaced
-            view = await self._view("replace", expect)  # an unchanged message has only moved: try again
+            view = await self.view("replace", expect)  # an unchanged message has only moved: try again
 
     async def unpin(self, which: int | Message) -> Message:
         """Unpin a message and return it. A message that is not pinned stays unchanged.
@@ -295,13 +305,13 @@ class EditableSession(ReadableSession):
             SessionNotFound: The session does not exist.
             TypeError: `which` is neither a seq nor a message.
         """
-        view = await self._view("unpin")
+        view = await self.view("unpin")
         while True:
             old = which = edits.find_message(view.context, which)
             unpinned = await self._replace(view, old, edit_calls.unpin(old)) if old.pinned else old
             if unpinned is not None:
                 return unpinned
-            view = await self._view("unpin")  # an unchanged message has only moved: try again
+            view = await self.view("unpin")  # an unchanged message has only moved: try again
 
     async def _replace(
         self, view: edit_calls.View, old: Message, changed: edit_calls.Replacement, last_seq: int | None = None
@@ -313,13 +323,35 @@ class EditableSession(ReadableSession):
     async def _change(self, view: edit_calls.View, call: Call[T]) -> T:
         """Run a call that changes messages, and keep the index of the session's owner up to date."""
         owner, removes = view.fields.get(layout.OWNER), call.op is not Op.ARCHIVE
-        return await self._run_owned(owner, self._run(call), removes=removes)
+        return await self.run_owned(owner, self._run(call), removes=removes)
 
-    async def _view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> edit_calls.View:
+    def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
+        return self._store.run(call, quarantine=True)
+
+    async def run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T], *, removes: bool = True) -> T:
+        """Do the work, which changes messages, and keep the index of the owner up to date: the state's field.
+
+        `removes` is False if no message is removed or replaced. Otherwise this process forgets what it had cached.
+        """
+        session_id, name = self._calls.keys.session_id, decode_owner(owner)
+        try:
+            if name is None:
+                return await work
+            from redismem.recall.owner.upkeep import change_owned  # loads the stemmer
+
+            return await change_owned(self._store, name, session_id, work)
+        finally:
+            if removes:
+                self._recall_cache.forget(session_id)
+                if name is not None:
+                    self._recall_cache.forget_owner(name)
+
+    async def view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> edit_calls.View:
+        """Return the window and state of the session. Raises SessionNotFound, Conflict."""
         view = await self._run(edit_calls.window(self._calls))
         if view is None:
-            edits.check_life(self.id, expect)
-            raise SessionNotFound(f"cannot {op}: there is no such session", self.id)
+            edits.check_life(self._calls.keys.session_id, expect)
+            raise SessionNotFound(f"cannot {op}: there is no such session", self._calls.keys.session_id)
         if is_checked:
             edits.check_expected(view.context, expect)
         return view

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from redismem.concurrency.offload import run_both
 from redismem.context import Context, Receipt
 from redismem.errors import CorruptSession, SessionNotFound
-from redismem.info import Forgotten, Policy, SessionInfo
+from redismem.info import Policy, SessionInfo
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
-from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
-from redismem.protocol.owners import decode_owner
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.clear import OwnedLife, clear, clear_life
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
-from redismem.session.editing import EditableSession
-from redismem.session.paging import PageReader, Scope, check, check_count, check_scope, narrow, needs_whole_window
+from redismem.session.editing import Editor
+from redismem.session.paging import Scope, check, check_count, check_scope, narrow, needs_whole_window
+from redismem.session.reading import Reader
+from redismem.session.removing import Remover
 from redismem.session.reused_ids import check_duplicate
+from redismem.session.state import SessionState
 from redismem.settings.environment import warn_of_timeout
 from redismem.store.store import Store
 
@@ -33,12 +33,25 @@ if TYPE_CHECKING:
     from redismem.recall.recall import Recall
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 OnAppend = Callable[[str, Receipt], None]
 """A hook that is called after each append, with the session's id and the receipt."""
 
 
-class Session(EditableSession):
+def _delegate(
+    part: str, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+) -> Callable[Concatenate[Session, P], Coroutine[Any, Any, T]]:
+    """Return a method of `Session` that runs this method of a part, and has its signature and docstring."""
+
+    @wraps(method)
+    async def run(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await method(getattr(self, part), *args, **kwargs)
+
+    return run
+
+
+class Session:
     """The handle of one conversation: messages, state and recall.
 
     A handle keeps no state and costs no I/O, so get one per turn or keep it. Any number of pods may share a session.
@@ -49,7 +62,7 @@ class Session(EditableSession):
     finds an empty session. `set_aside()` does only that.
     """
 
-    __slots__ = ("_on_append", "_recall_cache")
+    __slots__ = ("_calls", "_editor", "_on_append", "_reader", "_recall_cache", "_remover", "_state", "_store")
 
     def __init__(
         self,
@@ -59,12 +72,22 @@ class Session(EditableSession):
         on_append: OnAppend | None = None,
     ) -> None:
         """Use `Memory.session` instead of this constructor."""
-        super().__init__(store, session_calls)
+        self._store = store
+        self._calls = session_calls
         self._recall_cache = recall_cache
         self._on_append = on_append
+        self._state = SessionState(store, session_calls)
+        self._reader = Reader(store, session_calls)
+        self._editor = Editor(store, session_calls, self._reader, recall_cache)
+        self._remover = Remover(store, session_calls, self._editor)
 
     def __repr__(self) -> str:
         return f"<Session {session_hash(self.id)} of namespace {self._store.keys.namespace!r}>"
+
+    @property
+    def id(self) -> str:
+        """The session's id, unchanged."""
+        return self._calls.keys.session_id
 
     async def append(self, *messages: Message | Shape, **options: Unpack[AppendOptions]) -> Receipt:
         """Append messages and change the state, all or nothing, and return the receipt. Creates a missing session.
@@ -235,91 +258,10 @@ class Session(EditableSession):
         """
         check(limit, before, max_tokens)
         read_limit = limit if before is None else None
-        context = await self._run(self._calls.read(read_limit))
+        context = await self._store.run(self._calls.read(read_limit))
         if read_limit is not None and needs_whole_window(context):
             return narrow(await self.read(), limit, before, max_tokens)
         return narrow(context, limit, before, max_tokens)
-
-    async def messages(
-        self, limit: int | None = None, before: int | datetime | None = None, include_originals: bool = False
-    ) -> list[Message]:
-        """Return the newest messages that no summary covers, oldest first. Pinned messages are included at their seqs.
-
-        A message whose body has left the window (`Message.shortened`) is whole only with `include_originals`.
-
-        Reads page by page, so messages that a worker summarises during the call may be missing.
-
-        Args:
-            limit: The number of messages. `None` means all.
-            before: A seq, or a datetime with a time zone: leave out this message and all later ones.
-            include_originals: True also returns summarised messages, if the session keeps them.
-
-        Raises:
-            SessionNotFound: The session does not exist.
-            ValueError: `limit` is not an integer of 0 or more, or the datetime has no time zone.
-            TypeError: `before` is neither a seq nor a datetime.
-        """
-        check(limit, before)
-        reader = PageReader(self._calls, limit, before, include_originals)
-        await self._read_pages(reader)
-        if (call_for_pinned := reader.pinned_call()) is not None:
-            reader.add_pinned(await self._run(call_for_pinned))
-        return await self._with_bodies(reader.messages()) if include_originals else reader.messages()
-
-    async def clear(self, missing_ok: bool = True) -> bool:
-        """Remove the whole session: messages, summaries, originals and state. Return False if it does not exist.
-
-        Raises:
-            SessionNotFound: The session does not exist and `missing_ok` is False.
-        """
-        cleared = await self._run_owned(None, self._run(clear(self._calls.keys, self._store.settings)))
-        if isinstance(cleared, OwnedLife):
-            # If it vanishes meanwhile, it counts as cleared: the reply to a first try may be lost.
-            await self._run_owned(cleared.owner, self._run(clear_life(self._calls.keys, cleared.epoch)))
-            return True
-        if not cleared and not missing_ok:
-            raise SessionNotFound("cannot clear: there is no such session", self.id)
-        return cleared
-
-    async def forget(self, *seqs: int) -> Forgotten:
-        """Remove messages for good, wherever the session has them, and return what was removed.
-
-        Removes them from the window, from pinned messages and from the originals, with their vectors and their words in
-        the search index; and the messages of the same tool calls, so that no call loses its result. A summary that
-        covers one of them is written anew, without a model, from the originals that are left; without originals it is
-        removed, because it may tell of the message. A summary that a worker is writing meanwhile is refused.
-
-        The seqs of the other messages stay. A seq without a message is no error. State, and items that a project
-        extracted, are not searched.
-
-        Args:
-            seqs: The seqs of the messages, at most `max_batch_count`.
-
-        Raises:
-            NotInWindow: A block of originals that may contain one of the messages cannot be read.
-            SessionNotFound: The session does not exist.
-            TooLarge: There are too many seqs.
-            ValueError: A seq is not an integer of 1 or more.
-        """
-        from redismem.session.forgetting import Forgetting, check_seqs  # loads the extractive summariser
-
-        wanted = check_seqs(seqs, self._store.settings.max_batch_count, self.id)
-        forgotten = None
-        while forgotten is None:
-            view = await self._view("forget")
-            work = Forgetting(self._store, self._calls, self._run, view, wanted).forget()
-            forgotten = await self._run_owned(view.fields.get(layout.OWNER), work)
-        return forgotten
-
-    async def _run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T], *, removes: bool = True) -> T:
-        """Do the work as the base class does. Afterwards this process caches nothing that it removed."""
-        try:
-            return await super()._run_owned(owner, work)
-        finally:
-            if removes:
-                self._recall_cache.forget(self.id)
-                if (name := decode_owner(owner)) is not None:
-                    self._recall_cache.forget_owner(name)
 
     async def set_aside(self) -> bool:
         """Put the session into quarantine if it cannot be read, and return True if so. It then starts empty.
@@ -328,8 +270,8 @@ class Session(EditableSession):
         finds it by `redismem quarantine`.
         """
         try:
-            await self._run(self._calls.read(None))
-            await self._run(self._calls.info())
+            await self._store.run(self._calls.read(None))
+            await self._store.run(self._calls.info())
         except CorruptSession as corrupt:
             await self._store.quarantine(corrupt)
             return True
@@ -337,7 +279,7 @@ class Session(EditableSession):
 
     async def exists(self) -> bool:
         """Return True if the session exists."""
-        return await self._run(self._calls.exists())
+        return await self._store.run(self._calls.exists())
 
     async def set_policy(self, policy: Policy) -> bool:
         """Set the policy of the session in place of its present one. Counts as use, like `touch()`.
@@ -349,11 +291,11 @@ class Session(EditableSession):
         """
         call = self._calls.set_policy(policy)
         warn_of_timeout(policy.idle_timeout_s)
-        return await self._run(call)
+        return await self._store.run(call, quarantine=True)
 
     async def touch(self) -> bool:
         """Mark the session as active now and renew its expiry, as an append does. Return False if it does not exist."""
-        return await self._run(self._calls.touch())
+        return await self._store.run(self._calls.touch(), quarantine=True)
 
     async def info(self) -> SessionInfo:
         """Return counts, times and queue of the session.
@@ -361,14 +303,40 @@ class Session(EditableSession):
         Raises:
             SessionNotFound: The session does not exist.
         """
-        info = await self._run(self._calls.info())
+        info = await self._store.run(self._calls.info())
         if info is None:
             raise SessionNotFound("there is no such session", self.id)
         return info
 
     async def telemetry(self) -> dict[str, Any]:
         """Return `history_count`, `params_keys` and `waiting_for_param`: counts and names, no values, safe to log."""
-        return telemetry(await self._run(self._calls.info()))
+        return telemetry(await self._store.run(self._calls.info()))
+
+    state = _delegate("_state", SessionState.state)
+    params = _delegate("_state", SessionState.params)
+    waiting = _delegate("_state", SessionState.waiting)
+    last_intent = _delegate("_state", SessionState.last_intent)
+    last_result = _delegate("_state", SessionState.last_result)
+    plan = _delegate("_state", SessionState.plan)
+    update = _delegate("_state", SessionState.update)
+    merge = _delegate("_state", SessionState.merge)
+    set_waiting = _delegate("_state", SessionState.set_waiting)
+    set_last_intent = _delegate("_state", SessionState.set_last_intent)
+    set_last_result = _delegate("_state", SessionState.set_last_result)
+    set_plan = _delegate("_state", SessionState.set_plan)
+
+    tail = _delegate("_reader", Reader.tail)
+    messages = _delegate("_reader", Reader.messages)
+
+    clear = _delegate("_remover", Remover.clear)
+    forget = _delegate("_remover", Remover.forget)
+    prune = _delegate("_editor", Editor.prune)
+    archive = _delegate("_editor", Editor.archive)
+    pop = _delegate("_editor", Editor.pop)
+    undo = _delegate("_editor", Editor.undo)
+    rewrite = _delegate("_editor", Editor.rewrite)
+    replace = _delegate("_editor", Editor.replace)
+    unpin = _delegate("_editor", Editor.unpin)
 
     def _start_moving_bodies(self) -> None:
         from redismem.session.bodies import move_bodies  # reads the forms of messages, which most processes need not

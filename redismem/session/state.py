@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar, Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from redismem.context import State
-from redismem.protocol.call import Call
-from redismem.protocol.owners import decode_owner
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.state import StateChanges
 from redismem.store.store import Store
 
-T = TypeVar("T")
-
 
 class SessionState:
-    """The state methods of a session; `Session` inherits them and adds the messages."""
+    """The part of a session that reads and sets its state."""
 
     __slots__ = ("_calls", "_store")
 
@@ -24,14 +20,9 @@ class SessionState:
         self._store = store
         self._calls = session_calls
 
-    @property
-    def id(self) -> str:
-        """The session's id, unchanged."""
-        return self._calls.keys.session_id
-
     async def state(self) -> State:
         """Return the whole state; it is empty for an unknown session."""
-        return await self._run(self._calls.state())
+        return await self._store.run(self._calls.state())
 
     async def params(self) -> dict[str, Any]:
         """Return all params by name; an unknown session has none."""
@@ -67,7 +58,7 @@ class SessionState:
             TooLarge: A value, or the number of params, exceeds its limit.
             InvalidMessage: The id is invalid.
         """
-        receipt = await self._run(self._calls.update(id, **changes))
+        receipt = await self._store.run(self._calls.update(id, **changes), quarantine=True)
         if receipt.created:
             await self._store.agree_again()
 
@@ -115,18 +106,3 @@ class SessionState:
             TooLarge: The value exceeds its limit.
         """
         await self.update(plan=value)
-
-    def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
-        return self._store.run(call, quarantine=True)
-
-    async def _run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T], *, removes: bool = True) -> T:
-        """Do the work, which changes messages, and keep the index of the owner up to date: the state's field.
-
-        `removes` is False if no message is removed or replaced.
-        """
-        del removes
-        if owner is None:
-            return await work
-        from redismem.recall.owner.upkeep import change_owned  # loads the stemmer
-
-        return await change_owned(self._store, decode_owner(owner) or "", self.id, work)

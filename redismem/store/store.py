@@ -163,12 +163,14 @@ class Store(Agreement):
             if not self.has_begun and call.session_id is not None:
                 await self.begin(begun_s)
                 timeout_s = self._within_s(begun_s)
-        number = 0
-        gate, is_behind = self._gate, call.has_sending or call.session_id in self._gate.waiting
-        begin = gate.begin_alone if call.op is Op.CLEAR else gate.begin if is_behind else None
-        if begin is not None and call.session_id and not (number := begin(call.session_id)):
-            number = await self._wait_to_begin(call, breaker, begun_s)
-            timeout_s = self._within_s(begun_s)
+        number, gate, session_id = 0, self._gate, call.session_id
+        is_clear = call.op is Op.CLEAR
+        is_behind = call.resent is not None or (call.script is not None and call.has_sending) or is_clear
+        if session_id and (is_behind or session_id in gate.waiting):
+            begin = gate.begin_alone if is_clear else gate.begin
+            if not (number := begin(session_id)):
+                number = await self._wait_to_begin(call, breaker, begun_s)
+                timeout_s = self._within_s(begun_s)
         try:
             if self._unsettled.keys or self.transport.repeats:
                 call = self._unsettled.settle(call, may_repeat=self.transport.repeats)

@@ -221,13 +221,13 @@ async def test_archived_messages_neither_cost_a_turn_nor_fill_the_key(proxy: Pro
 async def test_tasks_that_archive_one_key_take_turns(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     store, calls = ChatStore(memory=memory), list[str]()
     await store.add_messages("k", [user_message(number) for number in range(40)])
-    run = type(memory.session("k"))._run
+    run = memory.store.run
 
-    async def count(self: Any, call: Any) -> Any:
+    async def count(call: Any, **options: Any) -> Any:
         calls.append(call.op)
-        return await run(self, call)
+        return await run(call, **options)
 
-    monkeypatch.setattr(type(memory.session("k")), "_run", count)
+    monkeypatch.setattr(memory.store, "run", count)
     parts = await asyncio.gather(*(store.archive_oldest_messages("k", 2) for _ in range(20)))
     assert [text for part in parts for text in contents(part)] == [str(number) for number in range(40)]
     assert calls.count("archive") == 20

@@ -181,7 +181,7 @@ async def test_nothing_moves_from_a_window_that_another_writer_has_changed(store
     async with store.memory(namespace, body_settings()) as memory:
         session = memory.session("s")
         await fill(session, 3)
-        view = await session._view("prune")
+        view = await session._editor.view("prune")
         await session.append({"role": "assistant", "content": "x" * 30_000})
         await session.pop(1)
         chosen = [bodies.Shortened(2, view.elements[2], view.elements[0], 3, 0)]

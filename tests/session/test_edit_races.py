@@ -24,7 +24,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.session import edits as edit_calls
 from redismem.protocol.session import rewrite
 from redismem.protocol.session.edits import window
-from redismem.session.editing import EditableSession
+from redismem.session.editing import Editor
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
@@ -117,12 +117,12 @@ async def test_a_pop_looks_again_if_a_summary_has_moved_the_window(
         await session.append(*(user_message(str(number)) for number in range(6)))
         views = [await memory.store.run(window(memory.store.session_calls("a")))]
         assert await summarize(memory) == 1
-        read = EditableSession._view
+        read = Editor.view
 
         async def look(self: Any, *of: Any) -> Any:
             return views.pop() if views else await read(self, *of)
 
-        monkeypatch.setattr(EditableSession, "_view", look)
+        monkeypatch.setattr(Editor, "view", look)
         assert payloads(await session.pop(1)) == [user_message("5")]
         assert await is_sound(memory)
 

@@ -246,7 +246,7 @@ async def test_a_lost_reply_is_no_second_removal(redis_server: Any, namespace: s
         session = memory.session("a")
         await session.append(*(user_message(text) for text in "abcd"))
         await session.forget(4)  # every script is known
-        view = await session._view("forget")
+        view = await session._editor.view("forget")
         call = forget_calls.forget(memory.store.session_calls("a"), view, {2, 3}, {}, {})
         proxy.break_next("reset", lost_count, to=b"EVALSHA")
         assert await memory.store.run(call) is True

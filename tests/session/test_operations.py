@@ -115,7 +115,7 @@ class Wider(Session):
     __slots__ = ()
 
     async def whistle(self, name: str) -> str:
-        return await self._run(Call(None, ((name,),), str))
+        return await self._store.run(Call(None, ((name,),), str))
 
     async def turns(self) -> Any:
         return (await self.state()).params["turns"]

@@ -12,6 +12,7 @@ from support.stores import Store
 
 import redismem.blocking
 from redismem import Conflict, Memory, Message, NotInWindow, Session, SessionNotFound, Settings, TooLarge
+from redismem.session.editing import Editor
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c", "output": "found"}
@@ -79,15 +80,15 @@ async def test_the_newest_is_popped_even_if_others_append_meanwhile(
     memory: Memory, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session.append(*(user_message(text) for text in "ab"))
-    view, texts = Session._view, list("cd")
+    view, texts = Editor.view, list("cd")
 
-    async def view_and_lag(self: Session, *arguments: Any, **options: Any) -> Any:
+    async def view_and_lag(self: Editor, *arguments: Any, **options: Any) -> Any:
         seen = await view(self, *arguments, **options)
         if texts:
             await session.append(user_message(texts.pop(0)))
         return seen
 
-    monkeypatch.setattr(Session, "_view", view_and_lag)
+    monkeypatch.setattr(Editor, "view", view_and_lag)
     seen = await session.read()
     assert payloads(await session.pop(exact=True)) == [user_message("d")]
     with pytest.raises(Conflict):
@@ -100,9 +101,9 @@ async def test_the_newest_is_popped_even_if_others_append_meanwhile(
 async def test_originals_that_another_writer_removed_meanwhile_are_not_missing(
     store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_blocks, faster_pops = Session._read_blocks, list[int]()
+    read_blocks, faster_pops = Editor._read_blocks, list[int]()
 
-    async def read_late(self: Session, numbers: Any) -> Any:
+    async def read_late(self: Editor, numbers: Any) -> Any:
         if faster_pops:
             await self.pop(faster_pops.pop(), exact=True)
         return await read_blocks(self, numbers)
@@ -111,7 +112,7 @@ async def test_originals_that_another_writer_removed_meanwhile_are_not_missing(
         session = await fill(memory)
         await session.pop(len((await session.read()).messages), exact=True)
         left = seqs(await session.tail(30))
-        monkeypatch.setattr(Session, "_read_blocks", read_late)
+        monkeypatch.setattr(Editor, "_read_blocks", read_late)
         faster_pops[:] = [5]
         assert seqs(await session.pop(exact=True)) == [left[-6]]
         faster_pops[:] = [5]

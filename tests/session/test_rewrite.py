@@ -173,7 +173,7 @@ async def test_lost_replies_rewrite_once(redis_server: Any, namespace: str, lost
         await session.append(*(user_message(text) for text in "abc"))
         await session.rewrite(3, [user_message("C")])  # every script is known
         calls = memory.store.session_calls("a")
-        view = await session._view("rewrite")
+        view = await session._editor.view("rewrite")
         call = rewrite_calls.rewrite(
             calls, view, 2, rewrite_calls.encode(calls, [user_message("B"), user_message("D")], id)
         )

@@ -111,15 +111,15 @@ async def test_what_comes_between_two_pages_never_mixes_two_moments(
                 "append": lambda: other.append(user_message("late")),
             }[what]
         ]
-        pages, run = [], session._run
+        pages, run = [], memory.store.run
 
-        async def change_first(self: Any, call: Any) -> Any:
+        async def change_first(call: Any, **options: Any) -> Any:
             pages.append(call.op)
             if pages.count("messages") == 2 and changes:
                 await changes.pop()()
-            return await run(call)
+            return await run(call, **options)
 
-        monkeypatch.setattr(type(session), "_run", change_first)
+        monkeypatch.setattr(memory.store, "run", change_first)
         tail = await session.tail(30)
         monkeypatch.undo()
         assert not changes
