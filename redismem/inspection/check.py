@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from redismem.errors import CorruptSession
+from redismem.events import Op
 from redismem.inspection.invariants import Stored, Violation, violations
-from redismem.protocol import replies, scripts
-from redismem.protocol.call import Call, Command, evalsha
+from redismem.protocol import replies
+from redismem.protocol.call import Call, Command, script_call
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import INDEXES
 from redismem.protocol.namespace import calls as namespace_calls
@@ -29,9 +30,8 @@ _PLACES = (*INDEXES, "owners")
 
 def read_stored(keys: SessionKeys) -> Call[Stored]:
     """Build a call that reads every key of a session. Raises CorruptSession if a key has the wrong type."""
-    shard, script = keys.shard, scripts.load("read_originals")
-    commands: tuple[Command, ...] = (
-        evalsha(script, (keys.originals,), ()),  # first, where a transport looks whether Redis knows the script
+    shard = keys.shard
+    others: tuple[Command, ...] = (
         ("HGETALL", keys.state),
         ("LRANGE", keys.messages, 0, -1),
         ("PEXPIRETIME", keys.state),
@@ -50,7 +50,7 @@ def read_stored(keys: SessionKeys) -> Call[Stored]:
             replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
         )
 
-    return Call(keys.session_id, commands, decode, script, is_separable=True)
+    return script_call(Op.LOOK, keys, decode, {}, script="read_originals", after=others, is_separable=True)
 
 
 def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:

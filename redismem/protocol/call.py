@@ -222,6 +222,7 @@ def script_call(
     more_keys: Sequence[bytes] = (),
     more: Sequence[Argument] = (),
     after: Sequence[Command] = (),
+    is_separable: bool = False,
 ) -> Call[T]:
     """Build a call that runs a script, with keys and arguments by the names in its head.
 
@@ -234,6 +235,7 @@ def script_call(
         more_keys: Keys after those that have names.
         more: Arguments after those that have names.
         after: Commands that follow the script in one transaction.
+        is_separable: True if the commands may be sent one by one.
 
     Raises:
         AssertionError: the head does not have a given name.
@@ -248,7 +250,8 @@ def script_call(
         value = named[name] if name in named else getattr(keys, name)
         given[name] = NONE if value is None else int(value) if value is True or value is False else value
     session_id = getattr(keys, "session_id", None)
-    return Call(session_id, (_command(declared, given), *after), decode, declared, op=op, named=given)
+    commands = (_command(declared, given), *after)
+    return Call(session_id, commands, decode, declared, op=op, named=given, is_separable=is_separable)
 
 
 def _command(script: Script, named: Mapping[str, Any]) -> Command:

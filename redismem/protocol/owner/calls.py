@@ -10,8 +10,8 @@ from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.messages.values import Undecodable
-from redismem.protocol import layout, scripts
-from redismem.protocol.call import Call, Command, evalsha, independent
+from redismem.protocol import layout
+from redismem.protocol.call import Call, Command, independent, script_call
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
@@ -162,17 +162,19 @@ def change(
         checked: For the end of a check: the due time before the check, and the next one, which is set unless a change
             was noted meanwhile.
     """
-    script = scripts.load("index_owner")
-    seen_ms, due_ms = (layout.NONE, 0) if checked is None else checked
-    lives_ms = expires_ms + LONGEST_MS if expires_ms else 0
+    seen_ms, due_ms = (None, 0) if checked is None else checked
+    named = {
+        "owner": keys.owner.encode(),
+        "now_ms": time_argument(clock),
+        "soon_ms": SOON_MS,
+        "seen_ms": seen_ms,
+        "due_ms": due_ms,
+        "expires_ms": expires_ms + LONGEST_MS if expires_ms else 0,
+        "version": nonce(),
+        "dropped_count": len(drops),
+    }
     values = [part for pair in (sets or {}).items() for part in pair]
-    arguments = (
-        *(keys.owner.encode(), time_argument(clock), SOON_MS, seen_ms, due_ms, lives_ms, nonce(), len(drops)),
-        *drops,
-        *values,
-    )
-    command = evalsha(script, (keys.index, keys.indexes), arguments)
-    return Call(None, (command,), bool, script, op=Op.INDEX_OWNER)
+    return script_call(Op.INDEX_OWNER, keys, bool, named, more=(*drops, *values))
 
 
 def drop(keys: OwnerKeys) -> Call[bool]:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from redismem.errors import TooLarge
 from redismem.events import Op
 from redismem.protocol import scripts
-from redismem.protocol.call import Call, Command, evalsha
-from redismem.protocol.keys import Keys
+from redismem.protocol.call import Argument, Call, Command, script_call
+from redismem.protocol.keys import Keys, key_of_name
 from redismem.protocol.project.keys import ProjectKeys, registry
 from redismem.protocol.replies import fields
 
@@ -117,14 +117,14 @@ class ProjectCalls:
         """
         if batch.work > CHANGE_LIMIT:
             raise TooLarge(f"the change takes {batch.work} steps, over {CHANGE_LIMIT:,}, a fixed limit")
-        fixed = (self.keys.items, self.keys.names, self.keys.journal, self.keys.changes)
+        fixed = [key_of_name(self.keys, name) for name in scripts.load("change").keys]
         places = {key: number for number, key in enumerate(fixed, 1)}
 
         def place(key: bytes) -> int:
             return places.setdefault(key, len(places) + 1)
 
         parts = (batch.sizes, batch.checks, batch.writes, batch.names, batch.additions, batch.removals)
-        arguments: list[bytes | str | int] = [" ".join(str(len(part)) for part in parts)]
+        arguments: list[Argument] = []
         for index, count in batch.sizes:
             arguments += (place(index), count)
         for check in batch.checks:
@@ -139,8 +139,15 @@ class ProjectCalls:
         for removal in batch.removals:
             vocabulary = 0 if removal.vocabulary is None else place(removal.vocabulary)
             arguments += (place(removal.left), removal.item_id, vocabulary, removal.word or "-")
-        script = scripts.load("change")
-        return Call(None, (evalsha(script, list(places), arguments),), _decode_change, script, op=Op.PROJECT_CHANGE)
+        return script_call(
+            Op.PROJECT_CHANGE,
+            self.keys,
+            _decode_change,
+            {"counts": " ".join(str(len(part)) for part in parts)},
+            script="change",
+            more_keys=list(places)[len(fixed) :],
+            more=arguments,
+        )
 
     def find(
         self, order: bytes, groups: Sequence[Group], limit: int, after: tuple[str, str] | None = None
@@ -149,13 +156,21 @@ class ProjectCalls:
 
         At least one group must have no bounds.
         """
-        keys = [self.keys.items, order, *(index for group in groups for index in group.indexes)]
+        limits = {
+            "limit": limit,
+            "examine_limit": EXAMINE_LIMIT,
+            "lookup_limit": LOOKUP_LIMIT,
+            "sort_limit": SORT_LIMIT,
+        }
+        request = " ".join(str(limits[name]) for name in scripts.values_in("find", "request"))
         score, item_id = after or _BEFORE_ALL
-        arguments: list[bytes | str | int] = [f"{limit} {EXAMINE_LIMIT} {LOOKUP_LIMIT} {SORT_LIMIT}", score, item_id]
+        more: list[Argument] = []
         for group in groups:
-            arguments += (len(group.indexes), *(group.bounds or ("-", "-")))
-        script = scripts.load("find")
-        return Call(None, (evalsha(script, keys, arguments),), _decode_page, script, op=Op.PROJECT_FIND)
+            more += (len(group.indexes), *(group.bounds or ("-", "-")))
+        named = {"order": order, "request": request, "after_score": score, "after_id": item_id}
+        indexes = [index for group in groups for index in group.indexes]
+        keys, op = self.keys, Op.PROJECT_FIND
+        return script_call(op, keys, _decode_page, named, script="find", more_keys=indexes, more=more)
 
     def holder(self, name: str) -> Call[str | None]:
         """Build a call that reads the holder of a name; None means that the name is free."""

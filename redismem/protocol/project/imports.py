@@ -11,8 +11,7 @@ from typing import Any
 
 from redismem.events import Op
 from redismem.messages.values import decode_value, pack_unchecked
-from redismem.protocol import scripts
-from redismem.protocol.call import Call, Command, evalsha
+from redismem.protocol.call import Argument, Call, Command, script_call
 from redismem.protocol.project.calls import Unfinished
 from redismem.protocol.project.keys import ProjectKeys
 
@@ -97,15 +96,14 @@ def commit(keys: ProjectKeys, nonce: str, seen: bytes) -> Call[bool]:
         Unfinished: another committed import must be applied first.
         Conflict: the project has changed since `seen`.
     """
-    script = scripts.load("import")
-    command = evalsha(script, (keys.staging(nonce), keys.journal, keys.changes), (seen, nonce))
 
     def decode(reply: int) -> bool:
         if reply < 0:
             raise Unfinished
         return bool(reply)
 
-    return Call(None, (command,), decode, script, op=Op.PROJECT_CHANGE)
+    named = {"staged": keys.staging(nonce), "seen": seen, "nonce": nonce}
+    return script_call(Op.PROJECT_CHANGE, keys, decode, named, script="import")
 
 
 def list_pieces(keys: ProjectKeys) -> Call[list[bytes]]:
@@ -122,13 +120,13 @@ def read_pieces(keys: ProjectKeys, numbers: Sequence[bytes]) -> Call[list[bytes 
 def apply(keys: ProjectKeys, number: bytes, piece: bytes) -> Call[bool]:
     """Build a call that applies a piece; False means that it was applied before."""
     places = {keys.journal: 1}
-    arguments: list[bytes | str | int] = [number]
+    arguments: list[Argument] = []
     for command, key, values in _decode_writes(piece):
         arguments += (command, places.setdefault(key, len(places) + 1), len(values), *values)
-    script = scripts.load("piece")
-    return Call(None, (evalsha(script, list(places), arguments),), bool, script, op=Op.PROJECT_CHANGE)
+    op, named, others = Op.PROJECT_CHANGE, {"piece": number}, list(places)[1:]
+    return script_call(op, keys, bool, named, script="piece", more_keys=others, more=arguments)
 
 
-def _decode_writes(piece: bytes) -> Iterator[tuple[str, bytes, list[bytes | str | int]]]:
+def _decode_writes(piece: bytes) -> Iterator[tuple[str, bytes, list[Argument]]]:
     written: Iterable[Any] = decode_value(piece)
     yield from written

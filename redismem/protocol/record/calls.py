@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 from redismem.errors import InvalidRecord, RecordConflict
 from redismem.events import Op
-from redismem.protocol import scripts
-from redismem.protocol.call import Call, Command, evalsha
+from redismem.protocol.call import Argument, Call, Command, script_call
 from redismem.protocol.clears import WHICHEVER, new_note, noted_ms
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import sending
-from redismem.protocol.record.changes import Argument, Change, check_names, check_size
+from redismem.protocol.layout import NONE
+from redismem.protocol.record.changes import Change, check_names, check_size
 from redismem.protocol.record.keys import DESCRIPTION, LIFE, RecordKeys, is_own
-from redismem.protocol.sendings import resend
 from redismem.settings.settings import Settings
 
 _NONCE_BYTES = 8
@@ -46,17 +45,13 @@ def write(changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None) -> 
     if len({keys.record for keys, _ in changes}) < len(changes):
         raise InvalidRecord("a record is named twice in one write")
     sent_as = sending()
-    arguments: list[Argument] = [sent_as[:1] + os.urandom(_NONCE_BYTES - 1), time_argument(clock), sent_as]
+    named = {"nonce": sent_as[:1] + os.urandom(_NONCE_BYTES - 1), "now_ms": time_argument(clock), "sending": sent_as}
+    more: list[Argument] = []
     for keys, change in changes:
-        arguments += (
-            keys.member,
-            "-" if keys.ttl_ms is None else keys.ttl_ms,
-            keys.score,
-            keys.birth,
-            *change.encode(),
-        )
-    check_size(arguments)
-    names = [first.records, first.owned, *(name for keys, _ in changes for name in (keys.record, keys.order))]
+        ttl_ms = NONE if keys.ttl_ms is None else keys.ttl_ms
+        more += (keys.member, ttl_ms, keys.score, keys.birth, *change.encode())
+    check_size(more)
+    names = [name for keys, _ in changes for name in (keys.record, keys.order)]
     checks = [(keys, field) for keys, change in changes for field, _ in change.checks()]
 
     def decode(reply: int) -> WriteOutcome:
@@ -64,9 +59,7 @@ def write(changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None) -> 
             raise _conflict(*checks[-reply - 1])
         return (WriteOutcome.DUPLICATE, WriteOutcome.OK, WriteOutcome.CREATED)[reply]
 
-    call = script_call("write_record", Op.RECORD_WRITE, names, arguments, decode)
-    call.resent = resend(len(names), 2, at=0)
-    return call
+    return script_call(Op.RECORD_WRITE, first, decode, named, script="write_record", more_keys=names, more=more)
 
 
 def _conflict(keys: RecordKeys, field: bytes) -> RecordConflict:
@@ -89,9 +82,8 @@ def get(keys: RecordKeys, fields: Sequence[bytes], clock: Clock | None, *, renew
 
     if not renew:
         return Call(None, (read,), decode, op=Op.RECORD_GET)
-    renewal = touch(keys, clock)
-    commands = (*renewal.commands, read)
-    return Call(None, commands, decode, renewal.script, op=Op.RECORD_GET, is_separable=True)
+    named = renewal(keys, clock)
+    return script_call(Op.RECORD_GET, keys, decode, named, script="touch_record", after=[read], is_separable=True)
 
 
 def exists(keys: RecordKeys) -> Call[bool]:
@@ -109,18 +101,18 @@ def touch(keys: RecordKeys, clock: Clock | None) -> Call[bool]:
     Raises:
         InvalidTime: the clock returned an invalid time.
     """
-    return script_call(
-        "touch_record", Op.RECORD_TOUCH, (keys.record, keys.order), (*renewal(keys, clock), keys.named), bool
-    )
+    return script_call(Op.RECORD_TOUCH, keys, bool, renewal(keys, clock), script="touch_record")
 
 
-def renewal(keys: RecordKeys, clock: Clock | None, *, renew: bool = True) -> tuple[int | str, int | str]:
+def renewal(keys: RecordKeys, clock: Clock | None, *, renew: bool = True) -> dict[str, Argument]:
     """Return the arguments `ttl_ms` and `now_ms`, which renew the expiry or leave it alone.
 
     Raises:
         InvalidTime: the clock returned an invalid time.
     """
-    return ("-", 0) if keys.ttl_ms is None or not renew else (keys.ttl_ms, time_argument(clock))
+    if keys.ttl_ms is None or not renew:
+        return {"ttl_ms": NONE, "now_ms": 0}
+    return {"ttl_ms": keys.ttl_ms, "now_ms": time_argument(clock)}
 
 
 class Cleared(NamedTuple):
@@ -146,14 +138,15 @@ def clear(keys: RecordKeys, equals: Mapping[bytes, bytes], settings: Settings) -
             raise _conflict(keys, checks[-outcome - 1][0])
         return Cleared(outcome == 1, [int(put_ms) for put_ms in copies_ms])
 
-    arguments: list[Argument] = [WHICHEVER, noted_ms(settings), keys.named]
-    arguments += (argument for check in checks for argument in check)
-    return _clear(keys, [new_note(keys.shard)], arguments, decode)
+    named = {"cleared": new_note(keys.shard), "id": keys.member, "life": WHICHEVER, "noted_ms": noted_ms(settings)}
+    more = [argument for check in checks for argument in check]
+    return script_call(Op.RECORD_CLEAR, keys, decode, named, script="clear_record", more=more)
 
 
 def clear_life(keys: RecordKeys, life: bytes) -> Call[bool]:
     """Build a call that removes a whole record if it still has this life, and tells whether there was one."""
-    return _clear(keys, (), (life, 0, ""), lambda reply: reply[0] == 1)
+    named = {"cleared": None, "id": keys.member, "life": life, "noted_ms": 0, "named": b""}
+    return script_call(Op.RECORD_CLEAR, keys, lambda reply: reply[0] == 1, named, script="clear_record")
 
 
 def life_of(kind: bytes, described: bytes | None) -> bytes:
@@ -161,14 +154,3 @@ def life_of(kind: bytes, described: bytes | None) -> bytes:
     if kind == b"none":
         return b"none"
     return b"other" if described is None else described[LIFE]
-
-
-def _clear(keys: RecordKeys, note: Sequence[bytes], arguments: Sequence[Argument], decode: Any) -> Call[Any]:
-    names = (keys.records, keys.owned, keys.record, keys.order, keys.copies, *note)
-    return script_call("clear_record", Op.RECORD_CLEAR, names, (keys.member, *arguments), decode)
-
-
-def script_call(name: str, op: Op, names: Sequence[bytes], arguments: Sequence[Argument], decode: Any) -> Call[Any]:
-    """Build a call that runs one script about records."""
-    script = scripts.load(name)
-    return Call(None, (evalsha(script, names, arguments),), decode, script, op=op)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from redismem.errors import InvalidRecord, TooLarge
+from redismem.protocol.call import Argument
 
 NAME_BYTES = 4_096
 """The largest name of a field or member."""
@@ -13,8 +14,6 @@ CHANGE_BYTES = 64 * 1024 * 1024
 """The most bytes that one write may send."""
 CHANGE_COUNT = 20_000
 """The most names that one write may contain."""
-
-Argument = bytes | str | int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,12 @@ from typing import Any
 
 from redismem.errors import InvalidRecord
 from redismem.events import Op
-from redismem.protocol.call import Call
+from redismem.protocol.call import Argument, Call, script_call
 from redismem.protocol.clock import Clock
 from redismem.protocol.ids import sending
-from redismem.protocol.record.calls import renewal, script_call
-from redismem.protocol.record.changes import Argument, check_name, check_value
+from redismem.protocol.record.calls import renewal
+from redismem.protocol.record.changes import check_name, check_value
 from redismem.protocol.record.keys import RecordKeys
-from redismem.protocol.sendings import resend
 
 REPLY_BYTES = 8 * 1024 * 1024
 """The size of a reply after which a read returns what it has."""
@@ -108,20 +107,17 @@ def page(keys: RecordKeys, bounds: tuple[bytes, bytes], options: ReadOptions, cl
     """
     if type(options.limit) is not int or not 1 <= options.limit <= _PAGE_LIMIT:
         raise ValueError(f"limit is an integer, from 1 to {_PAGE_LIMIT}")
-    arguments: list[Argument] = [
-        *renewal(keys, clock, renew=options.renew),
-        *bounds,
-        int(options.reverse),
-        options.limit,
-        REPLY_BYTES,
-        int(options.named),
-        len(options.prefix),
-        *_related(options.related),
-        RANGE_COUNT,
-        keys.named,
-    ]
-    names = (keys.record, keys.order)
-    return script_call("read_record", Op.RECORD_READ, names, arguments, _decode_page)
+    named = {
+        **renewal(keys, clock, renew=options.renew),
+        **_related(options.prefix, options.related),
+        "from": bounds[0],
+        "to": bounds[1],
+        "is_reversed": options.reverse,
+        "limit": options.limit,
+        "budget_bytes": REPLY_BYTES,
+        "with_names": options.named,
+    }
+    return script_call(Op.RECORD_READ, keys, _decode_page, named, script="read_record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +132,21 @@ class ReadOptions:
     renew: bool = False
 
 
-def _related(related: Related | None) -> tuple[bytes, bytes, bytes]:
+def _related(prefix: bytes, related: Related | None) -> dict[str, Argument]:
+    """Return the arguments about the related range."""
     if related is None:
-        return b"", b"", b""
-    if not isinstance(related, Related) or not isinstance(related.prefix, bytes):
+        beginning, suffix, end = b"", b"", b""
+    elif isinstance(related, Related) and isinstance(related.prefix, bytes):
+        beginning, (suffix, end) = related.prefix, _with_end(related.suffix)
+    else:
         raise InvalidRecord("a related range has a prefix and a suffix, both bytes")
-    return related.prefix, *_with_end(related.suffix)
+    return {
+        "prefix_size": len(prefix),
+        "range_prefix": beginning,
+        "range_suffix": suffix,
+        "range_end": end,
+        "range_limit": RANGE_COUNT,
+    }
 
 
 def _with_end(text: bytes) -> tuple[bytes, bytes]:
@@ -226,25 +231,18 @@ class Walker:
         """Return a call that goes on; `None` at the end of the walk."""
         if not self.member or self.limit <= 0:
             return None
-        arguments: list[Argument] = [
-            self.member,
-            int(self.skips_start),
-            min(self.limit, STEPS_COUNT),
-            REPLY_BYTES,
-            int(not self.traces),
-            len(self.prefix),
-            *_related(self.related),
-            RANGE_COUNT,
-            self.keys.named,
-            self._open,
-            *(
-                text
-                for trace in self.traces
-                for text in (check_name(trace.seed_prefix), check_value(trace.value_prefix))
-            ),
-        ]
-        names = (self.keys.record, self.keys.order)
-        return script_call("walk_record", Op.RECORD_WALK, names, arguments, self._collect)
+        named = {
+            **_related(self.prefix, self.related),
+            "start": self.member,
+            "skips_start": self.skips_start,
+            "limit": min(self.limit, STEPS_COUNT),
+            "budget_bytes": REPLY_BYTES,
+            "with_heads": not self.traces,
+            "traces": self._open,
+        }
+        traced = [(check_name(trace.seed_prefix), check_value(trace.value_prefix)) for trace in self.traces]
+        more = [text for pair in traced for text in pair]
+        return script_call(Op.RECORD_WALK, self.keys, self._collect, named, script="walk_record", more=more)
 
     def _collect(self, reply: list[Any]) -> None:
         self.member, visited, self._open = reply[:3]
@@ -261,7 +259,5 @@ class Walker:
 
 def drop(keys: RecordKeys, bounds: tuple[bytes, bytes], limit: int) -> Call[int]:
     """Build a call that removes members between two bounds with their fields, and returns their number."""
-    arguments = (*bounds, min(limit, DROP_COUNT), sending(), keys.named)
-    call = script_call("drop_record", Op.RECORD_DROP, (keys.record, keys.order), arguments, int)
-    call.resent = resend(2, 3, at=0)
-    return call
+    named = {"from": bounds[0], "to": bounds[1], "limit": min(limit, DROP_COUNT), "sending": sending()}
+    return script_call(Op.RECORD_DROP, keys, int, named, script="drop_record")

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from redismem.events import Op
-from redismem.protocol import scripts
-from redismem.protocol.call import Call, evalsha, independent
+from redismem.protocol.call import Call, independent, script_call
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.calls import scored_members
 from redismem.protocol.record.keys import DESCRIPTION
@@ -51,11 +50,10 @@ def indexes_of(keys: Keys) -> dict[bytes, int]:
 
 def sweep(shard: bytes, members: Sequence[bytes]) -> Call[tuple[int, int]]:
     """Build a call that sweeps records of a shard; it returns (removed from the indexes, repaired)."""
-    script = scripts.load("sweep_records")
-    names = [shard + name for name in _INDEXES]
-    names += [shard + kind + member for member in members for kind in (b":record:", b":order:")]
-    command = evalsha(script, names, members)
-    return Call(None, (command,), lambda reply: (reply[0], reply[1]), script, op=Op.RECORD_SWEEP)
+    records, owned = (shard + name for name in _INDEXES)
+    names = [shard + kind + member for member in members for kind in (b":record:", b":order:")]
+    indexes = {"records": records, "owned": owned}
+    return script_call(Op.RECORD_SWEEP, None, tuple, indexes, script="sweep_records", more_keys=names, more=members)
 
 
 class Seen(NamedTuple):
