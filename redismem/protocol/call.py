@@ -264,11 +264,6 @@ def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | s
     return ("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
 
-def script_arguments(command: Command) -> Command:
-    """Return the arguments of a command that `evalsha` has built."""
-    return command[3 + int(command[2]) :]
-
-
 def independent(
     commands: tuple[Command, ...], decode: Callable[..., T], op: Op = Op.LOOK, *, absent: Any = None
 ) -> Call[T]:

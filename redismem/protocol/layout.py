@@ -1,6 +1,7 @@
 """The stored layout of a session, and the words of script replies: fields, counters, queue states, outcomes. No I/O.
 
-The scripts repeat these names as text; a test compares them with this file and with `lua/README.md`.
+The scripts repeat these names as text; a test compares them with this file and with `lua/README.md`, which says what
+each field means. PARAM, SUMMARY, PINNED and LEFT_IDS are prefixes of field names.
 """
 
 from __future__ import annotations
@@ -51,93 +52,6 @@ LARGE_ABOVE_BYTES = 4096
 PARAM = b"param:"
 SUMMARY = b"summary:"
 PINNED = b"pinned:"
-
-
-class Field(NamedTuple):
-    """A field of the state hash, with its meaning and the scripts that write it."""
-
-    meaning: str
-    writers: frozenset[str]
-
-
-_REMEMBERED = "append archive forget replace rewrite"
-
-
-def _field(meaning: str, writers: str) -> Field:
-    return Field(meaning, frozenset(writers.split()))
-
-
-FIELDS = {
-    EPOCH: _field("current life of the session: number and nonce", "append restore"),
-    OWNER: _field("the person whom the session belongs to: the score in `owners`, and the name", "append"),
-    ZONE: _field("the time zone of its days, an IANA name; missing for UTC", "append set_policy"),
-    COUNTERS: _field(
-        "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
-        "pinned or gaps; -h, if its gaps stand for h seqs more than they are elements; ~ and its policy, if any: b "
-        "if bodies have left the window, w kept whole, x exempt from the limit, its own time to live; idle or limit, "
-        "if chosen for eviction",
-        "append archive commit forget move_bodies prune queue_eviction replace restore rewrite set_policy sweep touch",
-    ),
-    NEWEST_IDS: _field("the newest append ids, after the letter of the field they overwrite when full", _REMEMBERED),
-    **dict.fromkeys(OLDER_IDS, _field("five older append ids", _REMEMBERED)),
-    LEFT_IDS: _field(
-        "ids that left the ring within the last minute, each with its last seq, if several processes append; the first "
-        "byte of the process follows the colon",
-        _REMEMBERED,
-    ),
-    OTHERS: _field("when the ring last turned, and the processes with a field `ids:`", _REMEMBERED),
-    RESENT: _field(
-        "the last resent write of each process, at most 16: six bytes of the process and the number of the sending; "
-        "earlier sendings of the process are refused; empty without any, if several processes append",
-        "append archive forget replace rewrite set_policy",
-    ),
-    QUEUED: _field(
-        "the queue of the session: overdue, leased or dead; missing if in no queue",
-        "append claim commit release replace requeue restore rewrite set_policy sweep",
-    ),
-    FENCE: _field("identifies the worker with the lease: number and nonce", "claim commit release set_policy sweep"),
-    EVICTOR: _field(
-        "identifies the last claim of its eviction, and a resent one: end of its lease and nonce", "claim_eviction"
-    ),
-    ATTEMPTS: _field(
-        "claims since the last commit, without uncounted ones", "claim commit release requeue set_policy sweep"
-    ),
-    FAILURE: _field(
-        "failures since the last commit: time of the first and the last, and its reason, without any text",
-        "claim commit release set_policy",
-    ),
-    DEATHS: _field(
-        "how often the session was dead since the last commit: each retry by the sweep waits longer",
-        "claim commit release requeue set_policy",
-    ),
-    COMMITTED: _field("fence of the last commit, which identifies a resent one", "commit forget rewrite"),
-    SUMMARIES_COUNT: _field("number of summaries", "commit forget rewrite"),
-    WITH_ORIGINALS: _field("1 while the originals reach up to the window", "archive commit rewrite"),
-    DROPPED_SEQ: _field("last seq when the session left the dead list without a retry", "commit requeue"),
-    PRUNED: _field("nonce of the last prune, which identifies a resent one", "prune"),
-    EDITED: _field("nonce of the last edit: earlier reads are stale", "forget move_bodies replace rewrite"),
-    REMOVED: _field(
-        "seqs without a message, because it was popped, rewritten or forgotten; missing if there is none",
-        "forget rewrite",
-    ),
-    PINS: _field("number of pinned messages, and their bytes", "append forget replace rewrite"),
-    LARGE_BYTES: _field(
-        "bytes of the window's messages over 4,096 bytes; missing if there was none",
-        "append archive commit forget move_bodies prune replace rewrite",
-    ),
-    SKETCH: _field("number of summarised messages that hold each word, for the next summary", "commit forget rewrite"),
-    WAITING: _field("the param the conversation waits for", "append"),
-    LAST_INTENT: _field("the last intent, set by the caller", "append"),
-    LAST_RESULT: _field("the last result, set by the caller", "append"),
-    PLAN: _field("the plan, set by the caller", "append"),
-    PARAM: _field("a param; its name follows the colon", "append"),
-    SUMMARY: _field("a summary; its first seq follows the colon", "commit forget rewrite"),
-    PINNED: _field(
-        "pinned messages that left the window in one commit, archive or prune; their seqs follow the colon",
-        "archive commit forget prune replace rewrite",
-    ),
-}
-"""All fields. PARAM, SUMMARY and PINNED are prefixes of field names."""
 
 # Most states have only these fields, because no param or value is set and no message is summarised yet.
 BARE = frozenset((COUNTERS, EPOCH, OWNER, ZONE, QUEUED, RESENT, PINS, LARGE_BYTES, NEWEST_IDS, *OLDER_IDS))

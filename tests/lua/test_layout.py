@@ -1,4 +1,4 @@
-"""The layout is described in five places: protocol/layout.py, the scripts, their heads, lua/README.md, the decoders.
+"""The layout is in five places: the names in protocol/layout.py, the scripts, their heads, lua/README.md, the decoders.
 
 All of them agree. Each rule is shown to fail on a small wrong example, for each side that can be wrong.
 """
@@ -32,7 +32,7 @@ DECODING = ("replies", "invariants", "check", "keys", "queue/calls", "session/ca
 class Said:
     """The texts that must agree."""
 
-    fields: dict[str, layout.Field]
+    fields: frozenset[str]
     sources: dict[str, str]
     readme: str
     modules: dict[str, str]
@@ -47,13 +47,19 @@ class Said:
         return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in found.splitlines()]
 
 
+def field_names() -> frozenset[str]:
+    """Return the names of fields in layout.py, and the beginnings of names."""
+    named = [value for name, value in vars(layout).items() if name.isupper() and isinstance(value, bytes)]
+    return frozenset(name.decode() for name in (*named, *layout.OLDER_IDS) if re.fullmatch(rb"[a-z_]+:?", name))
+
+
 def as_it_is() -> Said:
     folders = [ROOT / "redismem" / room for room in ROOMS]
     modules = {
         path.relative_to(folder).with_suffix("").as_posix(): path for folder in folders for path in folder.rglob("*.py")
     }
     return Said(
-        {name.decode(): field for name, field in layout.FIELDS.items()},
+        field_names(),
         {name: scripts.load(name).source.decode() for name in scripts.names() if name not in OF_OTHERS},
         (ROOT / "lua" / "README.md").read_text(),
         {name: modules[name].read_text() for name in DECODING},
@@ -73,23 +79,20 @@ def heads(said: Said) -> Iterator[str]:
 
 
 def fields(said: Said) -> Iterator[str]:
-    """The layout has each field that a script uses, no other, and knows who writes it."""
-    texts = said.texts()
-    used = {field for found in texts.values() for field in found.reads | found.writes} - {"all"}
-    for name in used ^ said.fields.keys():
+    """The layout has each field that a script uses, and no other."""
+    used = {field for found in said.texts().values() for field in found.reads | found.writes} - {"all"}
+    for name in used ^ said.fields:
         yield f"{name}: {'not in layout.py' if name in used else 'no script uses it'}"
-    for name in used & said.fields.keys():
-        writers = {script for script, found in texts.items() if name in found.writes}
-        for script in writers ^ said.fields[name].writers:
-            yield f"{name} is {'written by' if script in writers else 'not written by'} {script}.lua"
 
 
 def fields_in_readme(said: Said) -> Iterator[str]:
-    rows = {cells[0].strip("`").partition("<")[0]: cells[1:] for cells in said.table("field")}
-    told = {name: [field.meaning, " ".join(sorted(field.writers))] for name, field in said.fields.items()}
-    for name in rows.keys() | told.keys():
-        if rows.get(name) != told.get(name):
-            yield f"README says of {name} {rows.get(name)}, layout.py {told.get(name)}"
+    """The README tells each field of the layout, and who writes it."""
+    rows = {cells[0].strip("`").partition("<")[0]: cells[2] for cells in said.table("field")}
+    texts = said.texts()
+    for name in rows.keys() | said.fields:
+        writers = " ".join(sorted(script for script, found in texts.items() if name in found.writes))
+        if rows.get(name) != writers:
+            yield f"README says of {name} that {rows.get(name)} write it, but {writers} do"
 
 
 def indexes_in_readme(said: Said) -> Iterator[str]:
@@ -200,22 +203,15 @@ def readme(old: str, new: str) -> Callable[[Said], Said]:
     return change
 
 
-def field(name: str, meaning: str | None, writers: str = "") -> Callable[[Said], Said]:
-    """Return a change that sets a field of layout.py, or removes it."""
-
-    def change(said: Said) -> Said:
-        others = {other: what for other, what in said.fields.items() if other != name}
-        added = {} if meaning is None else {name: layout.Field(meaning, frozenset(writers.split()))}
-        return replace(said, fields=others | added)
-
-    return change
+def field(name: str) -> Callable[[Said], Said]:
+    """Return a change that adds a field to layout.py, or removes it."""
+    return lambda said: replace(said, fields=said.fields ^ {name})
 
 
 def module(name: str, line: str) -> Callable[[Said], Said]:
     return lambda said: replace(said, modules=said.modules | {name: f"{said.modules[name]}\n{line}\n"})
 
 
-PRUNED = layout.FIELDS[layout.PRUNED].meaning
 WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (heads, script("prune", "'pruned', nonce", "'other', nonce"), "prune.lua writes other: not in its head"),
     (heads, script("prune", "writes counters pruned", "writes counters pruned plan"), "plan: only its head says so"),
@@ -223,14 +219,11 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (heads, script("extend", "FIELDS reads fence", "FIELDS reads"), "extend.lua reads fence: not in its head"),
     (heads, script("append", "change('resent', overtaking)", "change('again', 1)"), "append.lua writes again: not in"),
     (fields, script("prune", "'pruned'", "'other'"), "other: not in layout.py"),
-    (fields, field("unused", "nothing"), "unused: no script uses it"),
-    (fields, field("pruned", None), "pruned: not in layout.py"),
-    (fields, field("pruned", PRUNED, "prune touch"), "pruned is not written by touch.lua"),
-    (fields, field("pruned", PRUNED), "pruned is written by prune.lua"),
+    (fields, field("unused"), "unused: no script uses it"),
+    (fields, field("pruned"), "pruned: not in layout.py"),
     (fields_in_readme, readme("| `pruned` |", "| `other` |"), "README says of other"),
-    (fields_in_readme, readme("| `pruned` |", "| `other` |"), "README says of pruned None"),
-    (fields_in_readme, field("pruned", "something else", "prune"), "layout.py ['something else', 'prune']"),
-    (fields_in_readme, readme(PRUNED, "something else"), "README says of pruned ['something else'"),
+    (fields_in_readme, readme("| `pruned` |", "| `other` |"), "README says of pruned that None write it"),
+    (fields_in_readme, script("prune", "'pruned', nonce", "'plan', nonce"), "README says of plan that append write"),
     (
         indexes_in_readme,
         readme("replace restore rewrite set_policy sweep touch |", "replace touch |"),
@@ -251,7 +244,7 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (version, lambda said: replace(said, version=2), "README says layout version 1, layout.py 2"),
     (decoder_faults, module("replies", 'x = b"committed"'), "has a field name of its own, committed"),
     (decoder_faults, module("invariants", 'x = "dropped_seq"'), "has a field name of its own, dropped_seq"),
-    (decoder_faults, field("fence", None), "invariants.py uses fence, which is not in layout.py"),
+    (decoder_faults, field("fence"), "invariants.py uses fence, which is not in layout.py"),
 ]
 
 

@@ -25,7 +25,6 @@ ANNOUNCED_PART = 999_999_999
 VERSION_FIELD = b"version"
 """The field of the index that changes with each change of an entry."""
 _FORMAT = 1
-_HEAD_COUNT = 5
 _SIZE_BYTES = 2
 _MOST_BYTES = (1 << 8 * _SIZE_BYTES) - 1
 
