@@ -8,8 +8,7 @@
 -- - is none without the epoch in the reply, which an append with reads does not need. now_ms: - for the server's clock. pins:
 -- number and bytes of the pinned messages, and the session's limits of both, with commas; - for none.
 -- limits may end with ~ and the policy and % and the time zone of a session that the append creates, and @ and the owner,
--- which an existing session must have. The key owners is needed only with an owner. Most appends have only the first four
--- keys, because each key costs time (see all_keys.lua).
+-- which an existing session must have. The key owners is needed only with an owner.
 -- KEYS
 --   messages
 --   state
@@ -31,7 +30,7 @@
 --   writes counters epoch owner zone ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: waiting last_intent last_result plan
 -- REPLY counters@epoch, and ! if bodies should leave the window; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
--- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version · KEYS all
+-- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, active, overdue, originals, vectors, leased, dead, evictions, fences, owners = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local kept_ms, threshold, token_limit = string.match(limits, '(%d+) (%d+) (%S+)')
@@ -50,7 +49,6 @@ if fresh ~= '1' then -- [made before]
 end
 --- @include expected
 --- @include policy
---- @include all_keys
 local count_before = total - window_first_seq + 1 + (tonumber(hidden) or 0) -- [hidden]
 local found_count = message_count > 0 and redis.call('LLEN', messages) or count_before
 if found_count ~= count_before then return {counters, epoch or redis.call('HGET', state, 'epoch'), found_count} end
@@ -85,6 +83,7 @@ counters = string.format('v1 %s %d %d %d %d%s%s%s', window_first_seq, total, win
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) end
 -- Without a summary, a prune or a body that left it, a window has no originals or vectors: the nil ends the list.
+local has_originals = window_first_seq ~= '1' or string.find(policy, 'b', 1, true) -- [bodies]
 if aged then for _, key in ipairs({state, messages, has_originals and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
 if count_before == 0 then redis.call('PEXPIREAT', messages, expires_ms) end

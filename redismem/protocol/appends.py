@@ -18,8 +18,6 @@ from redismem.settings.settings import Settings
 Command = tuple[bytes | str | int, ...]
 ANY = "@"
 """The argument `expect` that expects nothing, and has the epoch in the reply; `layout.NONE` leaves it out."""
-_FEW_KEYS = 4
-"""The number of the first keys of append.lua that are enough for most appends."""
 _AGAIN = {"1": "2", "2": "2", "0": "3", "3": "3"}
 """The values of `fresh` of a resent append."""
 
@@ -78,17 +76,8 @@ class AppendHead:
     keys: SessionKeys
     settings: Settings
     limits: Limits
-    all_keys: Command
+    command: Command
     """The beginning of the command."""
-    _few_keys: Command | None = None
-
-    @property
-    def few_keys(self) -> Command:
-        """The beginning of the command with few keys, which are enough for most appends."""
-        if self._few_keys is None:
-            word, sha, _, *keys, session, limits = self.all_keys
-            self._few_keys = (word, sha, _FEW_KEYS, *keys[:_FEW_KEYS], session, limits)
-        return self._few_keys
 
 
 def append_head(script: Script, keys: SessionKeys, settings: Settings, limits: Limits) -> AppendHead:
@@ -128,7 +117,6 @@ class Append:
     """1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent one."""
     change: Change | None = None
     """The change of the state; None means that there is none."""
-    has_few_keys: bool = False
 
     @property
     def name(self) -> bytes:
@@ -154,17 +142,24 @@ class Append:
     def command(self) -> Command:
         """Build the command of append.lua. A test compares the values in `request` with its head."""
         head, elements, change = self.head, self.elements, self.change
-        begin = head.few_keys if self.has_few_keys else head.all_keys
         count, now = len(elements), layout.NONE if self.now_ms is None else self.now_ms
         pins = pins_argument(head.settings, self.pinned_count, self.pinned_bytes) if self.pinned_count else layout.NONE
         if change is None:  # most appends: the same command as below, without the work for a change
-            return (*begin, f"{self.fresh} {count} 0 {self.tokens} {self.expect} {now} {pins}", self.token, *elements)
+            return (
+                *head.command,
+                f"{self.fresh} {count} 0 {self.tokens} {self.expect} {now} {pins}",
+                self.token,
+                *elements,
+            )
         numbers = f"{self.fresh} {count} {len(change.sets) // 2} {self.tokens}"
-        return (*begin, f"{numbers} {self.expect} {now} {pins}", self.token, *elements, *change.sets, *change.drops)
-
-    def with_all_keys(self) -> Append:
-        """Return the append with all keys, because Redis needs them."""
-        return replace(self, has_few_keys=False)
+        return (
+            *head.command,
+            f"{numbers} {self.expect} {now} {pins}",
+            self.token,
+            *elements,
+            *change.sets,
+            *change.drops,
+        )
 
     def again(self, *, is_sent: bool) -> Append:
         """Return the append marked as resent, because the server may have it already.
@@ -172,4 +167,4 @@ class Append:
         If it was sent before, it also gets a new sending, which overtakes the earlier ones.
         """
         token = renew(self.token) if is_sent else self.token
-        return replace(self, fresh=_AGAIN[self.fresh], token=token, has_few_keys=False)
+        return replace(self, fresh=_AGAIN[self.fresh], token=token)

@@ -102,7 +102,9 @@ class Call(Generic[T]):
             commands = self.resent(self.commands, is_sent=is_sent)
             return replace(self, commands=commands, was_sent=self.was_sent or is_sent)
         if self.append is not None:
-            return self._with_append(self.append.again(is_sent=is_sent), was_sent=self.was_sent or is_sent)
+            append = self.append.again(is_sent=is_sent)
+            commands = (append.command(), *self.commands[1:])
+            return replace(self, append=append, commands=commands, was_sent=self.was_sent or is_sent)
         name = self.sending_name
         if name is None or self.named is None or not is_sent:
             return self
@@ -128,23 +130,9 @@ class Call(Generic[T]):
         """True if a retry overtakes the earlier attempts, so that the script refuses these."""
         return self.append is not None or self.resent is not None or self.sending_name is not None
 
-    def needs_all_keys(self, failure: ServerError | ConnectionLost) -> bool:
-        """True if Redis has refused an append with few keys, and so has written nothing."""
-        if self.append is None or not self.append.has_few_keys:
-            return False
-        return isinstance(failure, ServerError) and failure.word == "KEYS"
-
     def needs_new_sending(self, failure: ServerError | ConnectionLost) -> bool:
         """True if Redis has refused this attempt, because it took a later one of this process for a resent call."""
         return self.has_sending and isinstance(failure, ServerError) and failure.word == "OVERTAKEN"
-
-    def with_all_keys(self) -> Call[T]:
-        """Return the call of an append with all keys."""
-        assert self.append is not None
-        return self._with_append(self.append.with_all_keys(), was_sent=self.was_sent)
-
-    def _with_append(self, append: Append, *, was_sent: bool) -> Call[T]:
-        return replace(self, append=append, commands=(append.command(), *self.commands[1:]), was_sent=was_sent)
 
     def fill_absent(self, answers: list[Any]) -> list[Any]:
         """Replace the answers of unreachable nodes by `absent`."""

@@ -101,9 +101,6 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "FORMAT": lambda version, _: UnsupportedFormat(
         f"the record has format {version}, which this release does not know"
     ),
-    "KEYS": lambda _, session_id: ScriptFailed(
-        "an append with all keys was refused for too few of them, which is a defect", session_id
-    ),
     "OVERTAKEN": lambda _, session_id: ScriptFailed(
         "a call that is sent once was refused as overtaken by a later one, which is a defect", session_id
     ),

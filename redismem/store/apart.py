@@ -60,7 +60,7 @@ class ReadsApart:
         """
         until = monotonic() + self._deadline_s
         # A write is sent once. All other scripts may run again.
-        begin = 0 if call.resent is None else 1
+        begin = int(call.has_sending)
         write = replace(call, commands=call.commands[:begin], is_apart=False, sends=None)
         answers = await self._transmit(write, timeout_s) if begin else []
         if begin and type(answers[0]) is bytes:

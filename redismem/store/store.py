@@ -165,7 +165,7 @@ class Store(Agreement):
                 timeout_s = self._within_s(begun_s)
         number, gate, session_id = 0, self._gate, call.session_id
         is_clear = call.op is Op.CLEAR
-        is_behind = call.resent is not None or (call.script is not None and call.has_sending) or is_clear
+        is_behind = is_clear or (call.script is not None and call.has_sending)
         if session_id and (is_behind or session_id in gate.waiting):
             begin = gate.begin_alone if is_clear else gate.begin
             if not (number := begin(session_id)):
@@ -355,8 +355,7 @@ class Store(Agreement):
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
             breaker = self.breaker_of(call)
             self._raise_if_away(breaker, call, retries)
-            call = call.with_all_keys() if call.needs_all_keys(failure) else call.again()
-            call = self._apart.divide(call, failure)
+            call = self._apart.divide(call.again(), failure)
             try:
                 value = call.finish(await self._transmit(call, retries.timeout_s()))
                 breaker.answered_s = begun_s
@@ -372,8 +371,8 @@ class Store(Agreement):
         retries.note(failure)
         if isinstance(failure, ServerError):
             self.breaker_of(call).answered_s = begun_s
-            refused_for_now = call.needs_all_keys(failure) or call.needs_new_sending(failure)
-            return 0.0 if refused_for_now or must_divide(call, failure) else retries.pause_s(failure)
+            refused_for_now = call.needs_new_sending(failure) or must_divide(call, failure)
+            return 0.0 if refused_for_now else retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
             self.note_unanswered(begun_s, failure)
         self._raise_if_away(

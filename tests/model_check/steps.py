@@ -113,7 +113,6 @@ class Steps(RuleBasedStateMachine):
 
     def run_call(self, call: Call[Any]) -> Any:
         volume["calls"] += 1
-        volume["appends with few keys"] += call.append is not None and call.append.has_few_keys
         return run_without_loop(self.store.run(call))
 
     def run_owned(self, name: str, call: Call[Any]) -> Any:

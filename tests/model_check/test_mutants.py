@@ -243,7 +243,6 @@ MUTANTS = [
     Mutant("append", "not known any more", "made before", *NEVER),
     Mutant("append", "what was sent again counts as a duplicate", "sent again", r"fresh >= '2'", "false"),
     Mutant("append", "no call's duplicate", "sent again", r" and .*", ""),
-    Mutant("append", "few keys, and the originals expire before the state", "all keys", r" or has_originals", ""),
     Mutant("append", "some of the last 16 are forgotten", "the last 16", r"-192", "-60"),
     Mutant("index_owner", "what is gone stays", "dropped"),
     Mutant("index_owner", "never has an entry", "set"),

@@ -246,7 +246,7 @@ def expired_with_more_originals(machine: WorkMachine, name: str) -> None:
 
 
 def changed_behind_an_archive(machine: WorkMachine, name: str) -> None:
-    """A client that has not seen the first originals sends a change with few keys: they live as long as the session."""
+    """A client that has not seen the first originals changes the state: they live as long as the session."""
     machine.clear(name)
     for _ in range(3):
         machine.append(name)

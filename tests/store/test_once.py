@@ -9,17 +9,14 @@ import pytest
 from support.checks import user
 from support.conversations import contents, user_message
 from support.faulty import Faulty, wait_until_replayed
-from support.redis_server import RedisServer
 from support.stored import read_namespace
 
 from redismem import (
     Conflict,
     InvalidMessage,
     Memory,
-    Policy,
     Session,
 )
-from redismem.protocol import replies
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session.calls import SessionCalls
 
@@ -186,40 +183,3 @@ async def test_unreadable_ids_do_not_stop_a_degraded_turn(degradable: Memory, fa
     context = await session.append_and_read(user(2), id="two")
     assert [message.content for message in context.messages] == [user(n)["content"] for n in (1, 2)]
     assert (await session.append(user(2), id="two")).duplicate
-
-
-async def test_an_append_about_a_known_session_sends_four_keys(memory: Memory, session: Session) -> None:
-    calls = SessionCalls(memory.store.keys.session(session.id), memory.settings)
-
-    async def has_few_keys() -> bool:
-        """Append a message, and return True if the append had few keys."""
-        call = calls.append([user_message("x")])
-        await memory.store.run(call)
-        return call.append is not None and call.append.has_few_keys
-
-    assert [await has_few_keys() for _ in range(3)] == [False, True, True]
-    await session.prune(1)
-    assert [await has_few_keys() for _ in range(2)] == [True, False], "the session itself refuses the first one"
-    await session.clear()
-    assert [await has_few_keys() for _ in range(2)] == [False, True]
-    await session.set_policy(Policy(idle_timeout_s=900))
-    assert [await has_few_keys() for _ in range(2)] == [True, False]
-
-
-@pytest.mark.parametrize("is_embedded", [False, True])
-async def test_an_append_that_needs_all_keys_is_made_once(
-    is_embedded: bool, redis_server: RedisServer, namespace: str
-) -> None:
-    url = "memory://" if is_embedded else redis_server.url
-    async with Memory.connect(url, namespace=namespace) as memory:
-        session = memory.session("user-42")
-        await session.append(user_message("a"))
-        await memory.session(session.id).clear()
-        receipt = await session.append(user_message("b"))
-        assert (receipt.created, receipt.duplicate, receipt.last_seq) == (True, False, 1)
-        await memory.session(session.id).clear()
-        await session.merge({"x": 1})
-        assert (await session.read()).state.params == {"x": 1}
-        read_state = ("HGETALL", memory.store.keys.session(session.id).state)
-        (fields,) = await memory.store.transport.run((read_state,), 5, None)
-        assert b"repeated" not in replies.fields(fields), "no reply was lost"

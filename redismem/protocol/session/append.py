@@ -25,8 +25,6 @@ from redismem.settings.settings import Settings
 T = TypeVar("T")
 
 _REPLICAS_LIMIT = 64
-# In counters: a window from the first message on, and the mark of a policy.
-_WHOLE_WINDOW, _POLICY = b"v1 1 ", b"~"
 
 
 class AppendOptions(StateChanges, total=False):
@@ -132,20 +130,12 @@ def create_token(id: str | None, session_id: str) -> bytes:
         raise InvalidMessage(str(refused), session_id) from None
 
 
-def needs_few_keys(counters: bytes, window_count: int, threshold: int) -> bool:
-    """True if the next append needs only four keys: if the session has no policy and no message left the window.
-
-    Above the threshold, a worker may summarise the session before the next append, which then took two round trips.
-    """
-    return -1 < window_count <= threshold and counters.startswith(_WHOLE_WINDOW) and _POLICY not in counters
-
-
 def replay_call(session_id: str, append: Append, *, may_be_there: bool) -> Call[Receipt]:
     """Build the replay of an append, without its reads and its `expect`. Its token makes it idempotent.
 
     `may_be_there` is True if the append was sent before.
     """
-    append = replace(append.again(is_sent=True) if may_be_there else append.with_all_keys(), expect=ANY)
+    append = replace(append.again(is_sent=True) if may_be_there else append, expect=ANY)
     # `any_kind`, because an accepted append can no longer be refused.
     decode = partial(replies.receipt, session_id, len(append.elements), any_kind=True)
     return Call(session_id, (append.command(),), decode, scripts.load("append"), op=Op.REPLAY, append=append)

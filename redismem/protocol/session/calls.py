@@ -32,7 +32,6 @@ from redismem.protocol.session.append import (
     create_token,
     encode_with_pin,
     expect_argument,
-    needs_few_keys,
     set_confirm,
 )
 from redismem.protocol.session.expected import Expected
@@ -47,7 +46,7 @@ class SessionCalls:
     """Builds the calls of one session; the parts that all calls share are built once."""
 
     __slots__ = (
-        *("_append_head", "_confirm", "_needs_few_keys", "_reads", "_script"),
+        *("_append_head", "_confirm", "_reads", "_script"),
         *("clock", "count_tokens", "is_heavy", "keys", "session_owner", "settings"),
     )
 
@@ -78,7 +77,7 @@ class SessionCalls:
         self._append_head = append_head(self._script, keys, settings, limits or append_limits(settings))
         self._reads = context_reads(keys)
         self._confirm = settings.confirm
-        self._needs_few_keys = self.is_heavy = False  # heavy: bodies should leave the window after the last append
+        self.is_heavy = False  # heavy: bodies should leave the window after the last append
 
     def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
         """Build an append.
@@ -92,7 +91,6 @@ class SessionCalls:
         return self._append_call(self._append("append", ANY, messages, options), Op.APPEND, options)
 
     def _append_call(self, append: Append, op: Op, options: AppendOptions) -> Call[Receipt]:
-        append.has_few_keys = self._needs_few_keys
         # No keywords, which cost time on every turn.
         decode = partial(self._receipt, append)
         call = Call(self.keys.session_id, (append.command(),), decode, self._script, None, op, append)
@@ -128,7 +126,6 @@ class SessionCalls:
         receipt = replies.receipt(self.keys.session_id, count, reply, token=append.token if count else b"")
         counters = reply if type(reply) is bytes else reply[0]
         self.is_heavy = counters[-1] == _HEAVY
-        self._needs_few_keys = needs_few_keys(counters, receipt.window_count, self.settings.threshold)
         return receipt
 
     def _appended_context(self, append: Append, reply: Any, stored: Any, elements: Sequence[bytes]) -> Context:
@@ -136,7 +133,6 @@ class SessionCalls:
         context = replies.appended_context(self.keys.session_id, count, limit, append.token, reply, stored, elements)
         counters = reply if type(reply) is bytes else reply[0]
         self.is_heavy = counters[-1] == _HEAVY
-        self._needs_few_keys = needs_few_keys(counters, len(elements), self.settings.threshold)
         return context
 
     def _append(self, called: str, expect: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Append:
@@ -237,10 +233,7 @@ class SessionCalls:
 
         def decode(stored: Any, elements: Any) -> Context:
             fields = replies.own_fields(keys, stored)
-            context = replies.context(keys.session_id, settings.recent_limit, fields, elements, limit)
-            counters = fields.get(layout.COUNTERS, b"")
-            self._needs_few_keys = needs_few_keys(counters, len(elements), settings.threshold)
-            return context
+            return replies.context(keys.session_id, settings.recent_limit, fields, elements, limit)
 
         # With a limit of 0, -0 would mean the whole window.
         first, last = (1, 0) if limit == 0 else (-min(limit or 0, _MOST), -1)
