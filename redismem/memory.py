@@ -69,7 +69,7 @@ class Memory:
         self.workers = workers
         self._on_append = None if workers is None else workers.appended
         if workers is not None:
-            store.on_first_call = workers.start
+            store.agreement.on_first_call = workers.start
 
     @classmethod
     def connect(  # noqa: PLR0913 (all but the URL are keywords)

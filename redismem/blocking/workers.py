@@ -31,7 +31,7 @@ class WorkerThread:
 
     def reset(self) -> None:
         """Let the next call in a forked process start the workers."""
-        self._store.has_begun = False
+        self._store.agreement.has_begun = False
 
     def _fresh_memory(self) -> Memory:
         if not self._is_fresh:

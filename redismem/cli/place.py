@@ -146,7 +146,7 @@ async def open_used(url: str | None, namespace: str) -> AsyncIterator[tuple[Memo
         Stop: if the namespace was never used, or as `open_memory`.
     """
     async with open_read_only(url, namespace) as (memory, place):
-        memory.store.is_agreed = False
+        memory.store.agreement.is_agreed = False
         async with memory:
             yield memory, place
 
@@ -163,10 +163,10 @@ async def open_read_only(
     memory, place = connect(url, namespace)
     warn_if_embedded(place)
     try:
-        await memory.store.look()
+        await memory.store.agreement.look()
         if not unused_ok:
             await _check_used(memory.store, place)
-        memory.store.is_agreed = True  # else the first session call would record the namespace
+        memory.store.agreement.is_agreed = True  # else the first session call would record the namespace
         yield memory, place
     except (StoreUnavailable, NotAllowed) as error:
         raise stop_for(place.name, error) from None

@@ -53,7 +53,7 @@ async def sessions(
         print_json({"namespace": on.namespace, **numbers, "sessions": rows, "cursor": found.cursor})
     else:
         _print_sessions(found)
-        room = f"; room for {found.room:,} more, the limit is {memory.store.session_limit:,}"
+        room = f"; room for {found.room:,} more, the limit is {memory.store.agreement.session_limit:,}"
         print(f"{plural(found.count, 'live session')} in namespace {on.namespace} on {place.name}{room}")
         if found.cursor:
             print(f"more: --cursor {found.cursor}")

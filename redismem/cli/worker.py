@@ -158,7 +158,7 @@ async def _prepare(places: Sequence[tuple[Memory, Place]], *, override: bool) ->
     for memory, _ in places:
         embedder = memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
         if override:
-            await memory.store.override_record(None if embedder is None else embedder.name)
+            await memory.store.agreement.override_record(None if embedder is None else embedder.name)
 
 
 def _open_metrics(*, once: bool) -> Metrics:
@@ -235,7 +235,7 @@ async def _run_until_stopped(
     log.info(
         "started on %s, namespace %s: %s%s%s, concurrency %d, at most %d sessions, idle timeout %g s",
         *(place.name, memory.store.keys.namespace, settings.strategy, by, _embedder_words(memory), concurrency),
-        *(memory.store.session_limit, settings.idle_timeout_s),
+        *(memory.store.agreement.session_limit, settings.idle_timeout_s),
         extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
     await scheduler.start()
@@ -258,7 +258,7 @@ def _embedder_words(memory: Memory) -> str:
     embedder, settings = memory.store.embedder, memory.settings
     if embedder is None:
         return ""
-    if settings.strategy == "none" or not memory.store.keeps_originals:
+    if settings.strategy == "none" or not memory.store.agreement.keeps_originals:
         return ", no vectors: no messages are kept"
     return f", vectors by {embedder.name}"
 

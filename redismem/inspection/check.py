@@ -100,7 +100,7 @@ async def check_session(store: Store, session_id: str) -> list[Violation]:
 
 
 def _find_violations(store: Store, session_id: str, seen: Stored) -> list[Violation]:
-    late_ms = 0 if store.breakers is None else _MOVED_LATE_MS
+    late_ms = 0 if store.availability.breakers is None else _MOVED_LATE_MS
     return list(violations(session_id, seen, store.settings, late_ms=late_ms))
 
 

@@ -91,7 +91,7 @@ async def examine_quickly(store: Store, *, embedded: bool) -> Diagnosis:
     found.append(await _looked_at(store, "shards", _shards(store, embedded)))
     try:
         with contextlib.suppress(WrongShards):  # the finding on shards reports it
-            await store.look()  # another process may have recorded a larger limit than the default
+            await store.agreement.look()  # another process may have recorded a larger limit than the default
         depths, paused = await depths_of(store), await store.run(provider_pauses.list_pauses(store.keys))
     except RedismemError as error:
         return Diagnosis([*found, _refused(store, "queues", error)], None)
@@ -190,7 +190,7 @@ async def _ping_ms(store: Store) -> float:
 
 async def _commands(store: Store) -> Finding:
     """Check that this user may run every command that the package sends. Runs none of them."""
-    on_cluster = store.breakers is not None
+    on_cluster = store.availability.breakers is not None
     try:
         await store.run(permissions.check_permissions(store.keys.session(ids.new_session_id()), on_cluster=on_cluster))
     except StoreUnavailable as refused:

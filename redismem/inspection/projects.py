@@ -50,7 +50,7 @@ async def is_known(store: Store) -> bool:
 
     Raises StoreUnavailable, UnsupportedFormat.
     """
-    return await store.look() or bool(await project_names(store) or await sessions_count(store))
+    return await store.agreement.look() or bool(await project_names(store) or await sessions_count(store))
 
 
 async def _find_violations(items: Items) -> list[tuple[str, str]]:

@@ -35,7 +35,7 @@ async def check_records(store: Store, most_count: float = math.inf) -> AsyncIter
             for at in range(0, len(fresh), _PAGE_COUNT):
                 part = fresh[at : at + _PAGE_COUNT]
                 hashes = await store.run(sweeps.types(shard, part))
-                late_ms = 0 if store.breakers is None else _MOVED_LATE_MS
+                late_ms = 0 if store.availability.breakers is None else _MOVED_LATE_MS
                 for seen in await store.run(sweeps.look(shard, part, hashes)):
                     for rule, text in _violations(seen, late_ms):
                         yield Violation(decode_id(seen.member) or repr(seen.member), rule, text)

@@ -50,7 +50,7 @@ async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> 
     page = await read_sessions(store, limit, cursor, since_ms)
     count = await store.run(namespace_calls.count(store.keys, since_ms))
     infos = await infos_of(store, page.sessions)
-    room = max(0, store.session_limit - count)
+    room = max(0, store.agreement.session_limit - count)
     return Listing(page.sessions, infos, page.cursor, count, room, now_ms)
 
 

@@ -160,7 +160,7 @@ class Metrics:
             queues: The queues by namespace; `None` means that Redis does not answer: then the last ones count.
             findings: The findings by namespace.
         """
-        self._calls.set(sum(store.calls_count for store in stores))
+        self._calls.set(sum(store.transport.calls_count for store in stores))
         self._backlog.set(sum(store.health().backlog_message_count for store in stores))
         self._away.clear()  # drops nodes that answer again or were removed
         for place, seconds in _away_s(stores).items():
@@ -208,7 +208,7 @@ async def _queues_of(store: Store) -> Queues | None:
 def _away_s(stores: Sequence[Store]) -> Mapping[str, float]:
     """Return how long each node has not answered, in seconds, by address. "" stands for the store as a whole."""
     away_s = {"": 0.0}
-    for breaker in (breaker for store in stores for breaker in store.away_breakers()):
+    for breaker in (breaker for store in stores for breaker in store.availability.away()):
         away_s[breaker.place] = max(away_s.get(breaker.place, 0.0), breaker.away_s())
     return away_s
 

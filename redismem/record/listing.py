@@ -25,8 +25,8 @@ async def list_records(
         InvalidSessionId: The owner is invalid.
         StoreUnavailable: Redis did not answer in time.
     """
-    if not store.has_begun:
-        await store.begin()
+    if not store.agreement.has_begun:
+        await store.agreement.begin()
     reader = RecordsReader(store.keys, prefix, limit, cursor, owner)
     while (call := reader.next_call()) is not None:
         await store.run(call)

@@ -91,7 +91,7 @@ class Record:
         call = calls.write(changes, self._store.clock)
         outcome = await self._run(call, [keys for keys, _ in changes])
         if outcome is WriteOutcome.CREATED:
-            await self._store.agree_again()
+            await self._store.agreement.agree_again()
         return outcome is not WriteOutcome.DUPLICATE
 
     async def newest(
@@ -263,8 +263,8 @@ class Record:
         return await put_into_quarantine(self._store, [self._keys], "it was set aside") > 0
 
     async def _run(self, call: Call[T], records: Sequence[RecordKeys] = ()) -> T:
-        if not self._store.has_begun:
-            await self._store.begin()
+        if not self._store.agreement.has_begun:
+            await self._store.agreement.begin()
         try:
             return await self._store.run(call)
         except CorruptSession as corrupt:

@@ -96,7 +96,7 @@ class Editor:
         originals = Originals(self._store, self._calls.keys)
         while True:
             view = await self.view("archive", expect)
-            if not self._store.keeps_originals:
+            if not self._store.agreement.keeps_originals:
                 raise InvalidSettings("cannot archive: originals are not kept here (keep_originals)")
             messages = view.context.messages[:count]
             if not messages:

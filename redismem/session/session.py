@@ -121,7 +121,7 @@ class Session:
         if self._calls.is_heavy:
             self._start_moving_bodies()
         if receipt.created:
-            await self._store.agree_again()
+            await self._store.agreement.agree_again()
         if receipt.duplicate:
             await check_duplicate(self, messages, receipt, None)
         if self._on_append is not None:
@@ -191,7 +191,7 @@ class Session:
         if self._calls.is_heavy:
             self._start_moving_bodies()
         if context.receipt is not None and context.receipt.created:
-            await self._store.agree_again()
+            await self._store.agreement.agree_again()
         if context.receipt is not None and context.receipt.duplicate:
             await check_duplicate(self, messages, context.receipt, context)
         if self._on_append is not None:

@@ -60,7 +60,7 @@ class SessionState:
         """
         receipt = await self._store.run(self._calls.update(id, **changes), quarantine=True)
         if receipt.created:
-            await self._store.agree_again()
+            await self._store.agreement.agree_again()
 
     async def merge(self, params: Mapping[str, Any]) -> None:
         """Set these params to JSON values and keep all others. The value UNSET removes a param.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
@@ -14,44 +15,41 @@ from redismem.protocol.ids import now_ms
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.server_errors import NOT_READY_WORDS, ConnectionLost, ServerError
-from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker, Breakers, BreakerState
 from redismem.store.retries import explain, possibly_made, redis_at
 from redismem.transport.base import Transport, place_of
 
 log = logging.getLogger("redismem")
+OnChange = Callable[[BreakerState, Breaker, float], None]
+"""Called with the new state of a breaker and, if it has closed, the seconds for which Redis was down."""
 UNTIL_IT_DOES = "; calls are refused until it does"
 """The end of an error text: it describes the calls that follow."""
 
 
-class Reach:
+class Namespace(Protocol):
+    """A store, as far as its availability uses it: the keys of a namespace, and the transport to them."""
+
+    transport: Transport
+    keys: Keys
+
+
+class Availability:
     """The part of a store that tracks which nodes answer."""
 
-    @property
-    def _has_fallback(self) -> bool:
-        """True if calls are served while Redis is down."""
-        return False
-
-    def __init__(self, transport: Transport, namespace: str, settings: Settings) -> None:
-        """Create the breakers, without I/O.
-
-        Raises:
-            InvalidSessionId: The namespace is not valid.
-        """
-        self.settings = settings
-        self.keys = Keys(namespace, settings.shards)
-        self.transport = transport
+    def __init__(self, namespace: Namespace, reply_timeout_s: float, on_change: OnChange) -> None:
+        """Create the breakers, without I/O. `on_change` is called whenever the state of a breaker changes."""
+        self.reply_timeout_s = reply_timeout_s
+        """The longest time to wait for a reply."""
+        self._namespace, self._on_change = namespace, on_change
+        transport = namespace.transport
         self.breaker = Breaker()
         self.breakers = None if transport.nodes is None else Breakers(transport.nodes, self.breaker)
         """One breaker per node, in addition to `breaker` for Redis as a whole; `None` if Redis is a single node."""
-        self.is_agreed = False
-        """True once the namespace's record was found to match the settings."""
-        self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
 
     @property
     def is_away(self) -> bool:
         """True if a call would fail at once: Redis is known to be down, and the next probe is not due yet."""
-        away = self.away_breakers()
+        away = self.away()
         is_all = self.breakers is None or self.breakers.is_all_away()
         return is_all and bool(away) and min(breaker.probe_in_s() for breaker in away) > 0
 
@@ -59,7 +57,7 @@ class Reach:
         """Return the breaker of the node that the call goes to."""
         return self.breaker if self.breakers is None else self.breakers.of(call)
 
-    def away_breakers(self) -> list[Breaker]:
+    def away(self) -> list[Breaker]:
         """Return all breakers that are not closed, which may include the one for Redis as a whole."""
         if self.breakers is None:
             return [] if self.breaker.is_closed else [self.breaker]
@@ -67,7 +65,7 @@ class Reach:
 
     def health(self) -> Health:
         """Return the health of Redis as this process knows it, without I/O."""
-        away = self.away_breakers()
+        away = self.away()
         nodes = tuple(sorted(breaker.place for breaker in away if breaker.place))
         breaker = away[0] if nodes and self.breakers and self.breakers.is_all_away() else self.breaker
         since_ms = None if breaker.since_s is None else now_ms() - int(breaker.away_s() * 1000)
@@ -81,7 +79,7 @@ class Reach:
         away_s, failure = 0.0, None
         try:  # even after an error or a cancellation, the next probe must be possible
             away_s = breaker.away_s()
-            self._announce(BreakerState.HALF_OPEN, breaker)
+            self._on_change(BreakerState.HALF_OPEN, breaker, 0.0)
             # The first attempt may use a connection that is already broken.
             failure = await self._probe_failure(breaker.place) and await self._probe_failure(breaker.place)
             if failure is None:
@@ -89,8 +87,18 @@ class Reach:
         finally:
             breaker.fail_probe(*failure or ("", ""))  # no effect after `close`
         if breaker.is_closed:
-            self._announce(BreakerState.CLOSED, breaker, away_s)
+            self._on_change(BreakerState.CLOSED, breaker, away_s)
         return breaker.is_closed
+
+    async def await_probe(self, breaker: Breaker, session_id: str | None) -> None:
+        """Probe a node that counts as down, if it is time to.
+
+        Raises:
+            StoreUnavailable: The node does not answer, or it is too early for a probe.
+        """
+        if not await self.probe(breaker):
+            await self._namespace.transport.sleep(0)  # a caller that retries at once must not starve other tasks
+            raise self.away_error(breaker, session_id)
 
     async def _probe_failure(self, place: str) -> tuple[str, str] | None:
         """Probe Redis or one node. Return reason and details if it is down; `None` if it is up or has left the
@@ -99,13 +107,13 @@ class Reach:
         An error reply counts as up, unless it says that the server is not ready (LOADING, …). A cluster node is probed
         with one of its keys, because it answers PING even while the cluster is down.
         """
-        nodes = self.transport.nodes if place else None
+        nodes = self._namespace.transport.nodes if place else None
         if nodes is not None and place not in nodes.places:
             return None
         call = self._probe_call(place)
-        run = self.transport.run if nodes is None else partial(nodes.run_at, place)
+        run = self._namespace.transport.run if nodes is None else partial(nodes.run_at, place)
         try:
-            call.finish(await run(call.commands, self._reply_timeout_s))
+            call.finish(await run(call.commands, self.reply_timeout_s))
         except ConnectionLost as lost:
             return lost.reason, lost.text
         except ServerError as refused:  # a server that replies is up, and each call gets its own error
@@ -113,9 +121,9 @@ class Reach:
         return None
 
     def _probe_call(self, place: str) -> Call[Any]:
-        nodes = self.transport.nodes if place else None
+        nodes = self._namespace.transport.nodes if place else None
         if nodes is not None:
-            for shard in self.keys.shards():
+            for shard in self._namespace.keys.shards():
                 call = namespace_calls.check_node(shard)
                 if nodes.node_of(call.commands) == place:
                     return call
@@ -123,7 +131,10 @@ class Reach:
 
     def away_error(self, breaker: Breaker, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
         """Return the error for a call that is not sent, or not retried, because Redis is known to be down."""
-        redis, reason = redis_at(breaker.place or place_of(self.transport)), explain(breaker.reason, breaker.text)
+        redis, reason = (
+            redis_at(breaker.place or place_of(self._namespace.transport)),
+            explain(breaker.reason, breaker.text),
+        )
         text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}"
         return StoreUnavailable(
             text + UNTIL_IT_DOES + possibly_made(may_be_done), session_id, breaker.reason, may_be_done=may_be_done
@@ -136,23 +147,22 @@ class Reach:
         """
         if failure.crowded:
             return
-        breaker = self._breaker_at_fault(failure)
+        breaker = self.breaker_at_fault(failure)
         if breaker.trip(begun_s, failure.reason, failure.text):
-            self._announce(BreakerState.OPEN, breaker)
+            self._on_change(BreakerState.OPEN, breaker, 0.0)
 
-    def _breaker_at_fault(self, failure: ConnectionLost) -> Breaker:
+    def breaker_at_fault(self, failure: ConnectionLost) -> Breaker:
         """Return the breaker of the node that did not answer."""
         return self.breaker if self.breakers is None else self.breakers.at(failure.place)
 
-    def _announce(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
-        """Log the new state of a breaker. If it has closed, log also how long Redis was down."""
-        redis = redis_at(breaker.place)
-        log_fields = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
-        if state is BreakerState.OPEN:
-            # Before the first contact and without the fallback, the error of the first call already says this.
-            level = logging.ERROR if self.is_agreed or self._has_fallback else logging.DEBUG
-            text = "%s does not answer: %s; calls do not wait for it until it does"
-            log.log(level, text, redis, explain(breaker.reason, breaker.text), extra=log_fields)
-        elif state is BreakerState.CLOSED:
-            log_fields["duration_ms"] = int(away_s * 1000)
-            log.warning("%s answers again after %.1f s", redis, away_s, extra=log_fields)
+
+def log_change(state: BreakerState, breaker: Breaker, away_s: float, namespace: str, level: int) -> None:
+    """Log the new state of a breaker. If it has opened, at this level; if it has closed, how long Redis was down."""
+    redis = redis_at(breaker.place)
+    log_fields = facts(op="breaker", outcome=state.value, namespace=namespace)
+    if state is BreakerState.OPEN:
+        text = "%s does not answer: %s; calls do not wait for it until it does"
+        log.log(level, text, redis, explain(breaker.reason, breaker.text), extra=log_fields)
+    elif state is BreakerState.CLOSED:
+        log_fields["duration_ms"] = int(away_s * 1000)
+        log.warning("%s answers again after %.1f s", redis, away_s, extra=log_fields)

@@ -104,7 +104,7 @@ async def depths_of(store: Store) -> Depths:
     fences_count += sum([await store.run(_fences(group)) for group in others])
     degraded = None in answers or ticks is None
     ticks = ticks or Ticking({}, {}, None)
-    return Depths(store.keys.namespace, now_ms, store.session_limit, shards, fences_count, ticks, degraded)
+    return Depths(store.keys.namespace, now_ms, store.agreement.session_limit, shards, fences_count, ticks, degraded)
 
 
 async def shard_depths(store: Store) -> list[dict[str, Depth] | None]:

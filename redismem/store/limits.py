@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from redismem.protocol.namespace.calls import Recorded
-from redismem.settings.environment import MOST_SESSIONS
 from redismem.settings.settings import Settings
 
 NEAR_LIMIT = 0.8
@@ -36,22 +35,14 @@ def keeps_originals(settings: Settings, recorded: Recorded) -> bool:
 
 
 def limit_to_record(settings: Settings, recorded: int) -> int:
-    """Return the limit to write into the record; 0 means that no limit is written.
-
-    If the environment variable is invalid, MOST_SESSIONS replaces it, so that no session is removed. MOST_SESSIONS is
-    never recorded.
-    """
-    is_due = is_given(settings, "max_sessions") and recorded < settings.max_sessions < MOST_SESSIONS
+    """Return the limit to write into the record; 0 means that no limit is written."""
+    is_due = is_given(settings, "max_sessions") and recorded < settings.max_sessions
     return settings.max_sessions if is_due else 0
 
 
 def given_removals(settings: Settings) -> list[str]:
-    """Return the settings that decide what may be removed, as far as they were set explicitly.
-
-    MOST_SESSIONS, which replaces an invalid limit, counts as not set.
-    """
-    names = [name for name in _REMOVALS if is_given(settings, name)]
-    return [name for name in names if name != "max_sessions" or settings.max_sessions < MOST_SESSIONS]
+    """Return the settings that decide what may be removed, as far as they were set explicitly."""
+    return [name for name in _REMOVALS if is_given(settings, name)]
 
 
 def find_removals(settings: Settings, recorded: Recorded) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
+from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.owner import calls as owner_calls
 from redismem.protocol.queue.calls import QueueCalls
@@ -26,6 +27,7 @@ from redismem.protocol.session.quarantine import put
 from redismem.settings.settings import Settings
 from redismem.store.agreement import Agreement
 from redismem.store.apart import ReadsApart, must_divide
+from redismem.store.availability import Availability, log_change
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.gate import Gate
 from redismem.store.hook import Hook
@@ -46,7 +48,7 @@ T = TypeVar("T")
 _PATIENCE = 0.95
 
 
-class Store(Agreement):
+class Store:
     """One namespace over one transport. Any number of tasks may use it concurrently.
 
     Each call goes through `run`: through the hook and the fallback, if they exist, to `send`, which retries it until
@@ -66,8 +68,12 @@ class Store(Agreement):
         Raises:
             InvalidSessionId: The namespace is not valid.
         """
-        super().__init__(transport, namespace, settings)
+        self.transport, self.settings = transport, settings
+        self.keys = Keys(namespace, settings.shards)
         self.clock, self.hook = clock, hook
+        reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
+        self.availability = Availability(self, reply_timeout_s, self._tell_of_breaker)
+        self.agreement = Agreement(self)
         self.fallback: Layer | None = None
         self.embedder: Embeds | None = None
         """Embeds messages for recall; `None` means there is no embedder."""
@@ -85,11 +91,7 @@ class Store(Agreement):
         """Let this fallback serve calls once Redis has not answered for `patience_s`."""
         self.fallback = fallback
         self._patience_s = patience_s
-        self._reply_timeout_s = min(self._reply_timeout_s, patience_s)
-
-    @property
-    def _has_fallback(self) -> bool:
-        return self.fallback is not None
+        self.availability.reply_timeout_s = min(self.availability.reply_timeout_s, patience_s)
 
     async def open(self) -> None:
         """Check that Redis answers and that the namespace's layout fits this release and the settings.
@@ -102,9 +104,9 @@ class Store(Agreement):
             UnsupportedFormat: A newer release wrote the namespace.
         """
         try:
-            await self.agree()
+            await self.agreement.agree()
         except StoreUnavailable:
-            if self.fallback is None or not self.away_breakers():
+            if self.fallback is None or not self.availability.away():
                 raise
             self.fallback.begin_without_redis()
 
@@ -118,18 +120,18 @@ class Store(Agreement):
             if self.fallback is not None:
                 await self.fallback.aclose()
         finally:
-            self.on_first_call = None
+            self.agreement.on_first_call = None
             transport, self.transport = self.transport, CLOSED
             await transport.aclose()
 
     @property
     def is_away(self) -> bool:
         """True if Redis is known to be down, so that a call would not be sent now."""
-        return super().is_away if self.fallback is None else self.fallback.is_away
+        return self.availability.is_away if self.fallback is None else self.fallback.is_away
 
     def health(self) -> Health:
         """Return the health of Redis as this process knows it, and the backlog, without I/O."""
-        health = super().health()
+        health = self.availability.health()
         return health if self.fallback is None else self.fallback.health(health)
 
     def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> Coroutine[Any, Any, T]:
@@ -152,25 +154,25 @@ class Store(Agreement):
             StoreUnavailable: Redis did not answer in time, or refused the call for a reason of its own.
             RedismemError: A script refused the call, or the reply cannot be read.
         """
-        breaker = self.breaker if self.breakers is None else self.breakers.of(call)
+        availability = self.availability
+        breaker = availability.breaker if availability.breakers is None else availability.breakers.of(call)
         if not breaker.is_closed:
-            await self._probe_for(call, breaker)
-        timeout_s = self._reply_timeout_s
+            await availability.await_probe(breaker, call.session_id)
+        timeout_s = availability.reply_timeout_s
         if begun_s is not None:
             timeout_s = self._within_s(begun_s)
         else:
             begun_s = monotonic()
-            if not self.has_begun and call.session_id is not None:
-                await self.begin(begun_s)
+            if not self.agreement.has_begun and call.session_id is not None:
+                await self.agreement.begin(begun_s)
                 timeout_s = self._within_s(begun_s)
         number, gate, session_id = 0, self._gate, call.session_id
         is_clear = call.op is Op.CLEAR
-        is_behind = is_clear or (call.script is not None and call.has_sending)
-        if session_id and (is_behind or session_id in gate.waiting):
-            begin = gate.begin_alone if is_clear else gate.begin
-            if not (number := begin(session_id)):
-                number = await self._wait_to_begin(call, breaker, begun_s)
-                timeout_s = self._within_s(begun_s)
+        is_behind = call.append is not None or is_clear or (session_id and call.script and call.has_sending)
+        begin = gate.begin_alone if is_clear else gate.begin
+        if session_id and (is_behind or session_id in gate.waiting) and not (number := begin(session_id)):
+            number = await self._wait_to_begin(call, breaker, begun_s)
+            timeout_s = self._within_s(begun_s)
         try:
             if self._unsettled.keys or self.transport.repeats:
                 call = self._unsettled.settle(call, may_repeat=self.transport.repeats)
@@ -201,9 +203,9 @@ class Store(Agreement):
         return sent if self.hook is None else self.hook.run(sent, call)
 
     async def _once(self, call: Call[T], begun_s: float | None) -> T:
-        timeout_s = self._reply_timeout_s if begun_s is None else self._within_s(begun_s)
+        timeout_s = self.availability.reply_timeout_s if begun_s is None else self._within_s(begun_s)
         begun_s = monotonic()
-        breaker = self.breaker_of(call)
+        breaker = self.availability.breaker_of(call)
         value = call.finish(await self._transmit(call, timeout_s))
         breaker.answered_s = begun_s
         return value
@@ -227,11 +229,6 @@ class Store(Agreement):
             InvalidSessionId: The session id is not valid.
         """
         return QueueCalls(self.keys.session(session_id), self.settings, self.clock)
-
-    @property
-    def calls_count(self) -> int:
-        """The number of calls without a reply so far, if the transport is the lane; else 0."""
-        return self.transport.calls_count
 
     async def ping(self) -> bool:
         """Return True if Redis answers. A server that cannot save counts as up: it refuses PING, but serves reads.
@@ -259,7 +256,7 @@ class Store(Agreement):
 
     def _within_s(self, begun_s: float) -> float:
         """Return the seconds to wait for a reply to a call that began at `begun_s`."""
-        return max(0.001, min(self._reply_timeout_s, self.settings.deadline_s - (monotonic() - begun_s)))
+        return max(0.001, min(self.availability.reply_timeout_s, self.settings.deadline_s - (monotonic() - begun_s)))
 
     async def quarantine(self, corrupt: CorruptSession, begun_s: float | None = None) -> None:
         """Put an unreadable session into quarantine.
@@ -297,26 +294,13 @@ class Store(Agreement):
         if call.is_independent:
             return self._gather(call, timeout_s)
         if call.confirm:
-            return self._transmit_confirmed(call, timeout_s)
+            wanted = Wanted(call.confirm, min(self.settings.confirm_timeout_s, self.settings.deadline_s))
+            return self.transport.run_confirmed(call.commands, timeout_s, call.script, wanted)
         return self.transport.run(call.commands, timeout_s, call.script, call.session_id)
-
-    def _transmit_confirmed(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
-        wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)
-        return self.transport.run_confirmed(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
 
     async def _gather(self, call: Call[T], timeout_s: float) -> list[Any]:
         """Return the replies of all nodes. A missing reply is replaced by the call's `absent`, if it has one."""
         return call.fill_absent(await self.transport.run_independent(call.commands, timeout_s))
-
-    async def _probe_for(self, call: Call[Any], breaker: Breaker) -> None:
-        """Probe a node that counts as down, if it is time to.
-
-        Raises:
-            StoreUnavailable: The node does not answer, or it is too early for a probe.
-        """
-        if not await self.probe(breaker):
-            await self.transport.sleep(0)  # a caller that retries at once must not starve other tasks
-            raise self.away_error(breaker, call.session_id)
 
     async def _wait_to_begin(self, call: Call[Any], breaker: Breaker, begun_s: float) -> int:
         """Wait for earlier appends and edits of the session, and return this one's number. Raises StoreUnavailable."""
@@ -326,7 +310,7 @@ class Store(Agreement):
             return number
         if number:
             self._gate.end(call.session_id, number)
-            raise self.away_error(breaker, call.session_id)
+            raise self.availability.away_error(breaker, call.session_id)
         redis = redis_at(place_of(self.transport, call.commands))
         text = f"{redis} did not answer earlier changes of the session in time, so this one was not sent"
         raise StoreUnavailable(text, call.session_id, "TimeoutError")
@@ -340,7 +324,7 @@ class Store(Agreement):
         self._gate.resend(call.session_id)
         left_s = self.settings.deadline_s - (monotonic() - begun_s)
         place = place_of(self.transport, call.commands)
-        retries = Retries(call.session_id, left_s, self._reply_timeout_s, place=place)
+        retries = Retries(call.session_id, left_s, self.availability.reply_timeout_s, place=place)
         try:
             return await self._resend(call, failure, retries, begun_s)
         except BaseException:
@@ -353,7 +337,7 @@ class Store(Agreement):
     ) -> T:
         while True:
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
-            breaker = self.breaker_of(call)
+            breaker = self.availability.breaker_of(call)
             self._raise_if_away(breaker, call, retries)
             call = self._apart.divide(call.again(), failure)
             try:
@@ -370,26 +354,28 @@ class Store(Agreement):
         """
         retries.note(failure)
         if isinstance(failure, ServerError):
-            self.breaker_of(call).answered_s = begun_s
+            self.availability.breaker_of(call).answered_s = begun_s
             refused_for_now = call.needs_new_sending(failure) or must_divide(call, failure)
             return 0.0 if refused_for_now else retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
-            self.note_unanswered(begun_s, failure)
-        self._raise_if_away(
-            self._breaker_at_fault(failure) if call.is_independent else self.breaker_of(call), call, retries
-        )
+            self.availability.note_unanswered(begun_s, failure)
+        availability = self.availability
+        at_fault = availability.breaker_at_fault(failure) if call.is_independent else availability.breaker_of(call)
+        self._raise_if_away(at_fault, call, retries)
         try:
             return retries.pause_s(failure)
         except StoreUnavailable:
-            self.note_unanswered(begun_s, failure)
+            self.availability.note_unanswered(begun_s, failure)
             raise
 
     def _raise_if_away(self, breaker: Breaker, call: Call[T], retries: Retries) -> None:
         if not breaker.is_closed:
-            raise self.away_error(breaker, call.session_id, may_be_done=retries.may_be_done)
+            raise self.availability.away_error(breaker, call.session_id, may_be_done=retries.may_be_done)
 
-    def _announce(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
-        super()._announce(state, breaker, away_s)
+    def _tell_of_breaker(self, state: BreakerState, breaker: Breaker, away_s: float) -> None:
+        # Before the first contact and without the fallback, the error of the first call already says this.
+        is_news = self.agreement.is_agreed or self.fallback is not None
+        log_change(state, breaker, away_s, self.keys.namespace, logging.ERROR if is_news else logging.DEBUG)
         if self.fallback is not None and state is BreakerState.OPEN:
             self.fallback.start_probing()
         if self.hook is not None:

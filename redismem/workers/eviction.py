@@ -86,7 +86,7 @@ class Eviction:
 
     async def _enforce(self) -> int:
         evicted = 0
-        await self._store.agree()  # its record may be gone, or replaced by another process
+        await self._store.agreement.agree()  # its record may be gone, or replaced by another process
         self.warnings.tell_of_default()
         while not self._stopping:
             await self.queue_idle()
@@ -122,7 +122,7 @@ class Eviction:
         per_shard = await self._store.run(depths.counts(self._store.keys))
         sessions_count = sum(per_shard)
         self.warnings.note_count(sessions_count)
-        return sessions_count - self._store.session_limit
+        return sessions_count - self._store.agreement.session_limit
 
     async def queue_idle(self) -> int:
         """Queue all sessions past their timeout, or about to be if they are handed over: Redis removes the others.
@@ -231,7 +231,7 @@ class Eviction:
         context = transcript.context
         context.policy = decode_policy(layout.counters(transcript.fields[layout.COUNTERS]).policy, context.zone)
         context.owner = decode_owner(transcript.fields.get(layout.OWNER))
-        if self._store.keeps_originals or any(message.shortened for message in context.messages):
+        if self._store.agreement.keeps_originals or any(message.shortened for message in context.messages):
             messages = await session.messages(include_originals=True)
             context.messages = [message for message in messages if not message.pinned]
         lease_s = self._store.settings.lease_s

@@ -64,7 +64,7 @@ class Keeper:
         self._is_started = self._was_lost = False
         self._starting: asyncio.Task[None] | None = None
         self._forget_end()
-        self._store.has_begun = False
+        self._store.agreement.has_begun = False
 
     @property
     def holds(self) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ class Keeper:
             if self._loop is not loop:
                 return
             self._loop, self._is_started, self._was_lost = None, False, self._was_started
-        self._store.has_begun = False
+        self._store.agreement.has_begun = False
         self._forget_end()
 
     async def stop(self) -> None:

@@ -32,7 +32,7 @@ class LimitWarnings:
 
     def tell_of_default(self) -> None:
         """Log, once per process, that nobody chose this limit here: it is the default, or another process's."""
-        settings, limit = self._store.settings, self._store.session_limit
+        settings, limit = self._store.settings, self._store.agreement.session_limit
         known = self._store.keys.namespace, limit
         if is_given(settings, "max_sessions") or known in _told:
             return
@@ -52,7 +52,7 @@ class LimitWarnings:
 
     def note_count(self, sessions_count: int) -> None:
         """Tell once an hour that the namespace is near its limit. Beyond it, evictions are told of."""
-        limit = self._store.session_limit
+        limit = self._store.agreement.session_limit
         if NEAR_LIMIT * limit <= sessions_count <= limit and self._is_due("near", time.monotonic(), _HOUR_S):
             text = "the namespace has %d sessions, near its limit of %d (REDISMEM_MAX_SESSIONS)"
             log.warning(text, sessions_count, limit, extra=facts(op="enforce", setting=_SETTING))
@@ -65,7 +65,7 @@ class LimitWarnings:
         if count and self._is_due("recent", now_ms / 1000, _MINUTE_S):
             text = "%d sessions active within the last hour are evicted: the limit is %d (REDISMEM_MAX_SESSIONS)"
             extra = facts(op="enforce", session_count=count, setting=_SETTING)
-            log.warning(text, count, self._store.session_limit, extra=extra)
+            log.warning(text, count, self._store.agreement.session_limit, extra=extra)
             self._tell("recent")
             try:
                 await self._store.run(note_recent(self._store.keys, now_ms))
@@ -78,7 +78,7 @@ class LimitWarnings:
         if self._evicted_count and self._is_due("evicted", time.monotonic(), _MINUTE_S):
             text = "evicted %d sessions since the last such line, %d of them active within the hour; the limit is %d"
             extra = facts(op="enforce", session_count=self._evicted_count, setting=_SETTING)
-            log.info(text, self._evicted_count, self._recent_count, self._store.session_limit, extra=extra)
+            log.info(text, self._evicted_count, self._recent_count, self._store.agreement.session_limit, extra=extra)
             self._evicted_count = self._recent_count = 0
 
     def _is_due(self, what: str, now_s: float, every_s: int) -> bool:

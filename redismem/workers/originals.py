@@ -34,7 +34,7 @@ async def build_original_fields(
     changed since it was claimed, so no other process can have extended the block. Raises StoreUnavailable.
     """
     store = trainer.store
-    if not covered or not store.keeps_originals:
+    if not covered or not store.agreement.keeps_originals:
         return {}
     dictionary = await trainer.dictionary(job.now_ms)
     trainer.note(keys.session_id, job.elements[: len(covered)])

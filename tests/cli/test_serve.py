@@ -222,7 +222,7 @@ def test_an_origin_must_have_the_form_that_browsers_send(command: Any, origin: s
 
 async def test_the_error_of_a_stopped_command_mentions_no_later_calls() -> None:
     memory = redismem.Memory.connect("redis://127.0.0.1:1/0")
-    error = memory.store.away_error(memory.store.breaker, None)
+    error = memory.store.availability.away_error(memory.store.availability.breaker, None)
     await memory.aclose()
     assert "calls are refused until it does" in str(error)
     assert str(stop_for("place", error)) == "place: Redis at 127.0.0.1:1 has not answered for 0.0 s: "

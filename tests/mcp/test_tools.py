@@ -262,7 +262,7 @@ async def test_a_call_is_refused_while_redis_is_away_and_can_be_repeated(proxy: 
         with short_deadlines(memory):
             assert "session s: " in await refused("append_messages", **turn)
         await proxy.accept_again()
-        await until(lambda: memory.store.probe(at_once=True))
+        await until(lambda: memory.store.availability.probe(at_once=True))
         for duplicate in (False, True):
             made = await call("append_messages", **turn)
             assert (made["last_seq"], made["duplicate"]) == (1, duplicate)

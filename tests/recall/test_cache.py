@@ -156,7 +156,7 @@ async def test_originals_that_were_not_kept_for_a_while_are_gone(store: Store, n
     async with open_with(store, namespace) as memory, open_with(store, namespace, keep_originals=False) as other:
         session = await create_summarised_session(memory)
         assert 3 in seqs(await session.recall("dog Biscuit"))
-        await other.store.override_record()
+        await other.store.agreement.override_record()
         for kept_by in (other, memory):
             await fill(session, 20)
             await Worker(kept_by.store, Echo()).drain()

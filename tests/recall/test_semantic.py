@@ -151,7 +151,7 @@ async def test_vectors_of_another_model_or_size_are_not_mixed(store: Store, name
         assert await first(memory.session("a")) == []
     larger = Words(300, name="one")
     async with open_with(store, namespace, larger) as memory:
-        await memory.store.override_record("one")
+        await memory.store.agreement.override_record("one")
         session = memory.session("a")
         assert await first(session) == []
         assert await first(session, "Biscuit") == [2, 3, 4]
@@ -193,7 +193,7 @@ async def test_two_embedders_do_not_undo_each_others_vectors(
         (warning,) = [text for text in caplog.messages if "embeds nothing with" in text]
         assert f"by words of 256 dimensions, so this worker embeds nothing with {other_words.name}" in warning
         # An operator changes the embedder.
-        await other.store.override_record(other_words.name)
+        await other.store.agreement.override_record(other_words.name)
         counts = len(ours.asked), len(other_words.asked)
         for number in (1, 0, 1, 0):
             await drain(number)

@@ -142,7 +142,7 @@ async def end(memory: Memory, how: str, server: RedisServer, raw: Any) -> None:
     else:
         settings = Settings(shards=2, keep_originals=False)
         async with Memory.connect(server.url, namespace=memory.store.keys.namespace, settings=settings) as another:
-            await another.store.override_record()
+            await another.store.agreement.override_record()
             await fill_and_drain(another, another.session("a"))
 
 
@@ -201,7 +201,7 @@ async def test_another_models_are_never_compared(server: RedisServer, namespace:
         assert await is_asked(memory, session), "what has another mark is passed over"
     words = Words(name="another")
     async with open_memory(server, namespace, words) as memory:
-        await memory.store.override_record("another")
+        await memory.store.agreement.override_record("another")
         session = memory.session("a")
         assert await first(session) == []
         assert words.asked == [], "there is nothing to compare it with"

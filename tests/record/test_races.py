@@ -196,7 +196,7 @@ async def test_a_process_with_other_shards_is_refused_once_it_creates_a_record(
         await raw.delete(*keys)
         async with store.memory(namespace, Settings(shards=4)) as other:
             await other.record("a").write(Change(sets={b"n": b"1"}))
-            stale.store._look_again_at_s = 0.0
+            stale.store.agreement._look_again_at_s = 0.0
             for call in (stale.record("b").write(Change()), stale.record("a").get(b"n"), stale.records()):
                 with pytest.raises(WrongShards):
                     await call

@@ -18,7 +18,7 @@ from redismem.record import Change
 
 ROOT = Path(redismem.__file__).parent
 # The rooms that a call passes once it is built. The others build it: they encode its messages or its change.
-ON_THE_WAY = ("session/", "record/", "store/", "transport/", "concurrency/", "protocol/call.py")
+ON_THE_WAY = ("session/", "record/", "store/", "transport/", "concurrency/", "protocol/call.py: Call.")
 MOST = 10
 USER = {"role": "user", "content": "What is the weather in Oslo?"}
 
@@ -33,9 +33,9 @@ async def functions_to_socket(work: Coroutine[Any, Any, object]) -> list[str]:
             is_sent = is_sent or argument.__name__ == "send"
         path = Path(frame.f_code.co_filename)
         if event == "call" and not is_sent and ROOT in path.parents and frame.f_code.co_name[0] != "<":
-            file = path.relative_to(ROOT).as_posix()
-            if file.startswith(ON_THE_WAY):
-                names.append(f"{file}: {frame.f_code.co_name}")
+            name = f"{path.relative_to(ROOT).as_posix()}: {frame.f_code.co_qualname}"
+            if name.startswith(ON_THE_WAY):
+                names.append(name)
 
     sys.setprofile(profile)
     try:
@@ -63,5 +63,5 @@ async def test_a_warm_call_passes_at_most_ten_functions_on_its_way_to_the_socket
         for _ in range(3):
             await call(memory)
         names = await functions_to_socket(call(memory))
-    assert names[-1] == "transport/lane/connection.py: send"
+    assert names[-1] == "transport/lane/connection.py: Connection.send"
     assert len(names) <= MOST, "\n".join(names)

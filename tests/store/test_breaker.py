@@ -139,7 +139,7 @@ async def test_a_server_that_loads_its_data_is_not_back_yet(faulty: Faulty, name
         faulty.is_away = True
         await catch_unavailable(memory.session("a").append(user(1)))
         faulty.is_away, faulty.says = False, word
-        await memory.store.probe(at_once=True)
+        await memory.store.availability.probe(at_once=True)
         assert memory.health().state == ("open" if word == "LOADING" else "closed")
         assert memory.health().reason == ("LOADING" if word == "LOADING" else "")
 
@@ -198,7 +198,7 @@ async def test_each_change_of_state_is_reported_and_logged(
         faulty.is_away = True
         await catch_unavailable(memory.session("a").append(user(1)))
         faulty.is_away = False
-        assert await memory.store.probe(at_once=True)
+        assert await memory.store.availability.probe(at_once=True)
     breaker_events = [event for event in events if event.op == "breaker"]
     assert [event.outcome for event in breaker_events] == ["open", "half_open", "closed"]
     assert all(event.session is None and event.namespace == namespace for event in breaker_events)
@@ -224,10 +224,10 @@ async def test_a_hook_that_ends_the_process_leaves_no_probe_open(
         faulty.is_away = True
         await catch_unavailable(memory.session("a").append(user(1)))
         with pytest.raises(ending):
-            await memory.store.probe(at_once=True)
+            await memory.store.availability.probe(at_once=True)
         assert memory.health().state == "open"
         faulty.is_away = False
-        assert await memory.store.probe(at_once=True)
+        assert await memory.store.availability.probe(at_once=True)
 
 
 async def test_a_call_cancelled_in_a_probe_leaves_no_probe_open(faulty: Faulty, namespace: str) -> None:
@@ -235,7 +235,7 @@ async def test_a_call_cancelled_in_a_probe_leaves_no_probe_open(faulty: Faulty, 
         faulty.is_away = True
         await catch_unavailable(memory.session("a").append(user(1)))
         faulty.run = lambda *_: asyncio.Event().wait()  # type: ignore[method-assign,assignment]
-        probing = asyncio.ensure_future(memory.store.probe(at_once=True))
+        probing = asyncio.ensure_future(memory.store.availability.probe(at_once=True))
         await until(lambda: memory.health().state == "half_open")
         probing.cancel()
         await asyncio.wait([probing])

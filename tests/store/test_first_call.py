@@ -59,7 +59,7 @@ async def test_a_process_with_other_shards_is_refused_once_it_creates_a_session_
         await _empty(raw, namespace)
         async with store.memory(namespace, Settings(shards=4)) as other:
             await other.session("a").append(chat_message(2))
-            stale.store._look_again_at_s = 0.0
+            stale.store.agreement._look_again_at_s = 0.0
             session = stale.session("a")
             with pytest.raises(WrongShards, match="4 shards, the settings say 2"):
                 await (
@@ -78,7 +78,7 @@ async def test_the_first_session_after_a_flush_records_the_namespace_again(
 ) -> None:
     async with store.memory(namespace, Settings(shards=2)) as memory:
         await _empty(raw, namespace)
-        memory.store._look_again_at_s = 0.0
+        memory.store.agreement._look_again_at_s = 0.0
         await memory.session("a").append(chat_message(1))
         with pytest.raises(WrongShards):
             async with store.memory(namespace, Settings(shards=4)):
@@ -88,7 +88,7 @@ async def test_the_first_session_after_a_flush_records_the_namespace_again(
 async def test_many_new_sessions_cost_one_look_at_the_record(store: Store, namespace: str) -> None:
     events: list[Event] = []
     async with store.memory(namespace, on_event=events.append) as memory:
-        memory.store._look_again_at_s = 0.0
+        memory.store.agreement._look_again_at_s = 0.0
         begun_s = monotonic()
         for number in range(50):
             await memory.session(f"s{number}").append(chat_message(1))
@@ -100,7 +100,7 @@ async def test_an_append_that_was_made_stays_made_if_the_record_cannot_be_read(
     degradable: Memory, faulty: Faulty, caplog: pytest.LogCaptureFixture
 ) -> None:
     await degradable.session("a").append(chat_message(1))
-    degradable.store._look_again_at_s = 0.0
+    degradable.store.agreement._look_again_at_s = 0.0
     faulty.lost_part = degradable.store.keys.record
     receipt = await degradable.session("b").append(chat_message(1))
     assert (receipt.created, receipt.degraded) == (True, False)

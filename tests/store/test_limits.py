@@ -18,7 +18,6 @@ from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.calls import Recorded
-from redismem.settings.environment import MOST_SESSIONS
 from redismem.store.limits import limit_to_record, session_limit
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
@@ -101,8 +100,8 @@ async def test_a_worker_with_lower_limits_enforces_the_recorded_ones_unless_it_o
             await pod.session(name).append(chat_message(1))
         eviction = Eviction(memory.store)
         assert await eviction.enforce_limit() == 0
-        await memory.store.override_record()
-        assert memory.store.keeps_originals is False
+        await memory.store.agreement.override_record()
+        assert memory.store.agreement.keeps_originals is False
         record = await raw.hgetall(memory.store.keys.record)
         assert record[b"max_sessions"] == b"1"
         assert (record[b"keep_originals"], record[b"idle_timeout_ms"]) == (b"0", b"86400000")
@@ -133,7 +132,7 @@ async def test_a_worker_that_would_drop_originals_keeps_them_where_they_are_reco
     async with store.memory(f"{namespace}-2", Settings(**small, keep_originals=False)) as memory:
         await memory.session("a").append(*map(chat_message, range(8)))
         async with store.memory(f"{namespace}-2", Settings(**small)) as other:
-            assert other.store.keeps_originals, "a process may keep more for itself"
+            assert other.store.agreement.keeps_originals, "a process may keep more for itself"
         assert await Worker(memory.store, Echo()).drain() == 1
         assert len(await memory.session("a").messages(include_originals=True)) < 8
 
@@ -166,13 +165,6 @@ def test_the_enforced_and_the_recorded_limit(given: dict[str, Any], recorded: in
     settings = Settings(**given)
     assert session_limit(settings, Recorded(recorded)) == enforced
     assert limit_to_record(settings, recorded) == noted
-
-
-def test_the_limit_for_an_unusable_variable_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
-    settings = Settings()
-    assert session_limit(settings, Recorded(2_000)) == MOST_SESSIONS
-    assert limit_to_record(settings, 2_000) == 0
 
 
 async def test_a_process_that_may_not_record_its_limit_goes_on(

@@ -28,7 +28,7 @@ def short_deadlines(*memories: Memory | blocking.Memory, after_s: float = 0.05) 
     with pytest.MonkeyPatch.context() as patch:
         for store in (memory.store for memory in memories):
             patch.setattr(store, "settings", store.settings.model_copy(update={"deadline_s": after_s}))
-            patch.setattr(store, "_reply_timeout_s", after_s)
+            patch.setattr(store.availability, "reply_timeout_s", after_s)
             patch.setattr(store, "_patience_s", after_s)
         yield
 

@@ -99,7 +99,7 @@ async def recalls(there: Namespace) -> None:
     await session.replace(1, {"role": "user", "content": "The cat is Rex, and Rex is a cat."})
     await session.unpin(1)
     await looked_at()
-    await without.store.override_record()
+    await without.store.agreement.override_record()
     for keeper in (without, other):
         await session.append(*map(chat_message, range(20)))
         await Worker(keeper.store, Echo()).drain()
@@ -121,7 +121,7 @@ async def forgets(there: Namespace) -> None:
     await Worker(other.store, Echo()).drain()
     assert (await session.info()).first_seq == 33
     await check_recall(there, process, session)
-    await without.store.override_record()
+    await without.store.agreement.override_record()
     for keeper in (without, other):
         await session.append(*map(chat_message, range(20)))
         await Worker(keeper.store, Echo()).drain()

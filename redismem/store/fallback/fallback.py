@@ -48,6 +48,7 @@ class Fallback:
         """Create the fallback, without I/O. The replay runs in `background`."""
         self._store = store
         self._settings = store.settings
+        self._availability, self._agreement = store.availability, store.agreement
         self._patience_s = min(self._settings.fallback_after_s, self._settings.deadline_s)
         self._begin(background)
         forks.reset_after_fork(self)
@@ -85,8 +86,8 @@ class Fallback:
     @property
     def is_away(self) -> bool:
         """True if Redis is known to be down. The background task then probes it."""
-        breakers = self._store.breakers
-        return not self._store.breaker.is_closed if breakers is None else breakers.is_all_away()
+        breakers = self._availability.breakers
+        return not self._availability.breaker.is_closed if breakers is None else breakers.is_all_away()
 
     def health(self, of_redis: Health) -> Health:
         """Return this health with the numbers of the backlog filled in."""
@@ -122,8 +123,8 @@ class Fallback:
         if session_id is None or call.op.outage not in (Outage.ACCEPTED, Outage.SERVED):
             return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
         known_seq, decode, sent_s = self._seen.last_seq(session_id), call.decode, None
-        breaker = self._store.breaker_of(call)
-        is_there = (breaker.is_closed and self._store.is_agreed) or await self._is_there(breaker)
+        breaker = self._availability.breaker_of(call)
+        is_there = (breaker.is_closed and self._agreement.is_agreed) or await self._is_there(breaker)
         if is_there and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
             call.decode, tried_s = partial(self._decode_and_cache, call, decode), monotonic()
             try:
@@ -131,7 +132,7 @@ class Fallback:
             except StoreUnavailable as refused:
                 # The node that is down may be the node that was asked, the session's new owner, or the node with the
                 # record.
-                if breaker.is_closed and self._store.breaker_of(call).is_closed and not self._cannot_agree():
+                if breaker.is_closed and self._availability.breaker_of(call).is_closed and not self._cannot_agree():
                     raise
                 # A client that the caller provided may have retried by itself.
                 sent_s = tried_s if refused.may_be_done or self._store.transport.repeats else None
@@ -149,13 +150,13 @@ class Fallback:
 
     def _cannot_agree(self) -> bool:
         """True if this process started while the node with the namespace's record was down."""
-        store = self._store
-        return not store.is_agreed and not store.breaker_of(namespace_calls.read_record(store.keys)).is_closed
+        read = namespace_calls.read_record(self._store.keys)
+        return not (self._agreement.is_agreed or self._availability.breaker_of(read).is_closed)
 
     async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """Run an append with `confirm`. The fallback cannot accept it, because only replicas can confirm it."""
         assert call.session_id is not None
-        breaker = self._store.breaker_of(call)
+        breaker = self._availability.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
             await self._store.transport.sleep(0)
             raise self._refusal(call, "an append with confirm cannot be accepted without it")
@@ -167,7 +168,7 @@ class Fallback:
     async def _run_beside(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """Run a call that the fallback cannot serve, beside the backlog."""
         session_id = call.session_id
-        breaker = self._store.breaker_of(call)
+        breaker = self._availability.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
             await self._store.transport.sleep(0)
             name = call.op.method or "this call"
@@ -189,11 +190,12 @@ class Fallback:
 
     def _refusal(self, call: Call[Any], why: str) -> StoreUnavailable:
         self._replay.start()
-        held, breaker = self._backlog.held.get(call.session_id or ""), self._store.breaker_of(call)
+        held, breaker = self._backlog.held.get(call.session_id or ""), self._availability.breaker_of(call)
         if held is not None and breaker.is_closed:
             text = "Redis answers, but the session's backlog is not replayed yet"
             return StoreUnavailable(f"{text}; {why}", call.session_id, held.refused)
-        return StoreUnavailable(f"{self._store.away_error(breaker, None).text}; {why}", call.session_id, breaker.reason)
+        text = self._availability.away_error(breaker, None).text
+        return StoreUnavailable(f"{text}; {why}", call.session_id, breaker.reason)
 
     async def _may_overtake(self, session_id: str, breaker: Breaker) -> bool:
         """Wait until the session's backlog is replayed.

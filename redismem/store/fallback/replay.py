@@ -48,6 +48,7 @@ class Replay:
         `lock` guards the backlog. `on_caught_up` is called under the lock once all entries of a session are replayed.
         """
         self._store = store
+        self._availability, self._agreement = store.availability, store.agreement
         self._backlog = backlog
         self._background = background
         self._lock = lock
@@ -82,7 +83,7 @@ class Replay:
 
         If the background task only lives as long as the call, this call itself probes Redis.
         """
-        if away := self._store.away_breakers():
+        if away := self._availability.away():
             self.start()
             if self._ongoing.is_cut_off:
                 await self._probe(away)
@@ -120,16 +121,16 @@ class Replay:
 
     def _is_done(self) -> bool:
         """True if nothing is left to do. The next outage starts the replay again."""
-        return self._is_ending or not (self._backlog.held or self._store.away_breakers())
+        return self._is_ending or not (self._backlog.held or self._availability.away())
 
     async def _look_and_replay(self) -> None:
         pause_s, begun_s = _FIRST_PAUSE_S, None
         while not self._ongoing.end_if(self._is_done):
-            if away := self._store.away_breakers():
+            if away := self._availability.away():
                 await self._background.pause(max(_FIRST_PAUSE_S, min(breaker.probe_in_s() for breaker in away)))
                 await self._probe(away)
                 self._ongoing.is_cut_off = False
-                if self._store.breakers is None or not self._reachable():
+                if self._availability.breakers is None or not self._reachable():
                     pause_s, begun_s = _FIRST_PAUSE_S, None
                     continue
             if begun_s is None:
@@ -156,12 +157,12 @@ class Replay:
         log.log(level, text, what, self._replayed_count, took_s, *left, extra=log_fields)
 
     async def _probe(self, away: Sequence[Breaker]) -> None:
-        probe = partial(self._store.probe, at_once=self._is_hurried)
+        probe = partial(self._availability.probe, at_once=self._is_hurried)
         await self._background.run_all([partial(probe, breaker) for breaker in away])
 
     def _reachable(self) -> list[Held]:
         """Return the sessions with entries to replay whose node answers."""
-        return [held for held in self._backlog if self._store.breaker_of(self._any_call(held)).is_closed]
+        return [held for held in self._backlog if self._availability.breaker_of(self._any_call(held)).is_closed]
 
     def _any_call(self, held: Held) -> Call[Any]:
         return self._store.session_calls(held.session_id).exists()
@@ -169,15 +170,15 @@ class Replay:
     async def _replay_round(self) -> None:
         """Replay each session as far as possible."""
         try:
-            await self._store.agree()  # Redis may have returned empty, or another Redis in its place
+            await self._agreement.agree()  # Redis may have returned empty, or another Redis in its place
         except RedismemError as refused:
             kind = type(refused).__name__
             # The node with the record may be down while other nodes, which hold sessions, are back.
-            is_away = isinstance(refused, StoreUnavailable) and self._store.breakers
+            is_away = isinstance(refused, StoreUnavailable) and self._availability.breakers
             if not is_away:
                 log_fields = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
                 log.error("the replay cannot begin, and is retried: %s: %s", kind, refused.text, extra=log_fields)
-            if not (is_away and self._store.is_agreed):
+            if not (is_away and self._agreement.is_agreed):
                 return
         await self._background.run_all([partial(self._replay_session, held) for held in self._reachable()])
 
@@ -202,7 +203,7 @@ class Replay:
             try:
                 made = await self._replay_entry(held, held.entries[0])
             except ConnectionLost as lost:
-                self._store.note_unanswered(begun_s, lost)
+                self._availability.note_unanswered(begun_s, lost)
                 return
             except (ServerError, RedismemError) as failure:
                 if not await self._recover(held, failure):

@@ -96,7 +96,7 @@ async def test_closing_does_not_wait_until_a_probe_is_due(faulty: Faulty, namesp
     async with open_memory(faulty, namespace) as memory:
         faulty.is_away = True
         await memory.session("a").append(user(1))
-        breaker = memory.store.breaker
+        breaker = memory.store.availability.breaker
         await until(lambda: breaker.state is BreakerState.OPEN)
         breaker._probe_at = breaker._clock() + 3_600
         faulty.is_away = False

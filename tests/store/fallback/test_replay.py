@@ -166,7 +166,7 @@ async def test_a_redis_that_comes_back_empty_gets_the_backlog(place: Place) -> N
     await place.direct_memory.store.transport._client.flushall()  # type: ignore[attr-defined]
     await place.catch_up()
     assert await contents(place.direct_memory.session("a")) == [user(n)["content"] for n in (1, 2)]
-    assert await place.direct_memory.store.look(), "its record is written again"
+    assert await place.direct_memory.store.agreement.look(), "its record is written again"
 
 
 Step = tuple[str, Any]

@@ -99,10 +99,10 @@ async def test_a_search_in_texts_looks_at_few_sessions_and_goes_on(
     for number in range(14):
         await memory.session(f"s-{number:02}").append(user("a kettle" if number % 2 else "a cup"))
     async with serve_memory(memory) as http:
-        calls_count = memory.store.calls_count
+        calls_count = memory.store.transport.calls_count
         page = await search(http, text="kettle")
         assert len(page["sessions"]) == 3
-        assert memory.store.calls_count - calls_count <= 20
+        assert memory.store.transport.calls_count - calls_count <= 20
         found: list[str] = []
         cursor = None
         for _ in range(20):

@@ -133,7 +133,11 @@ def test_a_node_is_named_while_it_does_not_answer() -> None:
     def away(places: dict[str, float]) -> Any:
         breakers = [SimpleNamespace(place=place, away_s=partial(float, seconds)) for place, seconds in places.items()]
         health = SimpleNamespace(backlog_message_count=0)
-        store: Any = SimpleNamespace(calls_count=0, away_breakers=lambda: breakers, health=lambda: health)
+        store: Any = SimpleNamespace(
+            transport=SimpleNamespace(calls_count=0),
+            availability=SimpleNamespace(away=lambda: breakers),
+            health=lambda: health,
+        )
         return samples(meters.render([store], {}).decode())["redismem_away_seconds"]
 
     assert away({"10.0.0.1:7000": 3.5}) == [({"node": ""}, 0), ({"node": "10.0.0.1:7000"}, 3.5)]
