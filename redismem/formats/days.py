@@ -1,109 +1,83 @@
-"""Read days in texts: periods that a question names, and relative days such as "yesterday". No I/O.
+"""Read days in texts: periods that a question names, and relative days such as "yesterday".
 
 English, German, Spanish and French are read. The time is linear in the length of a text.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from calendar import monthrange
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 QUESTION_CHARS = 2_000
 """The number of characters of a question in which a period is searched."""
 _RESOLVED_COUNT = 16
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST = date.max.toordinal()
-
-_split = str.split
-# Written here, because Babel's CLDR data takes 100 ms to load.
-_MONTHS = {
-    "en": _split("January February March April May June July August September October November December"),
-    "de": _split("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
-    "es": _split("enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"),
-    "fr": _split("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
-}
-_WEEKDAYS = {
-    "en": _split("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"),
-    "de": _split("Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag"),
-    "es": _split("lunes martes miércoles jueves viernes sábado domingo"),
-    "fr": _split("lundi mardi mercredi jeudi vendredi samedi dimanche"),
-}
-_MONTH_OF = {name.casefold(): at for names in _MONTHS.values() for at, name in enumerate(names, 1)}
-_SHORT_MONTHS = _split("jan feb mar apr may jun jul aug sep oct nov dec")
-_SHORT_MONTH_OF = {name: at for at, name in enumerate(_SHORT_MONTHS, 1)} | {"sept": 9}
-_WEEKDAY_OF = {name.casefold(): at for names in _WEEKDAYS.values() for at, name in enumerate(names)}
-# These names of months are also other words, so they need a number or one of these words beside them.
-_UNSURE = {"may", "march", "mars", *_SHORT_MONTH_OF}
-_BEFORE_MONTHS = frozenset(_split("in of since during until early late mid en de im seit du depuis"))
-
-# A relative day: its language, and its distance in days.
-_DAYS = {
-    "en": {"the day before yesterday": -2, "yesterday": -1, "last night": -1, "today": 0, "tonight": 0,
-           "this morning": 0, "this afternoon": 0, "this evening": 0, "tomorrow": 1, "the day after tomorrow": 2},
-    "de": {"vorgestern": -2, "gestern": -1, "heute": 0, "morgen": 1, "übermorgen": 2},
-    "es": {"anteayer": -2, "ayer": -1, "anoche": -1, "hoy": 0, "mañana": 1, "pasado mañana": 2},
-    "fr": {"avant-hier": -2, "hier": -1, "aujourd'hui": 0, "aujourd’hui": 0, "demain": 1, "après-demain": 2},
-}  # fmt: skip
-_UNITS = {
-    "en": {"week": "week", "weekend": "weekend", "month": "month", "year": "year"},
-    "de": {"woche": "week", "wochenende": "weekend", "monat": "month", "jahr": "year"},
-    "es": {"semana": "week", "fin de semana": "weekend", "mes": "month", "año": "year"},
-    "fr": {"semaine": "week", "week-end": "weekend", "mois": "month", "année": "year"},
-}
-_SPANS = {
-    "en": {"day": "day", "days": "day", "weeks": "week", "months": "month", "years": "year"},
-    "de": {"tag": "day", "tagen": "day", "wochen": "week", "monaten": "month", "jahren": "year"},
-    "es": {"día": "day", "días": "day", "semanas": "week", "meses": "month", "años": "year"},
-    "fr": {"jour": "day", "jours": "day", "semaines": "week", "an": "year", "ans": "year"},
-}
-_LAST_NAMES = r"last|this past|(?:letzte|vorige|vergangene)[nrsm]?|pasad[oa]|derni(?:er|ère)|passée?"
-_THIS_NAMES = "this|diese[nrsm]?|est[ea]|cet|cette|ce"
-_NEXT_NAMES = r"next|this coming|(?:nächste|kommende)[nrsm]?|próxim[oa]|que viene|prochaine?"
-_NUMBER_NAMES = (
-    "a one ein einem einer un una une", "two zwei dos deux", "three drei tres trois", "four vier cuatro quatre",
-    "five fünf cinco cinq", "six sechs seis", "seven sieben siete sept", "eight acht ocho huit",
-    "nine neun nueve neuf", "ten zehn diez dix",
-)  # fmt: skip
-_NUMBERS = {name: number for number, names in enumerate(_NUMBER_NAMES, 1) for name in names.split()}
-_DAY_OF = {name: (language, days) for language, names in _DAYS.items() for name, days in names.items()}
-_UNIT_OF = {name: (language, unit) for language, names in _UNITS.items() for name, unit in names.items()}
-_UNIT_OF |= {name.casefold(): (language, name) for language, names in _WEEKDAYS.items() for name in names}
-_SPAN_OF = _UNIT_OF | {name: (language, span) for language, names in _SPANS.items() for name, span in names.items()}
-
-
-def _one_of(names: dict[str, tuple[str, str]] | dict[str, tuple[str, int]] | dict[str, int]) -> str:
-    return "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-
-
-_RELATIVE = re.compile(
-    rf"\b(?:(?P<day>{_one_of(_DAY_OF)})"
-    rf"|(?:(?P<last>{_LAST_NAMES})|(?P<this>{_THIS_NAMES})|(?P<next>{_NEXT_NAMES}))\s(?P<unit>{_one_of(_UNIT_OF)})"
-    rf"|(?P<unit_first>{_one_of(_UNIT_OF)})\s(?:(?P<last_after>{_LAST_NAMES})|(?P<next_after>{_NEXT_NAMES}))"
-    rf"|(?P<intro>(?:vor|hace|il\sy\sa)\s)?(?P<number>\d{{1,3}}|{_one_of(_NUMBERS)})\s(?P<span>{_one_of(_SPAN_OF)})"
-    r"(?P<ago>\sago)?)\b"
-)
-# A text without any of these words has no relative day. Looking them up is ten times as fast as the pattern.
-_TELLING = frozenset(
-    _split(
-        "yesterday night today tonight morning afternoon evening tomorrow vorgestern gestern heute morgen "
-        "übermorgen anteayer ayer anoche hoy mañana hier aujourd demain week weekend month year woche "
-        "wochenende monat jahr semana mes año semaine mois année ago vor hace il"
-    )
-) | frozenset(_WEEKDAY_OF)
-# A question with neither a digit nor any of these words names no day.
-_NAMING = _TELLING | frozenset(_MONTH_OF) | frozenset(_SHORT_MONTH_OF)
 _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er)?")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
-_FRENCH = frozenset(_split("je j nous vous elle est était une les avec dans suis"))
-# "Morning" in German and Spanish is the word for "tomorrow"; these words before it tell them apart.
-_BEFORE_MORNING = frozenset(_split("am guten jeden heute gestern frühen la esta por de una cada las"))
+
+
+class _Words:
+    """The words of `days.json`. It is a file of its own, because Babel's CLDR data takes 100 ms to load."""
+
+    def __init__(self) -> None:
+        listed: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_bytes())
+        self.months = {language: names.split() for language, names in listed["months"].items()}
+        self.weekdays = {language: names.split() for language, names in listed["weekdays"].items()}
+        self.weekday_of = _places(self.weekdays.values(), 0)
+        short_months = listed["short_months"].split()
+        self.month_of = _places([short_months, *self.months.values()], 1) | {"sept": 9}
+        # These names of months are also other words, so they need a number or one of these words beside them.
+        self.unsure = {"march", "mars", "sept", *short_months}
+        self.before_months = frozenset(listed["before_months"].split())
+        self.numbers = {name: at for at, names in enumerate(listed["numbers"], 1) for name in names.split()}
+        # A relative day: its language, and its distance in days. A unit: its language, and its name.
+        self.day_of = _by_name(listed["days"])
+        weekdays = {language: {name.casefold(): name for name in names} for language, names in self.weekdays.items()}
+        self.unit_of = _by_name(listed["units"]) | _by_name(weekdays)
+        self.span_of = self.unit_of | _by_name(listed["spans"])
+        # A text without any of these words has no relative day. Looking them up is ten times as fast as the pattern.
+        self.telling = frozenset((*" ".join(listed["telling"]).split(), *self.weekday_of))
+        # A question with neither a digit nor any of these words names no day.
+        self.naming = self.telling | frozenset(self.month_of)
+        self.french = frozenset(listed["french"].split())
+        # "Morning" in German and Spanish is the word for "tomorrow"; these words before it tell them apart.
+        self.before_morning = frozenset(listed["before_morning"].split())
+        unit, last, coming = _one_of(self.unit_of), listed["last"], listed["next"]
+        self.relative = re.compile(
+            rf"\b(?:(?P<day>{_one_of(self.day_of)})"
+            rf"|(?:(?P<last>{last})|(?P<this>{listed['this']})|(?P<next>{coming}))\s(?P<unit>{unit})"
+            rf"|(?P<unit_first>{unit})\s(?:(?P<last_after>{last})|(?P<next_after>{coming}))"
+            r"|(?P<intro>(?:vor|hace|il\sy\sa)\s)?"
+            rf"(?P<number>\d{{1,3}}|{_one_of(self.numbers)})\s(?P<span>{_one_of(self.span_of)})(?P<ago>\sago)?)\b"
+        )
+
+
+def _places(lists: Iterable[list[str]], first: int) -> dict[str, int]:
+    return {name.casefold(): at for names in lists for at, name in enumerate(names, first)}
+
+
+def _by_name(table: Mapping[str, Mapping[str, T]]) -> dict[str, tuple[str, T]]:
+    return {name: (language, value) for language, names in table.items() for name, value in names.items()}
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+
+
+_words = cache(_Words)
 
 Range = tuple[date, date]
 """The first and the last day."""
@@ -118,7 +92,7 @@ def date_of(day: int) -> date:
 def name_day(day: int) -> str:
     """Return a day with its weekday in English, such as `Sunday 7 May 2023`."""
     named = date_of(day)
-    return f"{_WEEKDAYS['en'][named.weekday()]} {_name((named, named), 'en')}"
+    return f"{_words().weekdays['en'][named.weekday()]} {_name((named, named), 'en')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +112,13 @@ class Period:
         return self._has(named) or (bool(self.days) and self._has(date_of(day - 1)))
 
     def _has(self, day: date) -> bool:
-        return (
-            (not self.years or day.year in self.years)
-            and (not self.months or day.month in self.months)
-            and (not self.days or day.day in self.days)
-            and (not self.weekdays or day.weekday() in self.weekdays)
-            and (not self.ranges or any(first <= day <= last for first, last in self.ranges))
+        parts = zip(
+            (self.years, self.months, self.days, self.weekdays),
+            (day.year, day.month, day.day, day.weekday()),
+            strict=True,
+        )
+        return all(not allowed or part in allowed for allowed, part in parts) and (
+            not self.ranges or any(first <= day <= last for first, last in self.ranges)
         )
 
 
@@ -151,12 +126,12 @@ def read_period(question: str, today: int) -> Period | None:
     """Return the days that a question of this day names, such as a month or "last week"; `None` if it names none."""
     text = question[:QUESTION_CHARS].lower()
     words, ranges = _WORD.findall(text), list[Range]()
-    if _NAMING.isdisjoint(words) and _DIGIT.search(text) is None:
+    if _words().naming.isdisjoint(words) and _DIGIT.search(text) is None:
         return None
-    if not _TELLING.isdisjoint(words):
+    if not _words().telling.isdisjoint(words):
         ranges = [found for _, found, _ in _relative(text, date_of(today))]
     if ranges:
-        text = _RELATIVE.sub(" ", text)
+        text = _words().relative.sub(" ", text)
     if "-" in text:
         ranges += _iso_days(text)
         text = _ISO.sub(" ", text)
@@ -164,7 +139,7 @@ def read_period(question: str, today: int) -> Period | None:
         words = _WORD.findall(text)
     years = frozenset(int(word) for word in words if word.isdigit() and _YEAR.fullmatch(word))
     months, days = _months(words)
-    weekdays = frozenset(_WEEKDAY_OF[word] for word in words if word in _WEEKDAY_OF)
+    weekdays = frozenset(_words().weekday_of[word] for word in words if word in _words().weekday_of)
     if not (years or months or weekdays or ranges):
         return None
     return Period(years, months, days, weekdays, tuple(ranges))
@@ -182,14 +157,14 @@ def _months(words: list[str]) -> tuple[frozenset[int], frozenset[int]]:
     """Return the months, and the days of a month, that these words name."""
     months, days = set[int](), set[int]()
     for at, word in enumerate(words):
-        month = _MONTH_OF.get(word) or _SHORT_MONTH_OF.get(word)
+        month = _words().month_of.get(word)
         if month is None:
             continue
         beside = [*words[max(0, at - 1) : at], *words[at + 1 : at + 2]]
         if at > 1 and words[at - 1] in ("of", "de"):
             beside.append(words[at - 2])
         numbers = [int(found[1]) for found in map(_NUMBER.fullmatch, beside) if found]
-        is_sure = word not in _UNSURE or bool(at and words[at - 1] in _BEFORE_MONTHS)
+        is_sure = word not in _words().unsure or bool(at and words[at - 1] in _words().before_months)
         if is_sure or numbers or any(map(_YEAR.fullmatch, beside)):
             months.add(month)
             days.update(number for number in numbers if 1 <= number <= 31)
@@ -205,11 +180,11 @@ def resolve_days(text: str, said_day: int) -> str:
     lower = text.lower()
     if len(lower) != len(text):
         return text  # lower case has other places
-    if _TELLING.isdisjoint(_WORD.findall(lower)):
+    if _words().telling.isdisjoint(_WORD.findall(lower)):
         return text
     parts, at, resolved = list[str](), 0, set[str]()
     for match, found, language in _relative(lower, date_of(said_day)):
-        if match[0] not in resolved and match["this"] is None and _DAY_OF.get(match[0], ("", 1))[1]:
+        if match[0] not in resolved and match["this"] is None and _words().day_of.get(match[0], ("", 1))[1]:
             resolved.add(match[0])
             parts += [text[at : match.end()], f" ({_name(found, language)})"]
             at = match.end()
@@ -220,7 +195,7 @@ def resolve_days(text: str, said_day: int) -> str:
 
 def _relative(lower: str, now: date) -> Iterator[tuple[re.Match[str], Range, str]]:
     """Yield each relative day in a text of lower case, with its first and last day and its language."""
-    for match in _RELATIVE.finditer(lower):
+    for match in _words().relative.finditer(lower):
         try:
             found = _resolve(match, now)
         except (OverflowError, ValueError):
@@ -233,30 +208,30 @@ def _is_meant(match: re.Match[str], lower: str) -> bool:
     """True unless the expression has another meaning in the language of the text."""
     if match["day"] == "hier":  # German for "here"
         around = lower[max(0, match.start() - 200) : match.end() + 200]
-        return not _FRENCH.isdisjoint(_WORD.findall(around))
+        return not _words().french.isdisjoint(_WORD.findall(around))
     if match["day"] in ("morgen", "mañana"):
         before = _WORD.findall(lower[max(0, match.start() - 20) : match.start()])
-        return not before or before[-1] not in _BEFORE_MORNING
+        return not before or before[-1] not in _words().before_morning
     return True
 
 
 def _resolve(match: re.Match[str], now: date) -> tuple[Range, str] | None:
     if (day := match["day"]) is not None:
-        language, days = _DAY_OF[day]
+        language, days = _words().day_of[day]
         there = now + timedelta(days=days)
         return (there, there), language
     if (span := match["span"]) is not None:
-        language, unit = _SPAN_OF[span]
+        language, unit = _words().span_of[span]
         if match["intro"] is None and match["ago"] is None:
             return None
         number = match["number"]
-        return _shift(now, unit, -(int(number) if number.isdigit() else _NUMBERS[number])), language
-    language, unit = _UNIT_OF[match["unit"] or match["unit_first"]]
+        return _shift(now, unit, -(int(number) if number.isdigit() else _words().numbers[number])), language
+    language, unit = _words().unit_of[match["unit"] or match["unit_first"]]
     steps = -1 if match["last"] or match["last_after"] else 0 if match["this"] else 1
-    if unit in _WEEKDAYS[language]:
+    if unit in _words().weekdays[language]:
         if steps > 0:
             return None  # "next Friday" means this week's to some, next week's to others
-        weekday = _WEEKDAYS[language].index(unit)
+        weekday = _words().weekdays[language].index(unit)
         there = now + timedelta(days=weekday - now.weekday()) if steps == 0 else _previous(now, weekday)
         return (there, there), language
     return _shift(now, unit, steps), language
@@ -287,7 +262,7 @@ def _month(now: date, steps: int) -> Range:
 def _name(days: Range, language: str) -> str:
     """Return a name of these days: a day, a month, a year, or their first and last day."""
     first, last = days
-    months = _MONTHS[language]
+    months = _words().months[language]
     end = f"{last.day} {months[last.month - 1]} {last.year}"
     if first == last:
         return end

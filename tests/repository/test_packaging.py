@@ -94,7 +94,7 @@ def test_the_wheel_carries_every_script_and_the_type_marker(built: Any) -> None:
     assert {"lua/session/append.lua", "lua/include/now.lua"} <= set(LUA)
     assert lua_in_wheel(built[0]) == LUA
     with zipfile.ZipFile(built[0]) as archive:
-        assert "redismem/py.typed" in archive.namelist()
+        assert {"redismem/py.typed", "redismem/formats/days.json"} <= set(archive.namelist())
         page = {path.name: path.read_bytes() for path in (ROOT / "redismem" / "web" / "static").iterdir()}
         assert {"index.html", "app.js", "page.css"} <= set(page)
         assert {name: archive.read(f"redismem/web/static/{name}") for name in page} == page
