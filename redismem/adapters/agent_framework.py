@@ -219,38 +219,21 @@ def _identify(message: ChatMessage) -> Hashable:
 def _count_repeated(history: Sequence[Hashable], saved: Sequence[Hashable], *, one_is_new: bool) -> int:
     """Return the number of messages at the beginning of a save that the history has, by the framework's rule.
 
-    The framework compares each part of one list with the other; this takes linear time (Knuth, Morris, Pratt).
     These end with the first place where the save has the whole history. If there is none, they are the longest
     beginning of the save that ends the history. `one_is_new` keeps a single message that equals the newest one.
     """
     if not history:
         return 0
-    lengths = _matched_lengths(history, saved)
-    if len(history) in lengths:
-        end = lengths.index(len(history)) + 1
-        if not (one_is_new and end == len(history) == 1):
-            return end
-    overlap = (_matched_lengths(saved, history) or [0])[-1]
+    # As strings, with a character per distinct message, the lists are searched in linear time.
+    numbers: dict[Hashable, int] = {}
+    before, after = (
+        "".join(chr(numbers.setdefault(item, len(numbers))) for item in items) for items in (history, saved)
+    )
+    at = after.find(before)
+    if at >= 0 and not (one_is_new and at == 0 and len(before) == 1):
+        return at + len(before)
+    overlap = next((count for count in range(len(after), 0, -1) if before.endswith(after[:count])), 0)
     return 0 if one_is_new and overlap == 1 else overlap
-
-
-def _matched_lengths(pattern: Sequence[Hashable], text: Sequence[Hashable]) -> list[int]:
-    """Return for each place of the text the length of the longest beginning of the pattern that ends there."""
-    borders = [0] * len(pattern)
-    for at in range(1, len(pattern)):
-        borders[at] = _extend(pattern, borders, borders[at - 1], pattern[at])
-    lengths, matched = [], 0
-    for item in text:
-        matched = _extend(pattern, borders, matched, item)
-        lengths.append(matched)
-    return lengths
-
-
-def _extend(pattern: Sequence[Hashable], borders: Sequence[int], matched: int, item: Hashable) -> int:
-    """Return the length of the longest beginning of the pattern that ends with this item."""
-    while matched and (matched == len(pattern) or pattern[matched] != item):
-        matched = borders[matched - 1]
-    return matched + 1 if pattern and pattern[matched] == item else 0
 
 
 async def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:

@@ -18,7 +18,6 @@ from redismem.originals.signatures import QUESTION_STEMS
 from redismem.recall.recall import search_by_words
 from redismem.store.sessions import cursor_after
 from redismem.text.stems import stems
-from redismem.web.listing import Listing
 
 _PAGE_COUNT = 1_000
 _PAGES_COUNT = 5
@@ -51,7 +50,7 @@ class Filters:
     active_before_ms: int | None = None
 
 
-async def search(memory: Memory, listing: Listing, filters: Filters, limit: int, cursor: str | None) -> Rows:
+async def search(memory: Memory, filters: Filters, limit: int, cursor: str | None) -> Rows:
     """Return the next sessions that match, most recently active first. A page may be short or empty.
 
     Raises:
@@ -60,13 +59,16 @@ async def search(memory: Memory, listing: Listing, filters: Filters, limit: int,
     """
     if cursor is None and filters.active_before_ms is not None:
         cursor = cursor_after(SessionEntry("", filters.active_before_ms))
-    rows: list[dict[str, Any]] = []
+    rows = list[dict[str, Any]]()
     words = _stems_of(filters.text)
     page_count, pages_count = (_TEXTS_COUNT, _TEXT_PAGES_COUNT) if filters.text else (_PAGE_COUNT, _PAGES_COUNT)
     if filters.failing:
         page_count = min(page_count, _INFOS_COUNT)
+    if filters == Filters():
+        page_count = limit
     for _ in range(pages_count):
-        entries, cursor = await listing.page(page_count, cursor)
+        page = await memory.sessions(page_count, cursor)
+        entries, cursor = page.sessions, page.cursor
         since_ms = filters.active_since_ms
         if since_ms is not None and entries and entries[-1].active_ms < since_ms:
             entries, cursor = [entry for entry in entries if entry.active_ms >= since_ms], None

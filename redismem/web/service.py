@@ -17,7 +17,6 @@ from redismem.session.session import Session
 from redismem.web.access import Access, Caller
 from redismem.web.chat.chat import Chat
 from redismem.web.http.problems import Problem
-from redismem.web.listing import Listing
 from redismem.web.metrics.load import Load
 from redismem.web.metrics.prometheus import Meters
 from redismem.web.open_streams import Kind, OpenStreams, Place
@@ -69,7 +68,6 @@ class Service:
     """A function that closes a connection at once and drops its unsent data. The server sets this function."""
     _watches: dict[str, Watch] = field(default_factory=dict)
     _searches: dict[str, asyncio.Semaphore] = field(default_factory=dict)
-    _listings: dict[str, Listing] = field(default_factory=dict)
     _checkups: dict[str, Checkup] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,12 +84,6 @@ class Service:
         if caller.namespace not in self._watches:
             self._watches[caller.namespace] = Watch(self.memory(caller))
         return self._watches[caller.namespace]
-
-    def listing(self, caller: Caller) -> Listing:
-        """Return the list of the sessions of the caller's namespace. The first call creates the list."""
-        if caller.namespace not in self._listings:
-            self._listings[caller.namespace] = Listing(self.memory(caller))
-        return self._listings[caller.namespace]
 
     def checkup(self, caller: Caller) -> Checkup:
         """Return the doctor's findings about the caller's namespace. The first call creates them."""

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 from support.checks import until
-from support.http_service import PATIENT, RunningService, numbered_message, run_service, serve_memory
+from support.http_service import PATIENT, RunningService, numbered_message, run_service
 
-from redismem import Memory, Settings
-from redismem.events import Event
-from redismem.info import SessionEntry
-from redismem.store.sessions import cursor_after
-from redismem.web import listing
+from redismem import Memory
+from redismem.web import listing, searching
 from redismem.web.access import Access, new_key
 from redismem.web.http.queries import is_search
 from redismem.web.service import Limits, Service
@@ -24,8 +21,8 @@ from redismem.web.service import Limits, Service
 async def test_conversations_are_found_by_a_part_of_their_id(
     http: RunningService, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_PAGE_COUNT", 3)
-    monkeypatch.setattr(listing, "_PAGES_COUNT", 2)
+    monkeypatch.setattr(searching, "_PAGE_COUNT", 3)
+    monkeypatch.setattr(searching, "_PAGES_COUNT", 2)
     for number in range(10):
         await memory.session(f"Shelf/{number}").append(numbered_message(number))
     session_ids: list[str] = []
@@ -73,72 +70,17 @@ async def test_the_list_shows_the_newest_message(http: RunningService, memory: M
     assert all(set(row) == {"session_id", "active_ms"} for row in plain)
 
 
-@pytest.fixture
-def events() -> list[Event]:
-    """The events of the memory of `sharded`."""
-    return []
-
-
-@pytest.fixture
-async def sharded(
-    store: Any, namespace: str, events: list[Event], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[RunningService]:
-    """A service of 20 sessions in 256 shards, whose copies last for the whole test."""
-    monkeypatch.setattr(listing, "_COPY_S", 3_600)
-    async with store.memory(namespace, Settings(shards=256), on_event=events.append) as memory:
-        await asyncio.gather(*(memory.session(f"s-{number}").merge({"a": 1}) for number in range(20)))
-        async with serve_memory(memory) as running:
-            yield running
-
-
 async def list_ids(http: RunningService, **query: Any) -> tuple[list[str], str | None]:
     page = (await http.ask("GET", "/v1/sessions", params=query)).json()
     return [row["session_id"] for row in page["sessions"]], page["cursor"]
 
 
-async def test_with_many_shards_pages_come_from_one_reading(sharded: RunningService, events: list[Event]) -> None:
-    expected, _ = await list_ids(sharded)
-    events.clear()
-    seen: list[str] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        ids, cursor = await list_ids(sharded, limit=3, **({"cursor": cursor} if cursor else {}))
-        seen += ids
-    assert seen == expected
-    assert len(seen) == 20
-    assert len(events) == 7, "one call per page asks whether its sessions are still there"
-
-
-async def test_many_clients_cause_one_reading(sharded: RunningService, events: list[Event]) -> None:
-    events.clear()
-    pages = await asyncio.gather(*(list_ids(sharded, limit=5) for _ in range(20)))
-    assert all(page == pages[0] for page in pages)
-    assert len(events) == 20 + 3, "one reading: the time, and two round trips of 256 commands"
-
-
-async def test_a_session_that_has_ended_is_never_listed(sharded: RunningService) -> None:
-    ids, _ = await list_ids(sharded)
-    await sharded.ask("DELETE", f"/v1/sessions/{ids[3]}")
-    assert (await list_ids(sharded))[0] == [*ids[:3], *ids[4:]]
-    assert (await list_ids(sharded, contains=ids[3].upper()))[0] == [
-        each for each in ids if ids[3] in each and each != ids[3]
-    ]
-
-
-async def test_a_copy_is_forgotten(sharded: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_COPY_S", 0)
-    await list_ids(sharded)
-    await sharded.ask("POST", "/v1/sessions/new/messages", json=numbered_message(1))
-    assert "new" in (await list_ids(sharded))[0]
-
-
-async def test_few_copies_are_held_however_many_cursors_are_forged(sharded: RunningService) -> None:
-    for number in range(30):
-        entry = SessionEntry(f"s-{number}", 1 << 50)
-        ids, _ = await list_ids(sharded, cursor=cursor_after(entry))
-        assert len(ids) == 20
-    held = sharded.service.listing(sharded.service.access.caller(None))
-    assert len(held._copies) == 8
+async def test_a_session_that_has_ended_is_never_listed(http: RunningService, memory: Memory) -> None:
+    await asyncio.gather(*(memory.session(f"s-{number}").merge({"a": 1}) for number in range(20)))
+    ids, _ = await list_ids(http)
+    await http.ask("DELETE", f"/v1/sessions/{ids[3]}")
+    assert (await list_ids(http))[0] == [*ids[:3], *ids[4:]]
+    assert ids[3] not in (await list_ids(http, contains=ids[3].upper()))[0]
 
 
 async def test_a_search_continues_behind_its_last_match(http: RunningService, memory: Memory) -> None:
@@ -164,15 +106,15 @@ async def test_previews_end_when_the_messages_read_were_large(
 
 
 class Blocked:
-    """Replaces `Listing.page`: pages of one namespace wait until they are released."""
+    """Replaces `searching.search`: those of one namespace wait until they are released."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.waiting_count = 0
         self.released = asyncio.Event()
 
-    async def page(self, listed: listing.Listing) -> listing.Page:
-        if listed._memory.store.keys.namespace == self.namespace:
+    async def search(self, memory: Memory) -> searching.Rows:
+        if memory.store.keys.namespace == self.namespace:
             self.waiting_count += 1
             try:
                 await self.released.wait()
@@ -195,10 +137,10 @@ async def two_tenants(
     access = Access.of("\n".join(line for _, line in keys))
     blocked = Blocked(access.namespaces[0])
 
-    async def page(listed: listing.Listing, *_: Any) -> listing.Page:
-        return await blocked.page(listed)
+    async def search(memory: Memory, *_: Any) -> searching.Rows:
+        return await blocked.search(memory)
 
-    monkeypatch.setattr(listing.Listing, "page", page)
+    monkeypatch.setattr(searching, "search", search)
     async with contextlib.AsyncExitStack() as stack:
         memories = {name: await stack.enter_async_context(store.memory(name)) for name in access.namespaces}
         http = await stack.enter_async_context(run_service(Service(memories, access, limits)))

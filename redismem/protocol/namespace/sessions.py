@@ -8,7 +8,7 @@ import heapq
 import json
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from redismem.events import Op
@@ -144,12 +144,6 @@ class SessionsReader:
         active_ms = {name_of(member): at_ms for at_ms, member in reversed(newest)}
         sessions = [SessionEntry(session_id, at_ms) for session_id, at_ms in reversed(active_ms.items())]
         return SessionPage(sessions, encode_cursor(sessions[-1]) if len(self._newest) > self._limit else None)
-
-
-def listed(keys: Keys, session_ids: Sequence[str]) -> Call[list[bool]]:
-    """Build a call that tells for each session whether it is listed."""
-    commands = tuple(("ZSCORE", keys.session(session_id).shard.active, session_id) for session_id in session_ids)
-    return independent(commands, lambda *scores: [score is not None for score in scores], Op.SESSIONS)
 
 
 def encode_cursor(last: SessionEntry) -> str:

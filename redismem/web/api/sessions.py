@@ -72,8 +72,6 @@ TheCaller = Annotated[Caller, Depends(caller_of)]
 @router.get("/sessions", response_model=schemas.SessionList)
 async def list_sessions(
     memory: TheMemory,
-    service: TheService,
-    caller: TheCaller,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     cursor: Annotated[str | None, Query(max_length=2_000)] = None,
     contains: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
@@ -84,25 +82,22 @@ async def list_sessions(
     `contains` searches the ids of the next few thousand sessions; a cursor continues the search. `newest` adds the
     beginning of each session's newest message, by a user if the last few have one.
     """
-    sessions = service.listing(caller)
+    return await _found(memory, searching.Filters(contains or ""), limit, cursor, newest)
+
+
+async def _found(memory: Memory, filters: searching.Filters, limit: int, cursor: str | None, newest: bool) -> Response:
     try:
-        reading = sessions.page(limit, cursor) if contains is None else sessions.search(contains, limit, cursor)
-        entries, next_cursor = await reading
+        rows, cursor = await searching.search(memory, filters, limit, cursor)
     except ValueError:
         raise Problem("bad_request", "no page gave this cursor") from None
-    rows = [asdict(entry) for entry in entries]
-    return Json({"sessions": await _with_newest(memory, rows) if newest else rows, "cursor": next_cursor})
-
-
-async def _with_newest(memory: Memory, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    previews = await listing.newest_of(memory, [row["session_id"] for row in rows])
-    return [row | {"newest": preview} for row, preview in zip(rows, previews, strict=True)]
+    if newest:
+        previews = await listing.newest_of(memory, [row["session_id"] for row in rows])
+        rows = [row | {"newest": preview} for row, preview in zip(rows, previews, strict=True)]
+    return Json({"sessions": rows, "cursor": cursor})
 
 
 @router.post("/search", response_model=schemas.SessionList)
-async def search_sessions(
-    memory: TheMemory, service: TheService, caller: TheCaller, asked: schemas.SessionSearch
-) -> Response:
+async def search_sessions(memory: TheMemory, asked: schemas.SessionSearch) -> Response:
     """Return the live sessions that meet all conditions, most recently active first. Changes nothing.
 
     Looks at the next 5,000 sessions at most, 1,000 if `failing`, 100 if `text`; a cursor continues the search. The
@@ -115,11 +110,7 @@ async def search_sessions(
         _parse_ms(asked.active_since, "active_since"),
         _parse_ms(asked.active_before, "active_before"),
     )
-    try:
-        rows, cursor = await searching.search(memory, service.listing(caller), filters, asked.limit, asked.cursor)
-    except ValueError:
-        raise Problem("bad_request", "no page gave this cursor") from None
-    return Json({"sessions": await _with_newest(memory, rows) if asked.newest else rows, "cursor": cursor})
+    return await _found(memory, filters, asked.limit, asked.cursor, asked.newest)
 
 
 def _parse_ms(text: str | None, name: str) -> int | None:
