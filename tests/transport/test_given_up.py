@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from redismem.protocol.server_errors import ConnectionLost
+from redismem.transport import resp
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.lane.lane import Lane
 from redismem.transport.url import Address
@@ -52,6 +53,12 @@ async def give_up_call(kind: str, listener: socket.socket, deadline_s: float = 0
     return await give_up_call(kind, listener, 4 * deadline_s)
 
 
+def read_first_call(server: socket.socket) -> None:
+    left_bytes = len(resp.encode_independent([("SET", "k", b"a" * 40_000)]))
+    while left_bytes:
+        left_bytes -= len(server.recv(left_bytes))
+
+
 def read_to_the_end(server: socket.socket) -> None:
     while server.recv(1 << 20):
         pass
@@ -61,13 +68,14 @@ ASKING = """
 import asyncio, os, signal, sys
 from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.url import Address
+from redismem.transport import resp
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.lane.lane import Lane
 
 async def main(kind, port):
     address = Address.from_url(f"redis://127.0.0.1:{port}?protocol=2")
     lane = Lane(address, stall_s=1) if kind == "asyncio" else BlockingLane(address)
-    await lane.run([("PING",)], 60)
+    await lane.run([("SET", "k", b"a" * 40_000)], 60)  # opens the connection for large calls
     child = os.fork()
     if child == 0:
         signal.pause()
@@ -96,8 +104,8 @@ async def was_reset_beside_a_child(kind: str, listener: socket.socket, deadline_
     server, _ = await asyncio.to_thread(listener.accept)
     with server:
         server.settimeout(60)
-        await asyncio.to_thread(server.recv, 64)
-        server.sendall(b"+PONG\r\n")
+        await asyncio.to_thread(read_first_call, server)
+        server.sendall(b"+OK\r\n")
         assert asking.stdout is not None
         child = int(await asyncio.wait_for(asking.stdout.readline(), 60))
         try:
