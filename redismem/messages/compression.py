@@ -1,4 +1,4 @@
-"""Compress large messages of the window into elements of format version 2. No I/O.
+"""Read messages of the window that releases before 0.1.0 have compressed: elements of format version 2. No I/O.
 
     [version = 2, tokens, frame, nil, stored_ms]
 
@@ -13,25 +13,14 @@ import msgspec
 import zstandard
 
 from redismem.messages.message import COMPRESSED_VERSION, FORMAT_VERSION
-from redismem.messages.values import Undecodable, encode_plain
+from redismem.messages.values import Undecodable
 
-_LEVEL = 1
 _MOST_BYTES = 1 << 27
 """The largest content that is decompressed: twice the largest message that the settings allow."""
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
 _COMPRESSED_HEAD = b"\x95" + COMPRESSED_VERSION.to_bytes(1, "big")
-_NIL = encode_plain(None)
-_INTEGER_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5}
 _decode_compressed = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw, bytes, None, msgspec.Raw]).decode
 _decode_content = msgspec.msgpack.Decoder(tuple[dict[str, Any] | bytes, dict[str, Any] | bytes | None]).decode
-
-
-def compress_element(element: bytes) -> bytes:
-    """Compress an unstamped element of version 1; return it unchanged if compression saves nothing."""
-    start = len(_HEAD) + _INTEGER_BYTES.get(element[len(_HEAD)], 1)
-    frame = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(element[start:])
-    compressed = b"".join((_COMPRESSED_HEAD, element[len(_HEAD) : start], encode_plain(frame), _NIL))
-    return compressed if len(compressed) < len(element) else element
 
 
 def expand_element(element: bytes) -> bytes:

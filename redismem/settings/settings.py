@@ -157,9 +157,6 @@ class Settings(BaseModel):
     max_message_bytes: Annotated[int, Field(ge=64, le=64 * 1024 * 1024)] = Field(
         8 * 1024 * 1024, description="largest stored size of a message"
     )
-    compress_above_bytes: Annotated[int, Field(ge=0, le=64 * 1024 * 1024)] = Field(
-        0, description="stored size over which a message in the window is compressed; 0: no compression"
-    )
     max_batch_count: Annotated[int, Field(ge=1, le=1_000)] = Field(1_000, description="messages an append may hold")
     max_window_count: Annotated[int, Field(ge=10, le=1_000_000)] = Field(
         10_000, description="messages a window may hold; an append beyond it is refused"
@@ -302,11 +299,6 @@ class Settings(BaseModel):
         its place.
         """
         return int((20 * self.tick_s + 2 * self.lease_s) * 1000)
-
-    @property
-    def uncompressed_bytes(self) -> int:
-        """The largest size at which a message is stored uncompressed."""
-        return min(self.compress_above_bytes or self.max_message_bytes, self.max_message_bytes)
 
     @property
     def claims_limit(self) -> int:

@@ -183,9 +183,7 @@ class Store:
             except (ServerError, ConnectionLost, asyncio.CancelledError) as failure:
                 return await self._retry(call, failure, begun_s)
         except CorruptSession as corrupt:
-            if not quarantine or call.op.is_read:
-                raise
-            await self.quarantine(corrupt, begun_s)
+            await self._quarantine_unless(call.op.is_read or not quarantine, corrupt, begun_s)
         finally:
             if number:
                 self._gate.end(call.session_id, number)
@@ -257,6 +255,11 @@ class Store:
     def _within_s(self, begun_s: float) -> float:
         """Return the seconds to wait for a reply to a call that began at `begun_s`."""
         return max(0.001, min(self.availability.reply_timeout_s, self.settings.deadline_s - (monotonic() - begun_s)))
+
+    async def _quarantine_unless(self, is_kept: bool, corrupt: CorruptSession, begun_s: float) -> None:
+        if is_kept:
+            raise corrupt
+        await self.quarantine(corrupt, begun_s)
 
     async def quarantine(self, corrupt: CorruptSession, begun_s: float | None = None) -> None:
         """Put an unreadable session into quarantine.

@@ -116,9 +116,8 @@ async def test_it_is_pinned_only_on_request_and_keeps_its_mark_in_edits(store: S
         assert await is_sound(memory)
 
 
-@pytest.mark.parametrize("compress_above_bytes", [0, 1024])
-async def test_a_summary_covers_it_without_its_words(store: Store, namespace: str, compress_above_bytes: int) -> None:
-    settings = Settings(**SMALL, keep_originals=True, compress_above_bytes=compress_above_bytes)
+async def test_a_summary_covers_it_without_its_words(store: Store, namespace: str) -> None:
+    settings = Settings(**SMALL, keep_originals=True)
     async with store.memory(namespace, settings) as memory:
         session = memory.session("a")
         sealed = {**ENVELOPE, "content": "secret words. " * 200}

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from support.compressed import compress_window
 from support.damage import put_block_aside
 from support.redis_server import RedisServer
 from support.stores import Store
@@ -196,11 +197,15 @@ async def test_a_page_that_is_large_unpacked_is_unpacked_in_a_thread(
         assert (threading.get_ident() in unpacked_in) == (content == "short")
 
 
-async def test_so_is_a_window_of_compressed_messages(store: Store, namespace: str, unpacked_in: set[int]) -> None:
-    async with open_with(store, namespace, compress_above_bytes=1_000) as memory:
+async def test_so_is_a_window_of_compressed_messages(
+    raw: Any, store: Store, namespace: str, unpacked_in: set[int]
+) -> None:
+    async with open_with(store, namespace) as memory:
         session = memory.session("a")
         for content in ("short " * 1_000, LONG):
             await session.append({"role": "user", "content": content})
+            await raw.hdel((keys := memory.store.keys.session("a")).state, "large_bytes")
+            await compress_window(raw, keys)
             unpacked_in.clear()
             assert (await session.messages())[-1].content == content
             assert (threading.get_ident() in unpacked_in) == (content != LONG)
@@ -234,9 +239,9 @@ def test_a_blocking_caller_unpacks_it_himself(
     redis_server: RedisServer, namespace: str, unpacked_in: set[int], where: str
 ) -> None:
     url = redis_server.url if where == "real" else "memory://"
-    settings = Settings(compress_above_bytes=1_000)
-    with blocking.Memory.connect(url, namespace=namespace, settings=settings) as memory:
+    with blocking.Memory.connect(url, namespace=namespace) as memory:
         session = memory.session("a")
         session.append({"role": "user", "content": LONG})
-        assert session.messages()[0].content == LONG
+        assert session.archive(1) is not None
+        assert session.messages(include_originals=True)[0].content == LONG
     assert unpacked_in == {threading.get_ident()}

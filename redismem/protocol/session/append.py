@@ -10,7 +10,6 @@ from redismem.context import Receipt
 from redismem.errors import InvalidMessage, TooLarge
 from redismem.events import Op
 from redismem.messages.coercion import Shape, check_role_or_type
-from redismem.messages.compression import compress_element
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message, TokenCounter, is_opaque
 from redismem.protocol import replies, scripts
@@ -98,11 +97,6 @@ def check_size(settings: Settings, element: bytes, session_id: str, name: str) -
 def batch_error(settings: Settings, limit: str, what: str, session_id: str) -> TooLarge:
     """Return the error of an append that exceeds a limit by itself."""
     return TooLarge(f"{what}, {over_limit(limit, getattr(settings, limit))}", session_id)
-
-
-def compress_large(settings: Settings, element: bytes) -> bytes:
-    """Compress the element if it exceeds `compress_above_bytes`; 0 disables compression."""
-    return compress_element(element) if 0 < settings.compress_above_bytes < len(element) else element
 
 
 def expect_argument(expect: Expected, session_id: str) -> str:

@@ -28,7 +28,6 @@ from redismem.protocol.session.append import (
     AppendOptions,
     batch_error,
     check_size,
-    compress_large,
     create_token,
     encode_with_pin,
     expect_argument,
@@ -196,7 +195,7 @@ class SessionCalls:
         if len(messages) > settings.max_batch_count:
             raise batch_error(settings, "max_batch_count", f"{len(messages)} messages in one append", session_id)
         tokens = total_bytes = pinned_count = pinned_bytes = 0
-        most_bytes, count_tokens = settings.uncompressed_bytes, self.count_tokens
+        most_bytes, count_tokens = settings.max_message_bytes, self.count_tokens
         elements: list[bytes] = []
         for message in messages:
             try:
@@ -211,7 +210,6 @@ class SessionCalls:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
             if len(element) > most_bytes:
                 check_size(settings, element, session_id, f"message {len(elements) + 1}")
-                element = compress_large(settings, element)
             elements.append(element)
             total_bytes += len(element)
             if pinned:

@@ -28,7 +28,7 @@ from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
 from redismem.protocol.sendings import resend
-from redismem.protocol.session.append import check_size, compress_large, encode_with_pin
+from redismem.protocol.session.append import check_size, encode_with_pin
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block
 
@@ -193,7 +193,7 @@ def replace(
     """
     keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
     new, before = changed.message, view.element(old)
-    after = compress_large(calls.settings, changed.element) + before[-STAMP_BYTES:]
+    after = changed.element + before[-STAMP_BYTES:]
     fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
     values = (before, after)
     if is_outside := old.seq < view.context.first_seq:

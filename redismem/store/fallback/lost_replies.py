@@ -140,7 +140,7 @@ def _match(
 
     `first_seq` is the seq of the first message.
     """
-    contents = [expand_element(element + STAMP)[: -len(STAMP)] for element in entry.append.elements]
+    contents = list(entry.append.elements)
     for at in range(len(messages) - len(contents) + 1):
         some = [message for message in messages[at : at + len(contents)] if message is not None]
         stamps = {message.stored_ms for message in some}

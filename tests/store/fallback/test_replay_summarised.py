@@ -16,14 +16,9 @@ MINE = [{"role": "user", "content": f"a message of mine {number} " * 20} for num
 
 
 @pytest.mark.parametrize("fault", ["lost before", "lost after"])
-@pytest.mark.parametrize("compress_above_bytes", [0, 50])
 @pytest.mark.parametrize("has_dictionary", [False, True])
-async def test_a_summarised_append_is_not_repeated(
-    fault: Fault, compress_above_bytes: int, has_dictionary: bool, namespace: str
-) -> None:
-    settings = Settings(
-        deadline_s=5, fallback_after_s=0.02, max_summary_bytes=1 << 20, compress_above_bytes=compress_above_bytes
-    )
+async def test_a_summarised_append_is_not_repeated(fault: Fault, has_dictionary: bool, namespace: str) -> None:
+    settings = Settings(deadline_s=5, fallback_after_s=0.02, max_summary_bytes=1 << 20)
     async with Place(namespace, settings) as place:
         store, there = place.direct_memory.store, place.direct_memory.session("a")
         if has_dictionary:
