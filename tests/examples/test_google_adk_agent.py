@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.checks import until
-from support.example_processes import Places, start_example
+from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
 from support.waiting import START_S
 
@@ -24,9 +24,8 @@ async def test_a_killed_process_loses_no_event_and_a_user_is_known_in_every_sess
     with start_example(NAME, places, "anna", "monday", QUESTION, REDISMEM_URL=proxy.url) as running:
         await until(lambda: proxy.frozen_count, START_S)  # the tools were called, and nothing more is stored
         running.kill()
-    with start_example(NAME, places, "anna", "tuesday", "And in Lima?") as running:
-        await until(lambda: running.poll() is not None, START_S)
-        assert "Question 1: 22 degrees in Lima. Cities so far: 3." in running.communicate()[0]
+    answered = await run_example_here(NAME, places, "anna", "tuesday", "And in Lima?")
+    assert "Question 1: 22 degrees in Lima. Cities so far: 3." in answered
     async with Memory.connect(places.redis_url, namespace=places.namespace) as memory:
         service = SessionService(memory=memory)
         stored = await service.get_session(app_name="weather", user_id="anna", session_id="monday")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.checks import until
-from support.example_processes import Places, start_example
+from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
 from support.waiting import START_S
 
@@ -20,6 +20,4 @@ async def test_a_killed_process_leaves_the_last_snapshot_and_any_process_goes_on
         (QUESTION, "Question 1: 4 degrees in Oslo, 19 degrees in Rome."),
         ("Lima?", "Question 2: 22 degrees in Lima."),
     ):
-        with start_example(NAME, places, "anna", question) as running:
-            await until(lambda: running.poll() is not None, START_S)
-            assert answer in running.communicate()[0]
+        assert answer in await run_example_here(NAME, places, "anna", question)

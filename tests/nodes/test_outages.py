@@ -24,11 +24,10 @@ from redismem.transport.nodes.slots import slot_of
 
 KEYS = Keys(NAMESPACE, CHATS.shards)
 NODE_TIMEOUT_MS = 1_500
-KILLED = ("killed", pytest.param("stopped", marks=pytest.mark.nightly))
-STOPPED = (pytest.param("killed", marks=pytest.mark.nightly), "stopped")
+WAYS = ("killed", "stopped")
 # With everysec and a slow disk, Redis acknowledges up to two seconds of writes before it passes them to the kernel.
 UNSYNCED = ("--appendfsync", "no")
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.nightly]  # other tests show it in one process
 
 
 class OnCluster:
@@ -81,7 +80,7 @@ async def on_cluster(tmp_path: Path) -> AsyncIterator[OnCluster]:
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-@pytest.mark.parametrize("way", KILLED)
+@pytest.mark.parametrize("way", WAYS)
 async def test_on_a_cluster_only_affected_sessions_are_degraded(
     on_cluster: OnCluster, way: str, seconds: float
 ) -> None:
@@ -93,7 +92,6 @@ async def test_on_a_cluster_only_affected_sessions_are_degraded(
     print(f"\n{row}")  # noqa: T201 (with `make outages`)
 
 
-@pytest.mark.nightly  # test_a_cluster_that_is_down shows it in one process
 @pytest.mark.parametrize("seconds", SECONDS)
 async def test_a_cluster_that_is_down_as_a_whole_is_degraded(on_cluster: OnCluster, seconds: float) -> None:
     for node in on_cluster.servers.nodes:
@@ -103,7 +101,7 @@ async def test_a_cluster_that_is_down_as_a_whole_is_degraded(on_cluster: OnClust
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-@pytest.mark.parametrize("way", STOPPED)
+@pytest.mark.parametrize("way", WAYS)
 async def test_behind_sentinels_without_a_primary_all_is_degraded(tmp_path: Path, way: str, seconds: float) -> None:
     servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000, nodes_count=1, options=UNSYNCED)
     pods = Pods(tmp_path, servers.url)

@@ -146,6 +146,7 @@ def heal(network: Network, servers: SentinelServers, lost: RedisServer) -> None:
     servers.mend()
 
 
+@pytest.mark.nightly  # a cluster shows it nearly as well
 async def test_sentinels_depose_a_primary_that_is_cut_off(tmp_path: Path, namespace: str) -> None:
     rows: dict[str, Row] = {}
     with hosts(3) as network:

@@ -64,7 +64,7 @@ async def test_a_planned_failover_is_followed(kind: str, servers: SentinelServer
         await check_goes_on(caller, servers)
 
 
-@pytest.mark.parametrize("how", ["kill", "stop_process"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("stop_process", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_dead_primary_is_left(kind: str, how: str, servers: SentinelServers, namespace: str) -> None:
     async with open_caller(kind, servers.url, namespace) as caller:

@@ -161,6 +161,7 @@ async def follow(servers: ClusterServers, url: str, namespace: str) -> None:
             assert caller.sent_counts() == [1, 1]
 
 
+@pytest.mark.nightly  # a cluster shows it nearly as well
 def test_sentinels_and_replicas_over_tls(
     options: tuple[str, ...],
     tls: dict[str, Any],

@@ -36,6 +36,7 @@ def run(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_turns_gives_the_ratios_to_both_idioms_and_the_servers_cost() -> None:
     printed = run("benchmarks.turns", "--quick")
     for what in ("machine", "server", "python", "versions", "command"):

@@ -77,6 +77,7 @@ async def pods(redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[Pods]
             await asyncio.gather(*(memory.session(each.session_id).clear() for each in found))
 
 
+@pytest.mark.nightly
 async def test_pods_whose_clocks_are_wrong_and_change_do_no_harm(pods: Pods, redis_server: RedisServer) -> None:
     fast, slow = (pods.start("producer", number, shift_s) for number, shift_s in enumerate((HOUR_S, -HOUR_S)))
     late, early = (pods.start("worker", number, shift_s) for number, shift_s in enumerate((-HOUR_S, HOUR_S)))

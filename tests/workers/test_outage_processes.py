@@ -131,6 +131,7 @@ async def down_for_a_while(turns: Turns, provider: ProviderServer, pods: Pods) -
     return asked_count, time.monotonic() - over_s
 
 
+@pytest.mark.nightly  # test_outages.py shows it in one process
 async def test_an_outage_with_several_processes(
     redis_server: RedisServer,
     namespace: str,

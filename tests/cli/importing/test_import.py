@@ -81,6 +81,7 @@ def contents(client: redis.Redis, pattern: str) -> dict[Any, Any]:
     return {key: client.dump(key) for key in client.scan_iter(pattern)}
 
 
+@pytest.mark.nightly
 @given(conversations=several(st.lists(langchain_messages, min_size=1, max_size=6)), summarise=st.booleans())
 def test_langchain_reads_what_langchain_community_has_stored(
     client: redis.Redis, memory: blocking.Memory, run: Any, conversations: list[list[BaseMessage]], summarise: bool
@@ -104,6 +105,7 @@ def test_langchain_reads_what_langchain_community_has_stored(
     assert contents(client, f"{prefix}*") == before
 
 
+@pytest.mark.nightly
 @given(conversations=several(llama_messages), summarise=st.booleans())
 def test_llama_index_reads_what_its_redis_store_has_stored(
     redis_server: RedisServer,
@@ -136,6 +138,7 @@ def test_llama_index_reads_what_its_redis_store_has_stored(
     store._redis_client.close()
 
 
+@pytest.mark.nightly
 @given(conversations=several(items), summarise=st.booleans())
 def test_the_agents_sdk_reads_what_its_redis_session_has_stored(
     redis_server: RedisServer, memory: blocking.Memory, run: Any, conversations: list[list[Any]], summarise: bool

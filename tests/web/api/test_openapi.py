@@ -51,6 +51,7 @@ def url() -> Iterator[str]:
     thread.join()
 
 
+@pytest.mark.nightly  # it makes thousands of requests
 def test_every_route_conforms_to_the_document(url: str, tmp_path: Path) -> None:
     excluded = [word for path in STREAMS for word in ("--exclude-path", path)]
     options = (*PHASES, "--checks", CHECKS, *excluded, "--seed", "1", "--warnings", "off", "--no-color")

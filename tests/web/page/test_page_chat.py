@@ -156,6 +156,7 @@ async def test_a_cleared_conversation_is_empty(context: BrowserContext, url: str
     await expect(page.locator(".mine .seq")).to_have_text("#1")
 
 
+@pytest.mark.nightly  # test_watching.py shows it without a page
 async def test_two_people_on_two_servers_see_each_others_turns(
     context: BrowserContext, url: str, server_options: list[Any]
 ) -> None:

@@ -74,6 +74,7 @@ def script() -> str:
     return join_modules({each.name[:-3]: each.read_text() for each in scripts} | {"entry": ENTRY}, "entry")
 
 
+@pytest.mark.nightly
 async def test_long_texts_are_laid_out_in_linear_time(context: BrowserContext, url: str) -> None:
     messages = [{"role": role, "content": "[a](" * 5_000} for role in ("user", "assistant") for _ in range(6)]
     messages[0]["content"] = [{"type": "text", "text": "AV" * 15_000}] * 3  # type: ignore[assignment]

@@ -298,6 +298,7 @@ async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext,
     assert faults_of(page) == []
 
 
+@pytest.mark.nightly
 async def test_the_project_view_is_accessible_on_a_phone_and_in_the_dark(
     browser: Browser, url: str, apollo: Project
 ) -> None:

@@ -44,6 +44,7 @@ async def outline_of(page: Page) -> str:
     return outline + "\n"
 
 
+@pytest.mark.nightly
 async def test_the_picture_shows_the_page_as_it_is(context: BrowserContext, redis_server: RedisServer) -> None:
     with run_service("--demo", "--no-workers", "--url", redis_server.url) as url:
         page = await open_page(context, url, filling.CHAT)
