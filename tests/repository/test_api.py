@@ -9,8 +9,6 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import redismem
 from redismem import blocking, messages, metrics, models, session, settings, workers
 
@@ -110,9 +108,9 @@ def test_what_a_module_exports_is_listed() -> None:
         assert sorted(public[module.__name__]) == sorted(module.__all__)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_uses_public_names_only(path: Path) -> None:
-    assert list(not_listed(path.read_text(), API.read_text())) == []
+def test_pages_use_public_names_only() -> None:
+    api = API.read_text()
+    assert [(str(path.relative_to(ROOT)), name) for path in PAGES for name in not_listed(path.read_text(), api)] == []
 
 
 def test_the_examples_use_public_names_only() -> None:

@@ -93,8 +93,6 @@ class Module(NamedTuple):
     room: str
     names: tuple[str, ...]
     """The full names of all that it imports, wherever in it, for types alone as well."""
-    reads_environment: bool
-    prints: bool
 
 
 @cache
@@ -106,8 +104,6 @@ def read_module(path: str, text: str) -> Module:
         path,
         Path(path).with_suffix("").parts[0],
         tuple(imported_names(nodes, here)),
-        any(map(reads_environment, nodes)),
-        any(map(prints, nodes)),
     )
 
 
@@ -124,22 +120,6 @@ def imported_names(nodes: Iterable[ast.AST], here: str) -> Iterator[str]:
             yield from (f"{source}.{alias.name}" for alias in node.names)
 
 
-def reads_environment(node: ast.AST) -> bool:
-    match node:
-        case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "environb" | "getenv"):
-            return True
-        case ast.ImportFrom(module="os", names=names):
-            return any(alias.name in {"environ", "environb", "getenv"} for alias in names)
-    return False
-
-
-def prints(node: ast.AST) -> bool:
-    match node:
-        case ast.Call(func=ast.Name(id="print")):
-            return True
-    return False
-
-
 def imports(package: Path, module: Module) -> set[tuple[str, str]]:
     """(library, "") or ("redismem", room) for all that a module imports."""
     found = set()
@@ -153,7 +133,7 @@ def imports(package: Path, module: Module) -> set[tuple[str, str]]:
 def check_rooms(package: Path) -> list[str]:
     return [
         f"{path}: {room} is on no floor yet: FLOORS in tests/repository/test_architecture.py"
-        for path, room, *_ in modules(package)
+        for path, room, _ in modules(package)
         if room not in FLOOR_OF
     ]
 
@@ -232,7 +212,7 @@ def check_doors(package: Path) -> list[str]:
 def check_adapters(package: Path) -> list[str]:
     """An adapter imports no other adapter: each needs a framework of its own. They share `sessions`."""
     wrong = []
-    for path, room, names, *_ in modules(package):
+    for path, room, names in modules(package):
         wanted = {
             part[2]
             for part in (name.split(".") for name in names)
@@ -245,22 +225,6 @@ def check_adapters(package: Path) -> list[str]:
                 for other in sorted(wanted - {"sessions", own})
             ]
     return wrong
-
-
-def check_environment(package: Path) -> list[str]:
-    return [
-        f"{module.path}: only settings reads the environment"
-        for module in modules(package)
-        if module.room != "settings" and module.reads_environment
-    ]
-
-
-def check_print(package: Path) -> list[str]:
-    return [
-        f"{module.path}: print() belongs into cli"
-        for module in modules(package)
-        if module.room != "cli" and module.prints
-    ]
 
 
 def check_conftests(package: Path) -> list[str]:
@@ -281,8 +245,6 @@ CHECKS = (
     check_folders,
     check_doors,
     check_adapters,
-    check_environment,
-    check_print,
     check_conftests,
 )
 
@@ -326,9 +288,6 @@ def test_the_package_keeps_its_rooms(check: Check) -> None:
             "from redismem.adapters.langchain import x",
             "must not import the adapter langchain",
         ),
-        (check_environment, "session.py", "import os\nx = os.environ['X']", "only settings reads"),
-        (check_environment, "cli.py", "from os import getenv", "only settings reads"),
-        (check_print, "session.py", "def f():\n    print('x')", "print() belongs into cli"),
         (check_circles, "errors.py", "def f():\n    from redismem.messages import x", "circle: redismem."),
         (check_circles, "errors.py", "if TYPE_CHECKING:\n    from . import messages", "circle: redismem."),
         (check_circles, "protocol/__init__.py", "from .keys import x", "circle: redismem.protocol"),

@@ -1,4 +1,4 @@
-"""Scripts broken on purpose, one line at a time.
+"""Scripts broken on purpose, one line at a time: scenes must notice each fault.
 
 A mutant names the mark at the end of its line, `-- [mark]`, and a pattern to replace there. So names may change, and
 the line may move into an included part. A test fails if the mark does not exist exactly once, or the line stays as it
@@ -7,16 +7,14 @@ was: a fault that was not seeded must not count as caught.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import pytest
 import redis
-from _pytest.mark import ParameterSet
 from hypothesis.errors import Flaky
 
 from redismem import RedismemError
@@ -24,9 +22,18 @@ from redismem.errors import ScriptFailed
 from redismem.protocol import scripts
 
 Scene = TypeVar("Scene")
+NOTICED = (AssertionError, RedismemError, Flaky, pytest.fail.Exception)
+"""The errors by which a scene notices a fault."""
 _loaded: set[str] = set()
 _scripts_of: dict[object, frozenset[str]] = {}
 """The scripts that each scene loaded when it passed."""
+
+
+class Fault(NamedTuple):
+    name: str
+    script: str
+    source: str
+    """The whole script with the fault."""
 
 
 class Mutant(NamedTuple):
@@ -37,13 +44,10 @@ class Mutant(NamedTuple):
     """The pattern that `broken` replaces; the default is the whole line."""
     broken: str = ""
 
-
-def sample(mutants: Sequence[Mutant]) -> list[ParameterSet]:
-    """Return the mutants as parameters: every sixth for each run, the others for `make nightly`."""
-    return [
-        pytest.param(mutant, id=f"{mutant.script}: {mutant.fault}", marks=[pytest.mark.nightly] * (number % 6 > 0))
-        for number, mutant in enumerate(mutants)
-    ]
+    def seed(self) -> Fault:
+        """Return the fault in the script of the repository."""
+        source = mutate(scripts.load(self.script).source.decode(), self)
+        return Fault(f"{self.script}: {self.fault}", self.script, source)
 
 
 def mutate(source: str, mutant: Mutant) -> str:
@@ -62,38 +66,46 @@ def mutate(source: str, mutant: Mutant) -> str:
     return "\n".join([*lines[: places[0]], broken, *lines[places[0] + 1 :]])
 
 
-def install_mutant(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every later call load the broken script.
+def find_survivors(
+    faults: Iterable[Fault],
+    scenes: list[Scene],
+    play: Callable[[Scene], None],
+    client: redis.Redis,
+    noticed: tuple[type[BaseException], ...] = NOTICED,
+) -> list[str]:
+    """Return the names of the faults that no scene notices, and of scripts that cannot even run.
 
     Raises:
-        redis.ResponseError: The server cannot compile it.
+        redis.ResponseError: The server cannot compile a script.
     """
-    sound = {name: scripts.load(name) for name in scripts.names()}
-    broken = mutate(sound[mutant.script].source.decode(), mutant).encode()
+    survivors = []
+    for fault in faults:
+        with pytest.MonkeyPatch.context() as patch:
+            _install(fault, client, patch)
+            try:
+                _play_keen_first(scenes, play, fault.script)
+            except noticed:
+                continue
+        survivors.append(fault.name)
+    return survivors
+
+
+def _install(fault: Fault, client: redis.Redis, patch: pytest.MonkeyPatch) -> None:
+    """Let every later call load the broken script, and note which scripts are loaded."""
+    known = {name: scripts.load(name) for name in scripts.names()}
+    broken = fault.source.encode()
     sha = hashlib.sha1(broken).hexdigest().encode()
-    load_instead(sound | {mutant.script: replace(sound[mutant.script], source=broken, sha=sha)}, monkeypatch)
-    assert client.script_load(broken) == sha.decode()
-
-
-def load_instead(faulty: Mapping[str, scripts.Script], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every later call load these scripts, and note which."""
+    known[fault.script] = replace(known[fault.script], source=broken, sha=sha)
 
     def load(name: str) -> scripts.Script:
         _loaded.add(name)
-        return faulty[name]
+        return known[name]
 
-    monkeypatch.setattr(scripts, "load", load)
-
-
-@contextlib.contextmanager
-def expect_failure() -> Iterator[None]:
-    """Check that the body fails, and not only because the script cannot run."""
-    with pytest.raises((AssertionError, RedismemError, Flaky, pytest.fail.Exception)) as caught:
-        yield
-    assert not isinstance(caught.value, ScriptFailed), "the broken script cannot even run"
+    patch.setattr(scripts, "load", load)
+    assert client.script_load(broken) == sha.decode()
 
 
-def play_keen_first(scenes: list[Scene], play: Callable[[Scene], None], script: str) -> None:
+def _play_keen_first(scenes: list[Scene], play: Callable[[Scene], None], script: str) -> None:
     """Play each scene, except those that passed before without the broken script.
 
     A scene that fails moves to the front, as it probably notices the next fault too.

@@ -287,13 +287,8 @@ def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "MIN_SESSIONS", 5)
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        pytest.param(each, id=f"{each.name}: {each.fault}", marks=[pytest.mark.nightly] * (number % 6 > 0))
-        for number, each in enumerate(MUTANTS)
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.name}: {mutant.fault}")
 async def test_a_fault_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutant.owner, mutant.name, seeded(mutant))
     with pytest.raises((AssertionError, RedismemError, KeyError, IndexError)):
@@ -302,7 +297,7 @@ async def test_a_fault_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatc
 
 
 def test_each_fault_has_its_place() -> None:
-    """The others of the sample are played at night, so a place that is gone is noticed here."""
+    """They are played at night, so a place that is gone is noticed here."""
     assert all(map(seeded, MUTANTS))
 
 
