@@ -186,13 +186,6 @@ async def test_a_drain_that_stops_early_says_why(store: Store, namespace: str, r
     assert record.exc_info is None
 
 
-def test_a_setting_that_is_not_usable_is_named(caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDISMEM_SHARDS", "none")
-    assert Settings().shards == 64
-    (record,) = records(caplog, "settings")
-    assert record.setting == "REDISMEM_SHARDS"
-
-
 async def test_an_on_evict_that_does_not_end_is_told_how_long_it_had(
     store: Store, namespace: str, caplog: Any, clock: Clock
 ) -> None:
