@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from redismem.blocking.model import asked_in_thread, close_model
 from redismem.concurrency.run_sync import blocking
 from redismem.project import project
-from redismem.project.kinds import conversations, decisions, entities, tasks
+from redismem.project.kinds import collection, conversations, decisions, entities, tasks
 
 __all__ = ["Conversations", "Decisions", "Entities", "Project", "Tasks", "close_model"]
 
 
-class Decisions:
-    """The decisions of a project, without `await`."""
+Twin = TypeVar("Twin")
+
+
+class _Items(Generic[Twin]):
+    """The items of one kind, without `await`."""
 
     __slots__ = ("_twin",)
 
-    def __init__(self, twin: decisions.Decisions) -> None:
+    def __init__(self, twin: Twin) -> None:
         self._twin = twin
 
+    exists = blocking(collection.Collection.exists)
+    versions = blocking(collection.Collection.versions)
+    delete = blocking(collection.Collection.delete)
+    erase = blocking(collection.Collection.erase)
+    clear = blocking(collection.Collection.clear)
+
+
+class Decisions(_Items[decisions.Decisions]):
+    """The decisions of a project, without `await`."""
+
+    __slots__ = ()
+
     get = blocking(decisions.Decisions.get)
-    exists = blocking(decisions.Decisions.exists)
-    versions = blocking(decisions.Decisions.versions)
-    delete = blocking(decisions.Decisions.delete)
-    erase = blocking(decisions.Decisions.erase)
     valid_at = blocking(decisions.Decisions.valid_at)
-    clear = blocking(decisions.Decisions.clear)
     create = blocking(decisions.Decisions.create)
     update = blocking(decisions.Decisions.update)
     accept = blocking(decisions.Decisions.accept)
@@ -41,21 +53,13 @@ class Decisions:
     unlink_decision = blocking(decisions.Decisions.unlink_decision)
 
 
-class Tasks:
+class Tasks(_Items[tasks.Tasks]):
     """The tasks of a project, without `await`."""
 
-    __slots__ = ("_twin",)
-
-    def __init__(self, twin: tasks.Tasks) -> None:
-        self._twin = twin
+    __slots__ = ()
 
     get = blocking(tasks.Tasks.get)
-    exists = blocking(tasks.Tasks.exists)
-    versions = blocking(tasks.Tasks.versions)
-    delete = blocking(tasks.Tasks.delete)
-    erase = blocking(tasks.Tasks.erase)
     valid_at = blocking(tasks.Tasks.valid_at)
-    clear = blocking(tasks.Tasks.clear)
     create = blocking(tasks.Tasks.create)
     update = blocking(tasks.Tasks.update)
     plan = blocking(tasks.Tasks.plan)
@@ -79,21 +83,13 @@ class Tasks:
     count = blocking(tasks.Tasks.count)
 
 
-class Entities:
+class Entities(_Items[entities.Entities]):
     """The entities of a project, without `await`."""
 
-    __slots__ = ("_twin",)
-
-    def __init__(self, twin: entities.Entities) -> None:
-        self._twin = twin
+    __slots__ = ()
 
     get = blocking(entities.Entities.get)
-    exists = blocking(entities.Entities.exists)
-    versions = blocking(entities.Entities.versions)
-    delete = blocking(entities.Entities.delete)
-    erase = blocking(entities.Entities.erase)
     valid_at = blocking(entities.Entities.valid_at)
-    clear = blocking(entities.Entities.clear)
     create = blocking(entities.Entities.create)
     update = blocking(entities.Entities.update)
     find_by_name = blocking(entities.Entities.find_by_name)
@@ -112,13 +108,10 @@ class Entities:
     count = blocking(entities.Entities.count)
 
 
-class Conversations:
+class Conversations(_Items[conversations.Conversations]):
     """The conversations of a project, without `await`; the subclass in `blocking.memory` adds `session`."""
 
-    __slots__ = ("_twin",)
-
-    def __init__(self, twin: conversations.Conversations) -> None:
-        self._twin = twin
+    __slots__ = ()
 
     def session_id(self, id: str) -> str:
         """Return the id of the session that holds the messages of a conversation.
@@ -129,8 +122,6 @@ class Conversations:
         return self._twin.session_id(id)
 
     get = blocking(conversations.Conversations.get)
-    exists = blocking(conversations.Conversations.exists)
-    versions = blocking(conversations.Conversations.versions)
     delete = blocking(conversations.Conversations.delete)
     erase = blocking(conversations.Conversations.erase)
     valid_at = blocking(conversations.Conversations.valid_at)

@@ -78,10 +78,10 @@ def add_replicas(outcome: resp.Outcome, replicas: Any) -> resp.Outcome:
     return [*outcome, replicas] if isinstance(outcome, list) else outcome
 
 
-class _Call:
+class _Call(resp.Pending):
     """A call that is queued or sent. `script` becomes `None` once the script was loaded for this call."""
 
-    __slots__ = ("content", "deadline", "future", "script", "wanted")
+    __slots__ = ("content", "deadline", "script", "wanted")
 
     def __init__(
         self,
@@ -98,15 +98,6 @@ class _Call:
         """Send the source of this script instead of its hash, if the call runs it."""
         if self.script is script:
             self.content = self.content._replace(content=resp.encode_source(self.content.content, script))
-
-    def end(self, outcome: resp.Outcome) -> None:
-        if self.future.done():
-            return
-        if isinstance(outcome, list):
-            self.future.set_result(outcome)
-        else:
-            self.future.set_exception(outcome)
-            self.future.exception()  # otherwise asyncio logs an error that is never retrieved
 
 
 class Confirming:

@@ -6,6 +6,7 @@ replies: +OK, one +QUEUED per command, then an array with the replies of all com
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -149,6 +150,33 @@ def refusal(outcome: Outcome) -> ServerError | None:
     """Return the error in reply to the first command, or to all commands; `None` if there is no error."""
     first = outcome[0] if isinstance(outcome, list) else outcome
     return first if isinstance(first, ServerError) else None
+
+
+class Pending:
+    """A call that waits for its replies. If its caller was cancelled, its future is already done."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[list[Any]]) -> None:
+        self.future = future
+
+    def end(self, outcome: Outcome) -> None:
+        """Give the call its outcome."""
+        future = self.future
+        if future.done():
+            return
+        if isinstance(outcome, list):
+            future.set_result(outcome)
+        else:
+            future.set_exception(outcome)
+            future.exception()  # otherwise asyncio logs an error that is never retrieved
+
+
+def replies_or_raise(outcome: Outcome) -> list[Any]:
+    """Return the replies, or raise the error if there is one instead."""
+    if isinstance(outcome, list):
+        return outcome
+    raise outcome
 
 
 def encode_load(script: Script) -> bytes:

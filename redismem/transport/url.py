@@ -27,19 +27,6 @@ _TLS_VERSIONS = {str(int(version)): version for version in (ssl.TLSVersion.TLSv1
     "TLSv1_2": ssl.TLSVersion.TLSv1_2,
     "TLSv1_3": ssl.TLSVersion.TLSv1_3,
 }
-# Options of redis-py that redismem replaces by a setting of its own, or by a fixed behaviour.
-_INSTEAD = {
-    "socket_timeout": "set REDISMEM_REPLY_TIMEOUT_S",
-    "socket_connect_timeout": "set REDISMEM_REPLY_TIMEOUT_S",
-    "timeout": "set REDISMEM_DEADLINE_S",
-    "max_connections": "set REDISMEM_MAX_CONNECTIONS",
-    "retry_on_timeout": "calls are retried for REDISMEM_DEADLINE_S",
-    "retry_on_error": "calls are retried for REDISMEM_DEADLINE_S",
-    "decode_responses": "messages are bytes",
-    "encoding": "messages are bytes",
-    "encoding_errors": "messages are bytes",
-    "health_check_interval": "a stalled connection is detected by its missing replies",
-}
 _ENCODE = "; percent-encode / ? # and @ within user and password: %2F %3F %23 %40"
 
 
@@ -162,11 +149,9 @@ def _unknown_options(parts: SplitResult, names: list[str], *, secure: bool) -> I
     """Return the error that names the remaining options, unless a name may be part of a password."""
     if "@" in parts.query:
         return InvalidSettings("the Redis URL has an unknown option")
-    why = {name: _INSTEAD[name] for name in names if name in _INSTEAD}
-    if not secure:
-        why |= {name: "it is for rediss:// and valkeys://" for name in names if name.startswith("ssl_")}
-    reasons = ", ".join(f"{name} ({why.get(name, 'unknown')})" for name in names)
-    return InvalidSettings(f"the Redis URL has options that cannot be used: {reasons}")
+    needs_tls = not secure and all(name.startswith("ssl_") for name in names)
+    why = "they are for rediss:// and valkeys://" if needs_tls else "timeouts and limits are settings of REDISMEM_*"
+    return InvalidSettings(f"the Redis URL has options that cannot be used: {', '.join(names)}; {why}")
 
 
 def _flag(options: dict[str, str], name: str, default: bool, *, only: bool | None = None) -> bool:

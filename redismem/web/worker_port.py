@@ -8,18 +8,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, Router
 
 from redismem.info import Queues
 from redismem.inspection.checkup import Checkup
 from redismem.inspection.findings import Finding
 from redismem.memory import Memory
 from redismem.metrics.prometheus import Metrics
-from redismem.web.http.failures import Scope, Send, contain
-from redismem.web.http.json import encode_json
+from redismem.web.http.failures import contain
 from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.server import QuietServer, listen
 
-_JSON = b"application/json"
+_HEADERS = {"cache-control": "no-store"}
 
 
 class Ticker(Protocol):
@@ -39,19 +41,17 @@ class WorkerPort:
         self._metrics = metrics
         self._stores = [memory.store for memory in memories]
         self._checkups: Mapping[str, Checkup] = {store.keys.namespace: Checkup(store) for store in self._stores}
+        routes = [Route("/livez", self._livez), Route("/metrics", self._show_metrics)]
+        self.app = contain(Router(routes, redirect_slashes=False), "/livez", "/metrics")
 
-    async def __call__(self, scope: Scope, receive: object, send: Send) -> None:
-        del receive
-        path, method = scope["path"], scope["method"]
-        if path not in ("/livez", "/metrics"):
-            await _answer(send, method, 404, _JSON, encode_json({"code": "not_found"}))
-        elif method not in ("GET", "HEAD"):
-            await _answer(send, method, 405, _JSON, encode_json({"code": "method_not_allowed"}))
-        elif path == "/livez":
-            is_live = all(ticker.is_ticking for ticker in self._tickers)
-            await _answer(send, method, 200 if is_live else 503, _JSON, encode_json({"live": is_live}))
-        else:
-            await _answer(send, method, 200, self._metrics.content_type.encode(), await self._measure())
+    async def _livez(self, request: Request) -> Response:
+        del request
+        is_live = all(ticker.is_ticking for ticker in self._tickers)
+        return JSONResponse({"live": is_live}, 200 if is_live else 503, _HEADERS)
+
+    async def _show_metrics(self, request: Request) -> Response:
+        del request
+        return Response(await self._measure(), headers=_HEADERS | {"content-type": self._metrics.content_type})
 
     async def _measure(self) -> bytes:
         reports = await asyncio.gather(*(checkup.scrape() for checkup in self._checkups.values()))
@@ -68,12 +68,6 @@ class WorkerPort:
             await checkup.aclose()
 
 
-async def _answer(send: Send, method: str, status: int, media_type: bytes, body: bytes) -> None:
-    headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
-
-
 @contextlib.asynccontextmanager
 async def serve_port(port: WorkerPort, host: str, number: int) -> AsyncIterator[str]:
     """Answer requests at this address during the block, and yield the address. Port 0 means any free port.
@@ -83,7 +77,7 @@ async def serve_port(port: WorkerPort, host: str, number: int) -> AsyncIterator[
     """
     with listen(host, number) as listening:
         config = uvicorn.Config(
-            contain(port, "/livez", "/metrics"),
+            port.app,
             http=LimitedProtocol,
             ws="none",
             lifespan="off",

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from redismem.protocol.server_errors import ConnectionLost
+from redismem.transport.resp import Pending
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
@@ -47,9 +48,7 @@ class Attempts:
         """Note that an attempt has failed, and end the calls that wait for no other."""
         self.reason, self.text, self.is_failing = reason, text, True
         for reply in self._impatient:
-            if not reply.done():
-                reply.set_exception(self.failure())
-                reply.exception()  # otherwise asyncio logs an error that is never retrieved
+            Pending(reply).end(self.failure())
         self._impatient.clear()
 
     def failure(self) -> ConnectionLost:

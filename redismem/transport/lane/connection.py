@@ -14,10 +14,9 @@ from redismem.concurrency import forks
 from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
-from redismem.transport import resp, tls
+from redismem.transport import resp
 from redismem.transport.base import discard_unsent, keep_alive, reason_of
 from redismem.transport.resp import Outcome
-from redismem.transport.url import Address
 
 # Half of the server's read buffer, so that the server runs the first calls of a burst while the client encodes the
 # rest.
@@ -33,11 +32,11 @@ RECONNECTING = "Reconnecting"
 _CLOSED = "ConnectionClosed"
 
 
-class PendingCall:
+class PendingCall(resp.Pending):
     """A call that waits for its replies. If its caller was cancelled, its future is already done."""
 
     __slots__ = (
-        *("__weakref__", "begun_at", "commands", "content", "deadline", "future", "is_transaction", "reply_count"),
+        *("__weakref__", "begun_at", "commands", "content", "deadline", "is_transaction", "reply_count"),
         *("script", "subject"),
     )
 
@@ -62,16 +61,6 @@ class PendingCall:
         self.script = script
         self.future = future
         self.deadline = deadline
-
-    def end(self, outcome: Outcome) -> None:
-        future = self.future
-        if future.done():
-            return
-        if isinstance(outcome, list):
-            future.set_result(outcome)
-        else:
-            future.set_exception(outcome)
-            future.exception()  # otherwise asyncio logs an error that is never retrieved
 
 
 def end_late(
@@ -329,60 +318,3 @@ class Connection(asyncio.Protocol):
             resp.check_greeting(await call.future, opening)
         if self.lost_reason:
             raise ConnectionLost(self.lost_reason, sent=False)
-
-
-async def connect(
-    address: Address,
-    timeout_s: float,
-    on_room: Callable[[], None],
-    on_lost: Callable[[Connection], None],
-    on_large: Callable[[PendingCall], None],
-) -> Connection:
-    """Return a connection that the server has accepted. Asks once more for a login that the server does not accept.
-
-    Raises:
-        ServerError: The server refused the connection.
-        ConnectionLost: No reply came, TLS failed for a lasting reason, or there is no login.
-        OSError: The connection failed.
-    """
-    loop = asyncio.get_running_loop()
-    connection = Connection(loop, on_room, on_lost, on_large)
-    try:
-        async with asyncio.timeout(timeout_s) as limit:
-            if address.path is not None:
-                await loop.create_unix_connection(lambda: connection, address.path)
-            else:
-                name = None if address.tls is None else address.host
-                await loop.create_connection(
-                    lambda: connection, address.host, address.port, ssl=address.tls, server_hostname=name
-                )
-            await _greet(connection, address, limit)
-    except BaseException as failure:
-        is_silent = isinstance(failure, TimeoutError) and address.tls is not None and not connection.is_open
-        connection.lose(reason_of(failure))
-        if is_silent:
-            raise ConnectionLost(tls.SILENCE, sent=False) from None
-        raise tls.lasting_failure(connection.error or failure) or failure from None
-    return connection
-
-
-async def _greet(connection: Connection, address: Address, limit: asyncio.Timeout) -> None:
-    """Send the greeting with the current login, and once more with a new one if the server does not accept it.
-
-    The question for a login has a time limit of its own. A server that is down is not connected, and costs no question.
-    """
-    if (asker := address.asker) is None:
-        await connection.greet(address.opening())
-        return
-    clock = asyncio.get_running_loop().time
-    for may_repeat in (True, False):
-        left_s = (limit.when() or 0.0) - clock()
-        limit.reschedule(None)
-        login = await asker.login()
-        limit.reschedule(clock() + left_s)
-        try:
-            await connection.greet(address.opening(login))
-            return
-        except ServerError as refused:
-            if refused.word != "WRONGPASS" or not may_repeat:
-                raise

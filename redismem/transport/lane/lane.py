@@ -26,8 +26,9 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.base import reason_of
 from redismem.transport.lane.attempts import Attempts
-from redismem.transport.lane.connection import LARGE_BYTES, RECONNECTING, Connection, PendingCall, connect, end_late
+from redismem.transport.lane.connection import LARGE_BYTES, RECONNECTING, Connection, PendingCall, end_late
 from redismem.transport.lane.large import LargeCalls
+from redismem.transport.lane.opening import connect
 from redismem.transport.replicas import Confirming, Line, Wanted
 from redismem.transport.url import Address
 

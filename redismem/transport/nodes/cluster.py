@@ -16,6 +16,7 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.base import MultiNode, Transport
+from redismem.transport.loading import load_and_repeat
 from redismem.transport.nodes.nodes import Nodes
 from redismem.transport.nodes.seeds import Places
 from redismem.transport.nodes.sides import Side
@@ -262,23 +263,18 @@ async def _run_asking(
     ASKING is in the same write. If there are several commands, it comes before MULTI.
     """
     until = monotonic() + timeout_s
-    is_transaction = len(commands) > 1
 
-    def asking(commands: Sequence[Command]) -> tuple[Command, ...]:
-        return (("ASKING",), ("MULTI",), *commands, ("EXEC",)) if is_transaction else (("ASKING",), *commands)
+    async def run(commands: Sequence[Command]) -> list[Any]:
+        is_transaction = len(commands) > 1
+        body = (("MULTI",), *commands, ("EXEC",)) if is_transaction else commands
+        replies = await lane.run_independent((("ASKING",), *body), until - monotonic())
+        return resp.replies_or_raise((resp.unpack_transaction if is_transaction else resp.check_replies)(replies[1:]))
 
-    body = asking(commands)
-    read = resp.unpack_transaction if is_transaction else resp.check_replies
-    outcome = read((await lane.run_independent(body, timeout_s))[1:])
-    refusal = resp.refusal(outcome)
+    async def ask(command: Command) -> ServerError | None:
+        return resp.refusal(await lane.run_independent((command,), until - monotonic()))
+
+    replies = await run(commands)
+    refusal = resp.refusal(replies)
     if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
-        load = ("SCRIPT", "LOAD", script.source)
-        loaded, *replies = await lane.run_independent((load, *body), until - monotonic())
-        outcome = read(replies[1:])
-        if resp.is_command_refused(loaded):
-            body = (resp.EVAL_PROBE, *asking(resp.with_source(commands, script)))
-            denied, *replies = await lane.run_independent(body, until - monotonic())
-            outcome = resp.may_not_load() if resp.is_command_refused(denied) else read(replies[1:])
-    if isinstance(outcome, list):
-        return outcome
-    raise outcome
+        replies = await load_and_repeat(commands, script, ask, run)
+    return replies

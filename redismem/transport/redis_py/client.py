@@ -14,14 +14,14 @@ import redis.asyncio
 
 from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
-from redismem.transport import resp
+from redismem.protocol.server_errors import ConnectionLost, ServerError
+from redismem.transport.loading import load_and_repeat
 from redismem.transport.redis_py import given_client
 from redismem.transport.redis_py.client_loop import ClientLoop
 from redismem.transport.redis_py.deadline import Deadline
 from redismem.transport.redis_py.replies import (
     as_transaction,
     check_replicas,
-    is_refused,
     server_error,
     split_replies,
     translate_errors,
@@ -104,7 +104,7 @@ class RedisPy:
                     await _result(self._client.dbsize())
                 answers = await execute(commands)
                 if script is not None and word_of(answers) == "NOSCRIPT":
-                    answers = await self._load_and_run(commands, script, execute)
+                    answers = await load_and_repeat(commands, script, self._ask, execute)
         except _LOST as error:
             failure = server_error(error)
             await self._disconnect_replica([failure])
@@ -131,22 +131,14 @@ class RedisPy:
             pipeline.execute_command(*command, **self._reading)
         return translate_errors(await _result(pipeline.execute(raise_on_error=False)))
 
-    async def _load_and_run(self, commands: Sequence[Command], script: Script, execute: _Execute) -> list[Any]:
-        """Load the script, and execute the commands; if it may not be loaded, execute them with its source."""
+    async def _ask(self, command: Command) -> ServerError | ConnectionLost | None:
+        # Written as one word, redis-py's cluster client sends it to every primary.
+        words = ("SCRIPT LOAD", *command[2:]) if command[0] == "SCRIPT" else command
         try:
-            # Written as one word, redis-py's cluster client sends it to every primary.
-            await _result(self._client.execute_command("SCRIPT LOAD", script.source))
+            await _result(self._client.execute_command(*words))
         except redis.exceptions.ResponseError as error:
-            if not is_refused(error):
-                raise
-        else:
-            return await execute(commands)
-        try:
-            await _result(self._client.execute_command(*resp.EVAL_PROBE))
-        except redis.exceptions.ResponseError as error:
-            if is_refused(error):
-                raise resp.may_not_load() from None
-        return await execute(resp.with_source(commands, script))
+            return server_error(error)
+        return None
 
     async def _disconnect_replica(self, answers: Sequence[Any]) -> None:
         """Close idle connections if a replica answered: new ones may lead to the new primary."""

@@ -10,7 +10,6 @@ import redis
 from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
 from redismem.protocol.server_errors import ConnectionLost, ServerError
-from redismem.transport import resp
 from redismem.transport.base import reason_of
 from redismem.transport.redis_py.given_client import is_embedded
 from redismem.transport.replicas import Wanted
@@ -70,12 +69,6 @@ def translate_errors(answers: Sequence[Any]) -> list[Any]:
 def word_of(answers: Sequence[Any]) -> str:
     """Return the first word of an error in reply to the first command; "" if there is none."""
     return answers[0].word if answers and isinstance(answers[0], ServerError) else ""
-
-
-def is_refused(error: Exception) -> bool:
-    """True if the user may not run the command, or the server does not have it."""
-    refused = server_error(error)
-    return isinstance(refused, ServerError) and resp.is_command_refused(refused)
 
 
 def check_replicas(client: Any) -> None:
