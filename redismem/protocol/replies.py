@@ -143,8 +143,8 @@ def receipt(session_id: str, sent_count: int, reply: Any, *, token: bytes = b"",
     if duplicate and not any_kind and (sent_count == 0) != (last_seq < first_seq):
         made, sent = ("a change of the state", "an append") if sent_count else ("an append", "a change of the state")
         raise IdReused(f"the id was already used for {made}, so {sent} needs another", session_id)
-    window_count = -1 if duplicate else count
-    seen = Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, window_count, epoch=_text(epoch))
+    seen = Receipt(first_seq, last_seq, last_seq, created=created == 1, duplicate=duplicate == 1, epoch=_text(epoch))
+    seen.window_count = -1 if duplicate else count
     # Of a duplicate, the bytes of the call that made it are unknown.
     seen.newest_append = token[: NAME_BYTES if duplicate else CALL_BYTES]
     return seen

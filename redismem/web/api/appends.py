@@ -123,7 +123,9 @@ def parse_expected(header: bytes) -> int | Receipt:
     seq = int(digits)
     if epoch is None:
         return seq
-    return Receipt(seq, seq, seq, False, False, epoch=epoch, newest_append=bytes.fromhex(newest or ""))
+    return Receipt(
+        seq, seq, seq, created=False, duplicate=False, epoch=epoch, newest_append=bytes.fromhex(newest or "")
+    )
 
 
 def append_id(key: bytes) -> str:

@@ -54,11 +54,11 @@ def cases(draw: st.DrawFn) -> tuple[Settings, int, int]:
 def test_lua_and_python_agree_on_any_window(redis_server: RedisServer, case: tuple[Settings, int, int]) -> None:
     """The script runs with the real arguments of a claim and of an append."""
     known, count, tokens = case
-    claim = QueueCalls(KEYS, known).claim().commands[0][3 + 6 :]
-    appended = append_limits(known).text.split()
-    assert [str(each).encode() for each in claim[4:7]] == appended[1:4]
+    named = QueueCalls(KEYS, known).claim().named or {}
+    limits = [named[name] for name in ("threshold", "token_limit", "recent_limit")]
+    assert [str(each).encode() for each in limits] == append_limits(known).text.split()[1:4]
     with redis.Redis(port=redis_server.port) as client:
-        told = client.eval(scripts.resolve_includes(SCRIPT, LUA / "include"), 0, count, tokens, *claim[4:7])
+        told = client.eval(scripts.resolve_includes(SCRIPT, LUA / "include"), 0, count, tokens, *limits)
     assert bool(told) == known.is_overdue(count, tokens)
 
 

@@ -1,4 +1,4 @@
-"""The calls of a project match the headers of the scripts."""
+"""The calls of a project: places of keys, groups, conflicts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 from redis.crc import key_slot
-from support.script_text import header
 
 from redismem.errors import Conflict
-from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
 from redismem.protocol.project.calls import Batch, Group, ProjectCalls, Removal, Write, projects, register
 from redismem.protocol.project.keys import ProjectKeys
@@ -28,20 +26,16 @@ BATCH = Batch(
 )
 
 
-def test_a_change_has_each_part_at_its_place_in_the_header() -> None:
+def test_a_change_names_keys_by_their_places() -> None:
     call = CALLS.change(BATCH)
-    ((word, sha, count, *rest),) = call.commands
-    script = scripts.load("change")
-    assert (word, sha, call.script) == ("EVALSHA", script.sha, script)
-    keys, arguments = rest[: int(count)], rest[int(count) :]
-    assert keys[:4] == [KEYS.items, KEYS.names, KEYS.journal, KEYS.changes]
-    assert header(script.source.decode()).keys == ["items", "names", "journal", "changes"]
+    assert call.named is not None
+    keys = [KEYS.items, KEYS.names, KEYS.journal, KEYS.changes, *call.named["more_keys"]]
 
     def place(key: bytes) -> int:
         return keys.index(key) + 1
 
-    assert arguments == [
-        "1 1 1 1 1 1",
+    assert call.named["counts"] == "1 1 1 1 1 1"
+    assert call.named["more"] == [
         *(place(KEYS.index("t", "needs:t-1")), 3),
         *("d-1", 7),
         *("d-2", 2, place(KEYS.versions("d-2")), b"2 body", b"delta"),
@@ -50,16 +44,15 @@ def test_a_change_has_each_part_at_its_place_in_the_header() -> None:
         *(place(KEYS.index("d", "word:x")), "d-2", place(KEYS.index("d", "words")), "x"),
     ]
     assert len(set(keys)) == len(keys)
-    assert len({key_slot(key) for key in keys if isinstance(key, bytes)}) == 1
+    assert len({key_slot(key) for key in keys}) == 1
 
 
-def test_a_query_has_each_part_at_its_place_in_the_header() -> None:
+def test_a_query_has_a_group_of_indexes_for_each_condition() -> None:
     groups = [Group((b"a", b"b")), Group((b"c",), (5, 9))]
-    ((_, sha, count, *rest),) = CALLS.find(b"order", groups, 50, ("77", "d-1")).commands
-    assert sha == scripts.load("find").sha
-    assert header(scripts.load("find").source.decode()).arguments == ["request", "after_score", "after_id"]
-    assert rest[: int(count)] == [KEYS.items, b"order", b"a", b"b", b"c"]
-    assert rest[int(count) :] == ["50 250 1500 400", "77", "d-1", 2, "-", "-", 1, 5, 9]
+    named = CALLS.find(b"order", groups, 50, ("77", "d-1")).named
+    assert named is not None
+    assert (named["request"], named["after_score"], named["after_id"]) == ("50 250 1500 400", "77", "d-1")
+    assert (named["more_keys"], named["more"]) == ([b"a", b"b", b"c"], [2, "-", "-", 1, 5, 9])
 
 
 def test_project_keys_differ_from_session_keys() -> None:
