@@ -14,11 +14,12 @@ from dataclasses import replace
 from redismem.errors import ForgetIncomplete, RedismemError
 from redismem.events import facts
 from redismem.info import ForgottenSessions
+from redismem.protocol import quarantine
 from redismem.protocol.keys import is_session_id, plain
 from redismem.protocol.namespace import traces
-from redismem.protocol.namespace.traces import Trace, Wanted
+from redismem.protocol.namespace.traces import Wanted
 from redismem.protocol.owners import decode_owner, is_owner_field
-from redismem.protocol.session import quarantine
+from redismem.protocol.quarantine import Copy
 from redismem.protocol.session.clear import clear_life
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.owner.upkeep import OwnerIndex, change_owned
@@ -74,7 +75,7 @@ class _Erasure:
         self._wanted = wanted
         self._recall_cache = recall_cache
         self._on_progress = on_progress
-        self._unattributed: set[Trace] = set()
+        self._unattributed: set[str | Copy] = set()
         self._records = RecordErasure(store, wanted)
 
     async def run(self) -> ForgottenSessions:
@@ -132,42 +133,44 @@ class _Erasure:
         while cursor or is_first:
             page = await self._store.run(traces.scan(self._wanted, keys, cursor, _PAGE_COUNT))
             cursor, is_first = page.cursor, False
-            owner_keys = traces.traces_of(keys, page.keys)
-            found: Collection[Trace] = owner_keys
-            if self._wanted.owner is not None and owner_keys:
-                found = await self._attribute(owner_keys)
-            for trace in found:
-                count += await self._remove_trace(trace)
-            count += await self._records.remove_scanned(page.keys)
-            copies_count = await self._records.remove_copies(page.keys)
-            self.done = replace(self.done, quarantined_count=self.done.quarantined_count + copies_count)
-            count += copies_count
+            states = traces.sessions_of(keys, page.keys)
+            found: Collection[str] = states
+            if self._wanted.owner is not None and states:
+                found = await self._attribute(states)
+            for session_id in found:
+                count += await self._remove_session(session_id)
+            count += await self._records.remove_scanned(page.keys) + await self._remove_copies(page.keys)
             self._note_records()
         return count
 
-    async def _attribute(self, found: Mapping[Trace, Sequence[bytes]]) -> list[Trace]:
-        """Return the traces that belong to the owner, and note those whose owner cannot be read."""
+    async def _attribute(self, states: Mapping[str, bytes]) -> list[str]:
+        """Return the sessions that belong to the owner, and note those whose owner cannot be read."""
         store = self._store
-        pairs = [(trace, key) for trace, keys in found.items() for key in keys]
-        types = await store.run(traces.key_types([key for _, key in pairs]))
-        hashes = [pair for pair, kind in zip(pairs, types, strict=True) if kind == b"hash"]
-        fields = await store.run(traces.owner_fields([key for _, key in hashes])) if hashes else []
-        owners = {trace: field for (trace, _), field in zip(hashes, fields, strict=True) if field is not None}
-        with_state = {trace for trace, key in hashes if key == found[trace][0]}
-        gone = {
-            trace for (trace, _), kind in zip(pairs, types, strict=True) if kind == b"none" and trace.put_ms is None
-        }
-        damaged = {trace for trace, field in owners.items() if not is_owner_field(field)}
-        self._unattributed |= (found.keys() - owners.keys() - with_state - gone) | damaged
-        return [trace for trace, field in owners.items() if self._wanted.is_owner(field)]
+        types = await store.run(traces.key_types(list(states.values())))
+        kinds = dict(zip(states, types, strict=True))
+        hashes = [session_id for session_id, kind in kinds.items() if kind == b"hash"]
+        fields = await store.run(traces.owner_fields([states[each] for each in hashes])) if hashes else []
+        owners = {session_id: field for session_id, field in zip(hashes, fields, strict=True) if field is not None}
+        damaged = {session_id for session_id, field in owners.items() if not is_owner_field(field)}
+        self._unattributed |= damaged | {each for each, kind in kinds.items() if kind not in (b"hash", b"none")}
+        return [session_id for session_id, field in owners.items() if self._wanted.is_owner(field)]
 
-    async def _remove_trace(self, trace: Trace) -> bool:
-        if trace.put_ms is None:
-            return await self._remove_session(trace.session_id)
-        keys = self._store.keys.session(trace.session_id)
-        if await self._store.run(quarantine.drop(keys, trace.put_ms)):
-            self.done = replace(self.done, quarantined_count=self.done.quarantined_count + 1)
-        return True
+    async def _remove_copies(self, scanned: Sequence[bytes]) -> int:
+        """Remove the copies in quarantine that scanned keys belong to, and return their number."""
+        store, wanted = self._store, self._wanted
+        found = {
+            place: times_ms
+            for place, times_ms in quarantine.find_copies(store.keys, scanned).items()
+            if wanted.prefix is None or wanted.is_prefix_of(place.name)
+        }
+        count = 0
+        for copy in await store.run(quarantine.read_copies(found)) if found else []:
+            if wanted.owner is not None and not copy.knows_owner:
+                self._unattributed |= {copy} if copy.put_ms in found[copy.place] else set()
+            elif wanted.owner is None or wanted.is_owner(copy.owner):
+                count += await store.run(quarantine.drop(copy.place, copy.put_ms))
+        self.done = replace(self.done, quarantined_count=self.done.quarantined_count + count)
+        return count
 
     async def _remove_session(self, session_id: str) -> bool:
         """Remove a session, or what is left of one. False if it belongs to another owner."""

@@ -17,7 +17,7 @@ from support.stores import PATIENCE, Store
 from redismem import Memory, Settings
 from redismem.adapters.langgraph import RedismemSaver, RedismemStore
 from redismem.adapters.pydantic_ai import ConversationStore
-from redismem.inspection import quarantine, record_quarantine
+from redismem.inspection import quarantine
 from redismem.mcp import create_server
 from redismem.record import Change
 
@@ -60,8 +60,8 @@ async def restore_record(memory: Memory, raw: Any, owner: str) -> None:
     await raw.set(keys.order, "foreign")
     assert await record.set_aside()
     await memory.record(f"{owner}-broken", owner=owner).write(Change(sets={b"a": CANARY.encode()}))
-    found = await record_quarantine.find(memory.store, record.id, None)
-    await record_quarantine.restore(memory.store, found, salvage=True, swap=True)
+    found = await quarantine.find(memory.store, record.id, None, is_record=True)
+    await quarantine.restore(memory.store, found, salvage=True, swap=True)
     assert await record.get(b"a") == [CANARY.encode()]
 
 

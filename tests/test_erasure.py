@@ -119,7 +119,7 @@ async def test_copies_in_quarantine_go_by_the_owner_they_had(memory: Memory, raw
     await raw.hset(originals, "0", b"broken")
     await put_block_aside(memory, "block", 0)
     await memory.session("block").clear()
-    assert (await names(raw, namespace)).count(":quarantine:block:") == 1
+    assert (await names(raw, namespace)).count(":quarantine:block:") == 2, "with a note"
     forgotten = await memory.forget(owner="ann")
     assert (forgotten.session_count, forgotten.quarantined_count, forgotten.unattributed_count) == (0, 3, 0)
     stored = await names(raw, namespace)

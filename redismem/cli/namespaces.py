@@ -7,7 +7,7 @@ from redismem.cli.quarantine import Cursor, Keys
 from redismem.cli.terminal import AsJson, Url, print_json, print_rows, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural, printable
-from redismem.inspection.quarantine import LOOKED_AT_LIMIT, list_namespaces
+from redismem.inspection.namespaces import LOOKED_AT_LIMIT, list_namespaces
 
 
 async def namespaces(

@@ -13,7 +13,7 @@ from redismem.cli.streams import complain
 from redismem.cli.terminal import Stop
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
 from redismem.events import OnEvent
-from redismem.inspection.quarantine import list_names
+from redismem.inspection.namespaces import list_names
 from redismem.memory import Memory
 from redismem.settings.settings import Settings
 from redismem.store.availability import UNTIL_IT_DOES

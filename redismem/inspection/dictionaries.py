@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from redismem.inspection.scans import scan_pages
 from redismem.originals.dictionaries import SETTLED_MS
+from redismem.protocol import quarantine
 from redismem.protocol.namespace import dictionaries
-from redismem.protocol.session import quarantine
 from redismem.store.store import Store
 from redismem.store.unused_dictionaries import drop as drop_unused
 from redismem.store.unused_dictionaries import find_named, named_by
 
 RETIRED_MS = 3_600_000
 """The time from which a retired dictionary may be dropped: a commit that uses it may still be on its way before."""
-_KEYS_A_STEP = 1_000
 
 
 class DictionaryState(StrEnum):
@@ -109,16 +109,9 @@ async def drop(store: Store, version: int, now_ms: int, on_step: Callable[[int],
 
 async def _is_in_quarantine(store: Store, version: int, on_step: Callable[[int], None] | None) -> bool:
     """True if a block in quarantine names the dictionary. Scans all keys of the Redis."""
-    pattern = quarantine.pattern(store.keys)
-    cursor, scanned_count = 0, 0
-    while True:
-        page = await store.run(quarantine.scan(pattern, cursor, _KEYS_A_STEP))
-        for entry in quarantine.sessions_of(page.keys):
-            *_, originals = quarantine.quarantine_keys(store.keys.session(entry.session_id), entry.put_ms)
-            if version in await named_by(store, entry.session_id, originals):
-                return True
-        cursor, scanned_count = page.cursor, scanned_count + _KEYS_A_STEP
-        if on_step is not None:
-            on_step(scanned_count)
-        if cursor == 0:
-            return False
+    async for page in scan_pages(store, quarantine.pattern(store.keys), on_step=on_step):
+        for place, times_ms in quarantine.find_copies(store.keys, page.keys).items():
+            for put_ms in times_ms if place.session_id is not None else ():
+                if version in await named_by(store, place.name, place.copies(put_ms)["originals"]):
+                    return True
+    return False

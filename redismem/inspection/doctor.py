@@ -278,8 +278,8 @@ async def _quarantine(store: Store) -> Finding:
     except NotAllowed:
         advice = "Sessions and records in quarantine were not counted."
         return Finding("quarantine", WARN, "SCAN is not allowed", advice)
-    session_ids = [session.session_id for session in found.sessions]
-    record_ids = [record.record_id for record in found.records]
+    session_ids = [session.name for session in found.sessions]
+    record_ids = [record.name for record in found.records]
     return namespace_rules.quarantine(session_ids, record_ids, found.looked_at_count, is_all=found.cursor is None)
 
 

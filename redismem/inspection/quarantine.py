@@ -1,79 +1,109 @@
-"""Search a Redis server for sessions and records in quarantine and for namespaces, by a scan of all keys.
+"""Find, read, restore and drop sessions and records in quarantine.
 
-Neither has an index, since only operators look for them. So each search scans a limited number of keys; if it stops
-at that limit, it returns a cursor that continues it.
+Quarantine has no index, since only operators look for copies. So a search scans all keys of the Redis server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from redismem.errors import CorruptSession, RedismemError, SessionExists, SessionNotFound
-from redismem.inspection import record_quarantine
-from redismem.inspection.record_quarantine import QuarantinedRecord
-from redismem.protocol import layout
-from redismem.protocol.call import independent
+from redismem.errors import CorruptSession, SessionExists, SessionNotFound
+from redismem.inspection.scans import LOOKED_AT_LIMIT, OnStep, scan_pages
+from redismem.protocol import layout, quarantine
+from redismem.protocol.birth import read_birth
 from redismem.protocol.ids import now_ms, session_hash
-from redismem.protocol.keys import Keys, SessionKeys
-from redismem.protocol.owners import encode_owner, owner_mismatch
-from redismem.protocol.record.keys import RecordKeys
-from redismem.protocol.record.quarantine import scanned_copies
-from redismem.protocol.record.sweeps import LISTED
-from redismem.protocol.session import quarantine
-from redismem.protocol.session.quarantine import Quarantined, QuarantineKey
+from redismem.protocol.owners import decode_owner, encode_owner, owner_mismatch
+from redismem.protocol.quarantine import RECORD, SESSION, Copy, Place, StoredKey
+from redismem.protocol.record import quarantine as record_calls
+from redismem.protocol.record.keys import DESCRIPTION, keys_in_shard
+from redismem.protocol.session import quarantine as session_calls
 from redismem.protocol.session.restore import Restoration, plan_restoration
+from redismem.store.restoring import bring_in
 from redismem.store.store import Store
 
 __all__ = [
     "LOOKED_AT_LIMIT",
-    "NamespaceEntry",
-    "Namespaces",
-    "QuarantinedSession",
+    "Quarantined",
     "Restoration",
     "Search",
     "drop",
     "find",
-    "list_names",
-    "list_namespaces",
     "list_quarantined",
     "read",
+    "read_live",
     "restore",
 ]
 
-KEYS_A_STEP = 1_000
-LOOKED_AT_LIMIT = 10_000_000
-_TOGETHER_COUNT = 100
-_SWAPS_LIMIT = 5
-
-OnStep = Callable[[int], None]
-"""A callback that receives the number of keys scanned so far, after each step of a search."""
-
 
 @dataclass(frozen=True, slots=True)
-class QuarantinedSession:
-    """A session in quarantine. `log_id` is its name in the logs; `keys` are its remaining keys."""
+class Quarantined:
+    """A session or record in quarantine. `log_id` is its name in the logs; `keys` are its remaining keys."""
 
-    session_id: str
+    copy: Copy
     log_id: str
-    put_ms: int
-    keys: Sequence[QuarantineKey]
+    keys: Sequence[StoredKey]
+
+    @property
+    def kind(self) -> str:
+        """ "session" or "record"."""
+        return self.copy.place.kind.name
+
+    @property
+    def name(self) -> str:
+        """The id of the session or record."""
+        return self.copy.place.name
+
+    @property
+    def put_ms(self) -> int:
+        """The time of the quarantine, in milliseconds since 1970."""
+        return self.copy.put_ms
+
+    @property
+    def owner(self) -> str | None:
+        """The owner; `None` if there is none, or none is known."""
+        return decode_owner(self.copy.owner)
+
+    @property
+    def tag(self) -> str:
+        """The tag of a record; "" for a session."""
+        return read_birth(self.copy.birth)[1]
+
+    @property
+    def faults(self) -> Sequence[str]:
+        """The parts of a record that a restoration would miss; those of a session need `read`."""
+        if self.kind != RECORD.name:
+            return ()
+        faults = [f"{key.name} is a {key.type}" for key in self.keys if not key.is_sound]
+        faults += ["record is gone"] if all(key.name != "record" for key in self.keys) else []
+        return faults if self.copy.knows_owner else [*faults, "owner is unknown"]
 
     def document(self) -> dict[str, Any]:
-        """Return the session as JSON values."""
-        keys = [key._asdict() for key in self.keys]
-        return {"session_id": self.session_id, "log": self.log_id, "put_ms": self.put_ms, "keys": keys}
+        """Return the session or record as JSON values."""
+        told = {f"{self.kind}_id": self.name, "log": self.log_id, "put_ms": self.put_ms}
+        if self.kind == RECORD.name:
+            told |= {"tag": self.tag, "owner": self.owner, "faults": list(self.faults)}
+        return {**told, "keys": [key._asdict() for key in self.keys]}
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
     """The result of a search. If it stopped at its limit, `cursor` continues it; `None` means that it is complete."""
 
-    sessions: Sequence[QuarantinedSession]
+    found: Sequence[Quarantined]
     looked_at_count: int
     cursor: int | None
-    records: Sequence[QuarantinedRecord] = ()
+
+    @property
+    def sessions(self) -> list[Quarantined]:
+        """The sessions that were found."""
+        return [each for each in self.found if each.kind == SESSION.name]
+
+    @property
+    def records(self) -> list[Quarantined]:
+        """The records that were found."""
+        return [each for each in self.found if each.kind == RECORD.name]
 
 
 async def list_quarantined(
@@ -82,79 +112,75 @@ async def list_quarantined(
     *,
     cursor: int = 0,
     looked_at_limit: int = LOOKED_AT_LIMIT,
-    session_id: str | None = None,
+    name: str | None = None,
     on_step: OnStep | None = None,
 ) -> Search:
     """Return the sessions and records in quarantine, oldest first. The search ends once it has found `limit` of them.
 
-    With `session_id`, returns only the sessions with that id.
+    With `name`, returns only those with that id.
 
     Raises:
         NotAllowed
-        InvalidSessionId
         StoreUnavailable
     """
-    found: set[Quarantined] = set()
-    records: set[RecordKeys] = set()
-    pattern = quarantine.pattern(store.keys, session_id)
-    looked_at = 0
-    while True:
-        page = await store.run(quarantine.scan(pattern, cursor, KEYS_A_STEP))
-        found |= {entry for entry in quarantine.sessions_of(page.keys) if session_id in (None, entry.session_id)}
-        if session_id is None:
-            records |= scanned_copies(store.keys, page.keys).keys()
-        cursor, looked_at = page.cursor, looked_at + KEYS_A_STEP
-        if on_step is not None:
-            on_step(looked_at)
-        if cursor == 0 or len(found) + len(records) >= limit or looked_at >= looked_at_limit:
+    found: dict[Place, set[int]] = {}
+    looked_at, pattern = 0, quarantine.pattern(store.keys, name)
+    async for page in scan_pages(store, pattern, cursor, looked_at_limit, on_step):
+        for place, times_ms in quarantine.find_copies(store.keys, page.keys).items():
+            if name in (None, place.name):
+                found.setdefault(place, set()).update(times_ms)
+        cursor, looked_at = page.cursor, page.looked_at_count
+        if len(found) >= limit:
             break
-    entries = sorted(found, key=lambda entry: (entry.put_ms, entry.session_id))
-    copies = await record_quarantine.describe(store, list(records))
-    return Search(await _describe(store, entries), looked_at, cursor or None, copies)
+    return Search(await _describe(store, found), looked_at, cursor or None)
 
 
-async def _describe(store: Store, entries: Sequence[Quarantined]) -> list[QuarantinedSession]:
-    """Return the quarantined sessions that still exist, with the type and size of each of their keys."""
-    sessions = []
-    for at in range(0, len(entries), _TOGETHER_COUNT):
-        chunk = entries[at : at + _TOGETHER_COUNT]
-        kinds = await store.run(quarantine.key_types(store.keys, chunk))
-        call = quarantine.count_entries(store.keys, chunk, kinds)
-        counts = await store.run(call) if call.commands else call.decode()
-        sessions += [
-            QuarantinedSession(entry.session_id, session_hash(entry.session_id), entry.put_ms, keys)
-            for entry, keys in zip(chunk, counts, strict=True)
-            if keys
-        ]
-    return sessions
+async def _describe(store: Store, found: Mapping[Place, set[int]]) -> list[Quarantined]:
+    """Return the copies that still exist, with the type and size of each of their keys, oldest first."""
+    described = []
+    for place, times_ms in found.items():
+        for copy in await store.run(quarantine.read_copies({place: times_ms})):
+            seen = await store.run(quarantine.look(place, place.copies(copy.put_ms)))
+            described += [Quarantined(copy, session_hash(place.name), seen.keys)] if seen.keys else []
+    return sorted(described, key=lambda each: (each.put_ms, each.name))
 
 
-async def find(store: Store, session_id: str, put_ms: int | None) -> QuarantinedSession:
-    """Return the session put into quarantine at `put_ms`; `None` returns the only quarantined session with this id.
+async def find(store: Store, name: str, put_ms: int | None, *, is_record: bool = False) -> Quarantined:
+    """Return the session or record put into quarantine at `put_ms`; `None` returns the only one with this id.
 
     Raises:
         SessionNotFound
-        ValueError: `put_ms` is `None` and several sessions have this id.
+        ValueError: several have this id, and this time if it is given.
         NotAllowed
         InvalidSessionId
         StoreUnavailable
     """
-    if put_ms is not None:
-        found = await _describe(store, [Quarantined(session_id, put_ms)])
+    kind = RECORD.name if is_record else SESSION.name
+    place = None if is_record else quarantine.of_session(store.keys.session(name))
+    if place is not None and put_ms is not None:
+        listed: Sequence[Quarantined] = await _describe(store, {place: {put_ms}})
     else:
-        found = list((await list_quarantined(store, 1_000, session_id=session_id)).sessions)
+        listed = (await list_quarantined(store, 1_000, name=name)).found
+    found = [each for each in listed if each.kind == kind and put_ms in (None, each.put_ms)]
     if not found:
-        raise SessionNotFound(f"no such session is in quarantine in namespace {store.keys.namespace}", session_id)
+        text = f"no such {kind} is in quarantine in namespace {store.keys.namespace}"
+        raise SessionNotFound(text, None if is_record else name)
     if len(found) > 1:
-        times = ", ".join(str(session.put_ms) for session in found)
-        raise ValueError(f"{len(found)} sessions of this name are in quarantine, put there at {times}: say which")
+        times = ", ".join(str(each.put_ms) for each in found)
+        raise ValueError(f"{len(found)} {kind}s of this id are in quarantine, put there at {times}: say which")
     return found[0]
 
 
-async def read(store: Store, found: QuarantinedSession) -> Restoration:
-    """Return the readable parts and the faults of a quarantined session. Raises UnsupportedFormat, StoreUnavailable."""
-    keys = store.keys.session(found.session_id)
-    return await _read(store, keys, quarantine.quarantine_keys(keys, found.put_ms), found.keys)
+async def read(store: Store, found: Quarantined) -> Restoration:
+    """Return the readable parts and the faults of a quarantined session, or the faults of a record.
+
+    Raises UnsupportedFormat, StoreUnavailable.
+    """
+    place = found.copy.place
+    if place.kind is SESSION:
+        return await _read(store, place, place.copies(found.put_ms), found.keys)
+    has_fields = any(key.name == "record" and key.is_sound for key in found.keys)
+    return Restoration(found.faults, "", 1, (), (), 0, {DESCRIPTION: found.copy.birth} if has_fields else {}, ())
 
 
 async def read_live(store: Store, session_id: str, owner: str | None = None) -> Restoration:
@@ -164,155 +190,77 @@ async def read_live(store: Store, session_id: str, owner: str | None = None) -> 
 
     Raises SessionNotFound, OwnerMismatch, UnsupportedFormat, StoreUnavailable.
     """
-    keys = store.keys.session(session_id)
-    present = await store.run(quarantine.live_types(keys))
-    if not present:
+    place = quarantine.of_session(store.keys.session(session_id))
+    keys = (await store.run(quarantine.look(place, place.live()))).keys
+    if not keys:
         raise SessionNotFound(f"there is no such session in namespace {store.keys.namespace}", session_id)
-    found = await _read(store, keys, quarantine.live_keys(keys), present)
+    found = await _read(store, place, place.live(), keys)
     if owner is not None and found.fields.get(layout.OWNER) != encode_owner(owner):
         raise owner_mismatch(session_id)
     return found
 
 
-async def _read(
-    store: Store, keys: SessionKeys, names: tuple[bytes, bytes, bytes], present: Sequence[QuarantineKey]
-) -> Restoration:
-    stored, elements = await store.run(quarantine.contents(keys, names, present))
-    kinds = {key.name: key.type for key in present if not quarantine.is_sound(key)}
-    return plan_restoration(stored, elements, kinds)
+async def _read(store: Store, place: Place, names: Mapping[str, bytes], keys: Sequence[StoredKey]) -> Restoration:
+    stored, elements = await store.run(session_calls.contents(place.session_id, names, keys))
+    return plan_restoration(stored, elements, {key.name: key.type for key in keys if not key.is_sound})
 
 
-async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = False, swap: bool = False) -> Restoration:
-    """Bring a session back atomically, and return the restored parts.
+async def restore(store: Store, found: Quarantined, *, salvage: bool = False, swap: bool = False) -> Restoration:
+    """Bring a session or record back atomically, and return the restored parts as `read` does.
 
-    `salvage` restores the readable parts of a session with faults, and leaves its keys in quarantine. `swap` first
-    puts the live session with this id into quarantine, if there is one.
+    `salvage` restores the readable parts of one with faults: a session stays in quarantine as a whole, of a record the
+    part that cannot be read. `swap` first puts the live one with this id into quarantine, if there is one.
 
     Raises:
-        SessionExists: a live session has this id, and `swap` is not set.
-        CorruptSession: the session has faults, and `salvage` is not set.
-        SessionNotFound: the session is not in quarantine, or no part of it can be read.
+        SessionExists: a live one has this id, and `swap` is not set.
+        CorruptSession: it has faults, and `salvage` is not set.
+        SessionNotFound: it is not in quarantine, or no part of it can be read.
         UnsupportedFormat
         StoreUnavailable
     """
-    found = await find(store, found.session_id, found.put_ms)
-    keys, restored = store.keys.session(found.session_id), await read(store, found)
-    if restored.faults and not (restored.messages or restored.fields):
+    place, parts = found.copy.place, await read(store, found)
+    if parts.faults and not (parts.messages or parts.fields):
         # A block of originals may have been put there alone: a live session must not give way to an empty one.
-        text = "nothing would come back from quarantine: no message, no summary and no value of the state is readable"
-        raise SessionNotFound(text, found.session_id)
-    if restored.faults and not salvage:
-        raise CorruptSession("; ".join(dict.fromkeys(restored.faults)), found.session_id, restored.epoch)
-    call = quarantine.restore(keys, found.put_ms, restored, store.settings, store.clock)
-    for swap_count in range(_SWAPS_LIMIT):
-        try:
-            if await _is_back(store, found.session_id, restored.epoch):
-                raise SessionExists("the session is live: it was restored before, or never removed", found.session_id)
-            if await store.run(call):
-                return restored
-            raise SessionNotFound("the session is not in quarantine any more", found.session_id)
-        except SessionExists:
-            if not swap or swap_count + 1 == _SWAPS_LIMIT:
-                raise
-        epoch = await store.run(store.session_calls(found.session_id).epoch())
-        put_ms = max(now_ms(), found.put_ms + 1)
-        await store.run(quarantine.put(keys, epoch, put_ms, store.settings.idle_timeout_ms))
-    raise AssertionError
-
-
-async def _is_back(store: Store, session_id: str, epoch: str) -> bool:
-    """True if the session is live in this epoch: the script would then report success, as for a repeated call."""
+        raise SessionNotFound("nothing would come back from quarantine: no part of it is readable", place.session_id)
+    if parts.faults and not salvage:
+        raise CorruptSession("; ".join(dict.fromkeys(parts.faults)), place.session_id)
     try:
-        return epoch != "" and await store.run(store.session_calls(session_id).epoch()) == epoch
-    except CorruptSession:  # then the live session is another one
-        return False
+        if not await _restore(store, found, parts):
+            raise SessionNotFound(f"the {found.kind} is not in quarantine any more", place.session_id)
+        return parts
+    except SessionExists:
+        if not swap:
+            raise
+    await _set_live_aside(store, found.copy)
+    return await restore(store, found, salvage=salvage)
 
 
-async def drop(store: Store, found: QuarantinedSession) -> int:
-    """Delete a session from quarantine for good and return the number of its keys. Raises StoreUnavailable."""
-    return await store.run(quarantine.drop(store.keys.session(found.session_id), found.put_ms))
+async def _restore(store: Store, found: Quarantined, parts: Restoration) -> bool:
+    place = found.copy.place
+    if place.kind is RECORD:
+        revival = record_calls.revive(found.copy)
+    elif parts.faults:
+        await bring_in(store, store.keys.session(found.name), parts)
+        return True
+    else:
+        revival = session_calls.revive(parts, parts.epoch, await store.server_time_ms(), store.settings)
+    return await store.run(quarantine.restore(place, found.put_ms, revival))
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceEntry:
-    """A namespace. If its record in Redis cannot be read, `shards` or `layout` is `None` and `error` says why."""
-
-    namespace: str
-    shards: int | None
-    layout: int | None
-    sessions: int | None
-    """The number of sessions listed as active, including expired sessions not yet swept."""
-    records: int | None = None
-    """The number of records listed, including expired ones not yet swept."""
-    error: str = ""
-
-    def document(self) -> dict[str, Any]:
-        """Return the namespace as JSON values."""
-        return asdict(self)
+async def _set_live_aside(store: Store, copy: Copy) -> None:
+    """Put the session or record into quarantine that lives in place of this copy."""
+    place = copy.place
+    seen = await store.run(quarantine.look(place, place.live()))
+    if place.session_id is not None:
+        note = session_calls.describe_damage(seen, None, place.session_id)
+    else:
+        live = replace(keys_in_shard(place.shard, place.name), birth=copy.birth)
+        note = record_calls.describe_damage(live, seen, forced=True)
+    if note is not None:
+        put_ms = max(now_ms(), copy.put_ms + 1)
+        await store.run(quarantine.set_aside(place, put_ms, seen, note, store.settings.idle_timeout_ms))
 
 
-@dataclass(frozen=True, slots=True)
-class Namespaces:
-    """The namespaces found, by name. If the search stopped at its limit, `cursor` continues it; else it is `None`."""
-
-    entries: Sequence[NamespaceEntry]
-    looked_at_count: int
-    cursor: int | None
-
-
-async def list_namespaces(
-    store: Store, *, cursor: int = 0, looked_at_limit: int = LOOKED_AT_LIMIT, on_step: OnStep | None = None
-) -> Namespaces:
-    """Return the namespaces in the Redis of this store. Raises NotAllowed, StoreUnavailable."""
-    names, looked_at, next_cursor = await _scan_names(store, cursor, looked_at_limit, on_step)
-    return Namespaces([await _namespace(store, name) for name in names], looked_at, next_cursor)
-
-
-async def list_names(store: Store, looked_at_limit: int) -> tuple[list[str], bool]:
-    """Return the names of the namespaces, sorted, and True if these are all.
-
-    Raises NotAllowed, StoreUnavailable.
-    """
-    names, _, cursor = await _scan_names(store, 0, looked_at_limit, None)
-    return names, cursor is None
-
-
-async def _scan_names(
-    store: Store, cursor: int, looked_at_limit: int, on_step: OnStep | None
-) -> tuple[list[str], int, int | None]:
-    """Return the names of namespaces, the number of scanned keys, and the cursor that continues, `None` at the end."""
-    names: set[str] = set()
-    looked_at = 0
-    while True:
-        page = await store.run(quarantine.scan(quarantine.RECORDS, cursor, KEYS_A_STEP))
-        names |= quarantine.namespaces_of(page.keys)
-        cursor, looked_at = page.cursor, looked_at + KEYS_A_STEP
-        if on_step is not None:
-            on_step(looked_at)
-        if cursor == 0 or looked_at >= looked_at_limit:
-            break
-    return sorted(names), looked_at, cursor or None
-
-
-async def _namespace(store: Store, name: str) -> NamespaceEntry:
-    try:
-        record = Keys(name, 1).record
-        command = ("HMGET", record, "shards", "layout")
-        shards, version = await store.run(independent((command,), lambda answer: [_number(field) for field in answer]))
-        if shards is None or not 1 <= shards <= 16_384:
-            return NamespaceEntry(name, None, version, None, error="its record cannot be read")
-        if version != layout.LAYOUT_VERSION:
-            return NamespaceEntry(name, shards, version, None, error="of another layout")
-        keys = Keys(name, shards)
-        listed = ([shard.active for shard in keys.shards()], [prefix + LISTED for prefix in keys.prefixes()])
-        sessions, records = [
-            await store.run(independent(tuple(("ZCARD", index) for index in indexes), lambda *counts: sum(counts)))
-            for indexes in listed
-        ]
-        return NamespaceEntry(name, shards, version, sessions, records)
-    except RedismemError as refused:
-        return NamespaceEntry(name, None, None, None, error=refused.text)
-
-
-def _number(field: bytes | None) -> int | None:
-    return int(field) if field is not None and field.isdigit() and len(field) < 10 else None
+async def drop(store: Store, found: Quarantined) -> bool:
+    """Delete a session or record from quarantine for good. Returns False if it was gone. Raises StoreUnavailable."""
+    return await store.run(quarantine.drop(found.copy.place, found.put_ms))

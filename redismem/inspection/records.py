@@ -12,8 +12,9 @@ import math
 from collections.abc import AsyncIterator, Iterator
 
 from redismem.inspection.invariants import Violation
+from redismem.protocol.birth import decode_id
 from redismem.protocol.record import sweeps
-from redismem.protocol.record.keys import decode_description, decode_id
+from redismem.protocol.record.keys import decode_description
 from redismem.protocol.record.sweeps import Seen
 from redismem.store.store import Store
 

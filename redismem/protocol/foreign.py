@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
+from redismem.protocol import scanning
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import plain
-from redismem.protocol.session.quarantine import Page
-
-_SPECIAL = re.compile(r"([\\*?\[\]^])")
+from redismem.protocol.scanning import Page
 
 
 def scan(beginning: str, ending: str, cursor: int, count: int) -> Call[Page]:
     """Build one scan step over about `count` keys of the node. Beginning and ending are taken literally."""
-    pattern = "*".join(_SPECIAL.sub(r"\\\1", plain(text)) for text in (beginning, ending))
-    command = ("SCAN", cursor, "MATCH", pattern.encode(), "COUNT", count)
-    return Call(None, (command,), lambda reply: Page(int(reply[0]), reply[1]))
+    pattern = b"*".join(scanning.escape(plain(text).encode()) for text in (beginning, ending))
+    return scanning.scan(pattern, cursor, count)
 
 
 def lists_among(keys: Sequence[bytes]) -> Call[list[bytes]]:

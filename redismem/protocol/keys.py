@@ -52,7 +52,6 @@ class SessionKeys:
     state: bytes
     originals: bytes
     vectors: bytes
-    quarantine: bytes
     shard: ShardKeys
     owner: bytes | None = None
     """The owner that the session must have, as its state contains it; None accepts any."""
@@ -152,6 +151,5 @@ class Keys:
             state=state,
             originals=originals,
             vectors=vectors,
-            quarantine=f"{tag}:quarantine:{session_id}".encode(),
             shard=shard,
         )

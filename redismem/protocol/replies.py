@@ -94,10 +94,11 @@ _OWN_WORDS: dict[str, _Meaning] = {
         f"by the server's clock a session active at {detail} ms is past its timeout", session_id
     ),
     "OWNER": lambda _, session_id: owner_mismatch(session_id),
-    "LIVE": lambda kind, session_id: SessionExists(
-        f"a {kind} with this id exists, so none can be restored in its place", session_id
+    "LIVE": lambda _, session_id: SessionExists(
+        f"a {'session' if session_id else 'record'} with this id exists, so none can be restored in its place",
+        session_id,
     ),
-    **{word: _corrupt_key(word) for word in ("CORRUPT", "WRONGTYPE", "CHANGED")},
+    **{word: _corrupt_key(word) for word in ("CORRUPT", "WRONGTYPE")},
     "LAYOUT": layout.unsupported_layout,
     "FORMAT": lambda version, _: UnsupportedFormat(
         f"the record has format {version}, which this release does not know"

@@ -20,6 +20,8 @@ from redismem.originals.dictionaries import Dictionary, DictionaryMissing
 from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.owners import encode_owner
+from redismem.protocol.quarantine import set_block_aside
 from redismem.protocol.session import pages
 from redismem.protocol.session.archive import Begun, blocks_to_extend, encode_leaving
 from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
@@ -144,11 +146,12 @@ class Originals:
 
     async def _move(self, block: Block) -> bool:
         """Move a block into quarantine. False means that it has changed, or is gone."""
-        await drop_block(self._store, self._keys, block.number)
-        time_ms = await self._store.server_time_ms()
-        return await self._store.run(
-            pages.quarantine_block(self._keys, block, time_ms, self._store.settings.idle_timeout_ms)
-        )
+        owner = await drop_block(self._store, self._keys, block.number)
+        time_ms, kept_ms = await self._store.server_time_ms(), self._store.settings.idle_timeout_ms
+        beside = [f"s{block.number}", *(f"v{number}" for number in block.numbers)]
+        field = None if owner is None else encode_owner(owner)
+        call = set_block_aside(self._keys, time_ms, block.number, block.stored, beside, field, kept_ms)
+        return await self._store.run(call)
 
     def _log_missing_dictionary(self, reason: str) -> None:
         """Log a missing dictionary once per process, since many reads fail for the same reason."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from redismem.protocol.namespace.traces import Wanted
 from redismem.protocol.owners import is_owner_field
-from redismem.protocol.record import calls, quarantine, traces
+from redismem.protocol.record import calls, traces
 from redismem.protocol.record.keys import RecordKeys, decode_description
 from redismem.store.store import Store
 
@@ -23,7 +23,7 @@ class RecordErasure:
         self._wanted = wanted
         self.count = 0
         self.unattributed: set[bytes] = set()
-        """The keys of records and copies whose owner cannot be read."""
+        """The keys of records whose owner cannot be read."""
 
     async def remove_indexed(self) -> int:
         """Remove the records that the indexes name, and return their number, expired ones included."""
@@ -36,28 +36,6 @@ class RecordErasure:
         """Remove the records that scanned keys belong to, and return their number."""
         found = traces.records_of(self._store.keys, scanned, self._wanted)
         return await self._remove(found, notes_unreadable=True) if found else 0
-
-    async def remove_copies(self, scanned: Sequence[bytes]) -> int:
-        """Remove the copies in quarantine that scanned keys belong to, and return their number."""
-        found = {
-            keys: times_ms
-            for keys, times_ms in quarantine.scanned_copies(self._store.keys, scanned).items()
-            if self._wanted.prefix is None or self._wanted.is_prefix_of(keys.id)
-        }
-        known = {(copy.keys, copy.put_ms): copy for copy in await self._known_copies(list(found))}
-        places = known.keys() | {(keys, put_ms) for keys, times_ms in found.items() for put_ms in times_ms}
-        removed = 0
-        for keys, put_ms in places:
-            copy = known.get((keys, put_ms))
-            is_known = copy is not None and copy.knows_owner
-            if self._wanted.owner is not None and not is_known:
-                self.unattributed |= {keys.copy(put_ms)[0]} if put_ms in found[keys] else set()
-            elif self._wanted.owner is None or (copy is not None and self._wanted.is_owner(copy.owner)):
-                removed += await self._store.run(quarantine.drop(keys, put_ms))
-        return removed
-
-    async def _known_copies(self, records: Sequence[RecordKeys]) -> list[quarantine.Copy]:
-        return await self._store.run(quarantine.copies_of(records)) if records else []
 
     async def _remove(self, records: Sequence[RecordKeys], *, notes_unreadable: bool = False) -> int:
         kinds = await self._store.run(traces.key_types(records))

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from redismem.errors import CorruptSession
 from redismem.events import facts
 from redismem.protocol.ids import now_ms, session_hash
+from redismem.protocol.quarantine import look, set_aside
 from redismem.protocol.record.keys import RecordKeys
-from redismem.protocol.record.quarantine import quarantine
+from redismem.protocol.record.quarantine import describe_damage, of_record
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
@@ -22,7 +23,11 @@ async def put_into_quarantine(store: Store, records: Sequence[RecordKeys], why: 
     """
     put_ms, moved_count = now_ms(), 0
     for keys in records:
-        if await store.run(quarantine(keys, put_ms, store.settings.idle_timeout_ms)):
+        place = of_record(keys)
+        seen = await store.send(look(place, place.live()))
+        note = describe_damage(keys, seen)
+        if note is not None:
+            await store.run(set_aside(place, put_ms, seen, note, store.settings.idle_timeout_ms))
             record = session_hash(keys.id)
             log_fields = facts(
                 op="quarantine", session=record, namespace=store.keys.namespace, error=CorruptSession.__name__

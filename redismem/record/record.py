@@ -9,10 +9,12 @@ from typing import TypeVar
 from redismem.errors import CorruptSession, InvalidRecord, TooLarge
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
-from redismem.protocol.record import calls, quarantine, reads
+from redismem.protocol.quarantine import drop
+from redismem.protocol.record import calls, reads
 from redismem.protocol.record.calls import WriteOutcome
 from redismem.protocol.record.changes import Change
 from redismem.protocol.record.keys import RecordKeys
+from redismem.protocol.record.quarantine import of_record
 from redismem.protocol.record.reads import Found, Page, ReadOptions, Related, Trace, Walk, Walker
 from redismem.record.quarantine import put_into_quarantine
 from redismem.store.store import Store
@@ -251,7 +253,7 @@ class Record:
         """
         cleared = await self._run(calls.clear(self._keys, equals, self._store.settings))
         if cleared.copies_ms:
-            await self._run(quarantine.drop(self._keys, *cleared.copies_ms))
+            await self._run(drop(of_record(self._keys), *cleared.copies_ms))
         return cleared.was_there
 
     async def touch(self) -> bool:

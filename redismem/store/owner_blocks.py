@@ -11,10 +11,11 @@ from redismem.protocol.owner.entries import decode_entry, decode_name, encode_en
 from redismem.store.store import Store
 
 
-async def drop_block(store: Store, keys: SessionKeys, number: int) -> None:
+async def drop_block(store: Store, keys: SessionKeys, number: int) -> str | None:
     """Remove a block that is about to go into quarantine from the index of the session's owner, if it has one.
 
-    The index is no longer whole then, so the next update of it reads all signatures of the session again.
+    Returns the owner. The index is no longer whole then, so the next update of it reads all signatures of the session
+    again.
 
     Raises:
         StoreUnavailable: Redis does not answer before the deadline.
@@ -23,7 +24,7 @@ async def drop_block(store: Store, keys: SessionKeys, number: int) -> None:
     """
     owner = (await store.run(calls.describe(keys))).owner
     if owner is None:
-        return
+        return None
     numbers = await store.run(calls.signed_blocks(keys, number))
     index = calls.owner_keys(store.keys, owner)
     names = (await store.run(calls.read_names(index))).get(keys.session_id, [])
@@ -43,3 +44,4 @@ async def drop_block(store: Store, keys: SessionKeys, number: int) -> None:
             sets[name] = encode_entry(decoded[0], replace(entry, signatures=left))
     if sets or drops:
         await store.run(calls.change(index, store.clock, sets, drops))
+    return owner

@@ -18,12 +18,15 @@ from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.keys import Keys
+from redismem.protocol.layout import OWNER
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.owner import calls as owner_calls
+from redismem.protocol.owners import is_owner_field
+from redismem.protocol.quarantine import look, of_session, set_aside
 from redismem.protocol.queue.calls import QueueCalls
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.quarantine import put
+from redismem.protocol.session.quarantine import describe_damage
 from redismem.settings.settings import Settings
 from redismem.store.agreement import Agreement
 from redismem.store.apart import ReadsApart, must_divide
@@ -268,26 +271,21 @@ class Store:
             StoreUnavailable: Redis did not answer in time.
         """
         assert corrupt.session_id is not None
-        owner = await self._owner_of(corrupt.session_id, begun_s)
-        keys = self.keys.session(corrupt.session_id)
-        await self.run(put(keys, corrupt.epoch, now_ms(), self.settings.idle_timeout_ms), begun_s=begun_s)
+        place, settings = of_session(self.keys.session(corrupt.session_id)), self.settings
+        seen = await self.send(look(place, place.live()), begun_s=begun_s)
+        note = describe_damage(seen, corrupt.epoch, corrupt.session_id)
+        if note is not None:
+            await self.run(set_aside(place, now_ms(), seen, note, settings.idle_timeout_ms), begun_s=begun_s)
         session = session_hash(corrupt.session_id)
         log_fields = facts(
             op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__
         )
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=log_fields)
-        if owner is not None:  # the index of the owner must not keep words of the session
+        owner = seen.fields.get(OWNER)
+        if owner is not None and is_owner_field(owner):  # the index of the owner must not keep words of the session
+            index = owner_calls.owner_keys(self.keys, owner.partition(b" ")[2].decode())
             with contextlib.suppress(RedismemError):
-                await self.send(
-                    owner_calls.change(owner_calls.owner_keys(self.keys, owner), self.clock), begun_s=begun_s
-                )
-
-    async def _owner_of(self, session_id: str, begun_s: float | None) -> str | None:
-        """Return the owner of an unreadable session; `None` if it has none, or none that can be read."""
-        with contextlib.suppress(RedismemError):
-            (owner,) = await self.send(owner_calls.owners_of([self.keys.session(session_id)]), begun_s=begun_s)
-            return owner
-        return None
+                await self.send(owner_calls.change(index, self.clock), begun_s=begun_s)
 
     def _transmit(self, call: Call[Any], timeout_s: float) -> Awaitable[list[Any]]:
         if call.sends is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import redis
 from support.dictionaries import element, make_dictionary
+from support.quarantined import quarantine_of
 
 import redismem.blocking
 from redismem.inspection import dictionaries
@@ -85,7 +86,7 @@ def test_one_that_a_block_needs_stays(
     ran = command("dictionaries", "drop", 1, "--yes", *redis_options)
     assert (ran.code, ran.err.count("blocks of originals need it")) == (1, 1)
     keys = Keys(namespace, Settings().shards).session("a")
-    raw.rename(keys.originals, keys.quarantine + b":5:originals")
+    raw.rename(keys.originals, quarantine_of(keys) + b":5:originals")
     with_block.clear()
     ran = command("dictionaries", "drop", 1, "--yes", *redis_options)
     assert (ran.code, ran.err.count("blocks in quarantine need it")) == (1, 1)

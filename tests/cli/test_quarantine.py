@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from support.quarantined import quarantine_of
 
 import redismem.blocking
 
@@ -110,7 +111,7 @@ def test_a_lone_block_of_originals_suggests_no_swap(
     session = memory.session("a")
     session.append({"role": "user", "content": "here"})
     with redis.Redis(port=redis_server.port) as raw:
-        raw.hset(memory.store.keys.session("a").quarantine + b":1700000000000:originals", "0", b"junk")
+        raw.hset(quarantine_of(memory.store.keys.session("a")) + b":1700000000000:originals", "0", b"junk")
     for words in ([], ["--salvage"], ["--salvage", "--swap"]):
         ran = command("quarantine", "restore", "a", *words, *redis_options)
         assert (ran.code, ran.out) == (1, "")

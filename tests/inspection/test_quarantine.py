@@ -9,16 +9,16 @@ from store.test_corrupt import CORRUPT
 from support.checks import user
 from support.damage import put_block_aside
 from support.proxy import Proxy
+from support.quarantined import move_session
 from support.stored import read_namespace
 from support.stores import Store
 
 from redismem import CorruptSession, Memory, SessionExists, SessionNotFound, Settings
-from redismem.inspection import quarantine
+from redismem.inspection import namespaces, quarantine, scans
 from redismem.inspection.check import check_session
 from redismem.models import open_extractive
 from redismem.protocol.call import Call
 from redismem.protocol.scripts import load
-from redismem.protocol.session.quarantine import put
 from redismem.record import Change
 from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
@@ -29,8 +29,7 @@ ID = "user-42:7 [*]"
 async def put_into_quarantine(memory: Memory, session_id: str = ID) -> int:
     """Put a session into quarantine as an operator would by hand, and return the time of the move."""
     store, put_ms = memory.store, 1_700_000_000_000 + len(session_id)
-    epoch = await store.run(store.session_calls(session_id).epoch())
-    assert await store.run(put(store.keys.session(session_id), epoch, put_ms, store.settings.idle_timeout_ms)) > 0
+    assert await move_session(store, session_id, put_ms)
     return put_ms
 
 
@@ -55,7 +54,7 @@ async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw
     put_ms = await put_into_quarantine(memory)
     assert not await session.exists()
     found = await quarantine.find(memory.store, ID, None)
-    assert (found.session_id, found.put_ms) == (ID, put_ms)
+    assert (found.name, found.put_ms) == (ID, put_ms)
     back = await quarantine.restore(memory.store, found)
     assert list(back.faults) == []
     assert await session.read() == before
@@ -139,8 +138,8 @@ async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memo
     await put_into_quarantine(memory)
     found = await quarantine.find(memory.store, ID, None)
     back = await quarantine.restore(memory.store, found, salvage=True)
-    assert (len(back.left_out), len(back.summaries)) == (1, 1)
-    with pytest.raises(SessionExists, match="restored before"):
+    assert (back.left_out_count, len(back.summaries)) == (1, 1)
+    with pytest.raises(SessionExists, match="with this id exists"):
         await quarantine.restore(memory.store, found, salvage=True)
     again = await memory.session(ID).read()
     assert again.messages == context.messages[1:]
@@ -166,8 +165,8 @@ async def test_a_live_session_stays_unless_the_restore_swaps_the_two(memory: Mem
     ]
     with pytest.raises(SessionNotFound):
         await quarantine.restore(memory.store, found, swap=True)
-    assert await quarantine.drop(memory.store, other) == 2
-    assert await quarantine.drop(memory.store, other) == 0
+    assert await quarantine.drop(memory.store, other)
+    assert not await quarantine.drop(memory.store, other)
 
 
 async def test_a_list_names_each_session_of_the_namespace_once(memory: Memory, raw: Any, namespace: str) -> None:
@@ -179,7 +178,7 @@ async def test_a_list_names_each_session_of_the_namespace_once(memory: Memory, r
     await raw.rpush(f"rm:{{{namespace}:00hijk}}:quarantine:none:of:ours", "x")
     steps: list[int] = []
     found = await quarantine.list_quarantined(memory.store, 100, on_step=steps.append)
-    assert sorted(each.session_id for each in found.sessions) == sorted(names)
+    assert sorted(each.name for each in found.sessions) == sorted(names)
     assert found.cursor is None
     assert steps == sorted(set(steps)) != []
     assert {key.entry_count for each in found.sessions for key in each.keys if key.name == "messages"} == {1}
@@ -188,7 +187,7 @@ async def test_a_list_names_each_session_of_the_namespace_once(memory: Memory, r
 async def test_a_search_is_bounded_and_continues_from_its_cursor(
     memory: Memory, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "KEYS_A_STEP", 10)
+    monkeypatch.setattr(scans, "KEYS_A_STEP", 10)
     for number in range(40):
         await memory.session(f"s-{number}").append(user("x"))
         await put_into_quarantine(memory, f"s-{number}")
@@ -198,7 +197,7 @@ async def test_a_search_is_bounded_and_continues_from_its_cursor(
     while cursor is not None:
         found = await quarantine.list_quarantined(memory.store, 1_000, cursor=cursor, looked_at_limit=20)
         assert found.looked_at_count <= 20
-        seen |= {each.session_id for each in found.sessions}
+        seen |= {each.name for each in found.sessions}
         cursor, rounds = found.cursor, rounds + 1
     assert seen == {f"s-{number}" for number in range(40)}
     assert rounds > 1
@@ -212,10 +211,10 @@ async def test_the_namespaces_of_a_redis(memory: Memory, raw: Any, namespace: st
     await raw.hset(f"rm:{{{namespace}.new}}:namespace", mapping={"shards": 4, "layout": 2})
     await raw.set(f"rm:{{{namespace}.odd}}:namespace", "x")
     await raw.hset(f"rm:{{{namespace}.bad}}:namespace", mapping={"shards": "9" * 30, "layout": 1})
-    found = await quarantine.list_namespaces(memory.store)
+    found = await namespaces.list_namespaces(memory.store)
     mine = {each.namespace: each for each in found.entries if each.namespace.startswith(namespace)}
     assert found.cursor is None
-    assert mine[namespace] == quarantine.NamespaceEntry(namespace, 64, 1, 2, 3)
+    assert mine[namespace] == namespaces.NamespaceEntry(namespace, 64, 1, 2, 3)
     assert (mine[f"{namespace}.new"].layout, mine[f"{namespace}.new"].error) == (2, "of another layout")
     assert mine[f"{namespace}.bad"].error == "its record cannot be read"
     assert mine[f"{namespace}.odd"].sessions is None

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from support.quarantined import quarantine_of
 from support.script_text import Text, header, text
 
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.keys import Keys, ShardKeys
+from redismem.protocol.quarantine import of_session
 from redismem.protocol.ring import ID_BYTES
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import append_ids
@@ -23,8 +25,10 @@ from redismem.protocol.session import append_ids
 ROOT = Path(__file__).parents[2]
 ROOMS = ("protocol", "inspection")
 # What projects, records and owners store has a layout of its own: test_project_layout.py, test_record_layout.py.
-OF_OTHERS = {path.stem for room in ("project", "record", "owner") for path in (ROOT / "lua" / room).iterdir()}
-WORDS_OF_OTHERS = {"VERSION", "NAME", "FORMAT", "WIDE"}
+OF_OTHERS = {
+    path.stem for room in ("project", "record", "owner", "quarantine") for path in (ROOT / "lua" / room).iterdir()
+}
+WORDS_OF_OTHERS = {"VERSION", "NAME", "FORMAT", "WIDE", "LIVE"}
 DECODING = ("replies", "invariants", "check", "keys", "queue/calls", "session/calls")
 
 
@@ -131,7 +135,8 @@ def keys_in_readme(said: Said) -> Iterator[str]:
     keys = Keys("ns", 64)
     name = next(f"session-{number}" for number in range(10_000) if keys.shard_of(f"session-{number}") == 7)
     session = keys.session(name)
-    stored = [session.state, session.messages, session.originals, session.quarantine + b":<ms>:<key>", keys.record]
+    stored = [session.state, session.messages, session.originals, keys.record]
+    stored += [quarantine_of(session) + b":<ms>:<key>", of_session(session).note]
     stored += [session.vectors, keys.providers, keys.ticks, keys.processes, keys.dictionaries, keys.rate("<name>")]
     stored += [*session.shard.all_indexes, session.shard.fences]
     stored += [session.shard.active.removesuffix(b"active") + b"cleared:<nonce>"]
@@ -226,7 +231,7 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (fields_in_readme, script("prune", "'pruned', nonce", "'plan', nonce"), "README says of plan that append write"),
     (
         indexes_in_readme,
-        readme("replace restore rewrite set_policy sweep touch |", "replace touch |"),
+        readme("replace rewrite set_policy sweep touch |", "replace touch |"),
         "README says of active",
     ),
     (indexes_in_readme, script("extend", "'ZADD', leased", "'ZADD', dead"), "README says of dead"),

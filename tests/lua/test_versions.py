@@ -22,8 +22,6 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "replace": ("replace", REPLACE),
     "touch": ("touch", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS}),
     "set_policy": ("set_policy", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS, "new_policy": "~w"}),
-    "quarantine": ("quarantine", {"epoch": "1-ab", "idle_timeout_ms": 60_000}),
-    "quarantine, epoch unknown": ("quarantine", {"epoch": "-", "idle_timeout_ms": 60_000}),
     "claim": ("claim", CLAIM | {"now_ms": LATER_MS}),
     "commit": ("commit", COMMIT),
     "requeue": ("requeue", {"now_ms": LATER_MS, "again": 1}),
@@ -75,17 +73,6 @@ async def test_an_append_is_refused_too(lua: Scripts, contents: list[str], count
     for fresh in (0, 1):
         with pytest.raises(ResponseError, match=r"^LAYOUT \d+$"):
             await lua.append(*contents, fresh=fresh, token=b"token..7", sets={"plan": "p"}, now_ms=LATER_MS)
-    assert await lua.read_namespace() == before
-
-
-@pytest.mark.parametrize("key", ["messages", "originals"])
-async def test_it_is_not_quarantined_though_another_key_has_a_foreign_type(lua: Scripts, key: str) -> None:
-    await create_with_layout(lua, OTHERS[0])
-    await lua.raw.delete(lua.key(key))
-    await lua.raw.set(lua.key(key), "x")
-    before = await lua.read_namespace()
-    with pytest.raises(ResponseError, match=r"^LAYOUT 2$"):
-        await lua.run("quarantine", epoch="-", idle_timeout_ms=60_000)
     assert await lua.read_namespace() == before
 
 

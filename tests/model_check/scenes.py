@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from support.quarantined import move_session
 
 from model_check.model import INDEXES, QUEUES
 from model_check.steps import SETTINGS
@@ -17,7 +18,6 @@ from redismem.concurrency.run_sync import run_without_loop
 from redismem.errors import CorruptSession
 from redismem.protocol.session.clear import clear_life
 from redismem.protocol.session.edits import window
-from redismem.protocol.session.quarantine import put
 
 # Scenes that need a new machine.
 
@@ -218,7 +218,8 @@ def corrupted(machine: WorkMachine, name: str, how: str, by_worker: bool) -> Non
     machine.agrees()
     # Another caller has found the session unreadable as well, and comes late.
     machine.append(name)
-    assert machine.run_call(put(calls.keys, session.epoch, machine.now, 60_000)) == 0
+    late = move_session(machine.store, name, machine.now, epoch=session.epoch)
+    assert not run_without_loop(late)
 
 
 def failover_race(machine: WorkMachine, name: str, count: int) -> None:

@@ -16,6 +16,7 @@ from model_check.steps import LEASE_MS, SETTINGS, Seen, volume
 from redismem.originals.blocks import block_number
 from redismem.protocol.call import Call
 from redismem.protocol.layout import EvictionReason
+from redismem.protocol.quarantine import set_block_aside
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import provider_pauses
 from redismem.protocol.session import pages
@@ -110,11 +111,12 @@ class WorkMachine(EditMachine):
         keys, number = self.store.keys.session(name), block_number(newest(list(seqs), place))
         block = self.run_call(pages.block(keys, number))
         foreign = pages.Block(block.number, b"foreign")
+        beside = [f"s{foreign.number}", *(f"v{number}" for number in foreign.numbers)]
         if not late:
             self.run_call(Call(name, (("HSET", keys.originals, block.number, foreign.stored),), int))
             self.model.quarantine_blocks(name, block.numbers)
         for sent in range(1 + again):
-            given = self.run_call(pages.quarantine_block(keys, foreign, 77, 600_000))
+            given = self.run_call(set_block_aside(keys, 77, foreign.number, foreign.stored, beside, None, 600_000))
             assert given is (not late and sent == 0), block
 
     @precondition(lambda self: self.claims)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 from support.json_values import session_ids
+from support.quarantined import quarantine_of
 
 from redismem.errors import InvalidMessage, InvalidSessionId
 from redismem.protocol import ids
@@ -50,7 +51,7 @@ NOT_A_NAMESPACE = [
 def all_keys(keys: Keys, session_id: str) -> list[bytes]:
     found = keys.session(session_id)
     shard = found.shard
-    own = [found.messages, found.state, found.originals, found.quarantine]
+    own = [found.messages, found.state, found.originals, quarantine_of(found)]
     return [*own, shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions, shard.fences]
 
 

@@ -24,8 +24,6 @@ from redismem.protocol.owners import encode_owner
 from redismem.protocol.session import archive, bodies, edits, forget, rewrite
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.quarantine import put, restore
-from redismem.protocol.session.restore import Restoration
 from redismem.protocol.session.state import StateChanges
 from redismem.settings.settings import Settings
 
@@ -81,7 +79,6 @@ CONTEXT = VIEW.context
 TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
 ANOTHER = {"role": "user", "content": "another"}
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
-RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a": b"1", b"b": b"2"}, [], "x")
 
 
 NOTED_MS = 60_000 + int(2_000 * SETTINGS.deadline_s)
@@ -186,28 +183,6 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         },
     ),
     "read_originals": (lambda: replace(read_stored(KEYS), commands=read_stored(KEYS).commands[:1]), {}),
-    "quarantine": (
-        lambda: put(KEYS, "9-ab", NOW_MS, 56_789),
-        {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
-    ),
-    "restore": (
-        lambda: restore(KEYS, 77, RESTORATION, SETTINGS, lambda: NOW_MS),
-        {
-            "session": b"user-42",
-            "now_ms": NOW_MS,
-            "kept_ms": 156_789,
-            "epoch": "9-ab",
-            "nonce": hexadecimal,
-            "first_seq": 5,
-            "tokens": lambda tokens: tokens > 0,
-            "uncounted": b"",
-            "hidden": lambda hidden: hidden == b"",
-            "policy": b"~x",
-            "seen_count": 7,
-            "moves": 1,
-            "field_count": 2,
-        },
-    ),
 }
 
 

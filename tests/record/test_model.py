@@ -18,8 +18,10 @@ from redismem import CorruptSession, RecordConflict, SessionExists
 from redismem.blocking import memory as blocking
 from redismem.concurrency.run_sync import run_without_loop
 from redismem.protocol.call import Call
-from redismem.protocol.record import calls, quarantine
+from redismem.protocol.quarantine import Copy, drop, read_copies, restore
+from redismem.protocol.record import calls
 from redismem.protocol.record.keys import RecordKeys, record_keys
+from redismem.protocol.record.quarantine import of_record, revive
 from redismem.protocol.server_errors import ServerError
 from redismem.record import Change, Head
 from redismem.record.sweeping import RecordSweep
@@ -174,7 +176,7 @@ class Pair:
         for name, clear, seen in self.cleared[-1:]:
             cleared = self.run(clear)
             assert cleared.was_there is (seen is not None)
-            self.run(quarantine.drop(self.keys(name), *cleared.copies_ms or [0]))
+            self.run(drop(of_record(self.keys(name)), *cleared.copies_ms or [0]))
             self.model.copies[name] = []
             if self.life_of(name) == seen:
                 self.model.records.pop(name, None)
@@ -205,21 +207,25 @@ class Pair:
             assert self.record(name).set_aside()
             stored = self.model.records.pop(name)
             self.model.copies[name].append(stored)
-            newest = max(self.run(quarantine.copies_of([self.keys(name)])), key=lambda copy: copy.put_ms)
-            fields, order = self.keys(name).copy(newest.put_ms)
+            newest = self.copies(name)[-1]
+            fields, order = newest.place.copies(newest.put_ms).values()
             assert self.raw.hgetall(fields) == {**stored.fields, b"": b"garbage"}
             assert self.raw.zrange(order, 0, -1) == sorted(stored.members)
 
+    def copies(self, name: str) -> list[Copy]:
+        return list(self.run(read_copies({of_record(self.keys(name)): set()})))
+
     def restore(self, name: str) -> None:
-        copies = sorted(self.run(quarantine.copies_of([self.keys(name)])), key=lambda copy: copy.put_ms)
+        copies = self.copies(name)
         assert len(copies) == len(self.model.copies[name])
         if not copies:
             return
+        call = restore(copies[0].place, copies[0].put_ms, revive(copies[0]))
         if name in self.model.records or self.raw.exists(self.keys(name).order):
             with pytest.raises(SessionExists):
-                self.run(quarantine.restore(copies[0]))
+                self.run(call)
             return
-        assert self.run(quarantine.restore(copies[0])) is True
+        assert self.run(call) is True
         restored = self.model.copies[name].pop(0)
         self.model.records[name] = Stored(restored.fields, restored.members)
 

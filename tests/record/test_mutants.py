@@ -1,4 +1,4 @@
-"""Break every line of the scripts of records, one at a time: a scene must notice each fault."""
+"""Break every line of the scripts of records and quarantine, one at a time: a scene must notice each fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redismem import Memory
 from redismem.errors import ScriptFailed
 from redismem.protocol import scripts
 
-NAMES = [name for name in scripts.names() if "record" in name]
+NAMES = [name for name in scripts.names() if "record" in name or name in ("look", "set_aside", "restore")]
 _numbers = itertools.count()
 _KEEN = list(SCENES)
 # No run can tell these from the intact scripts: they save work, or a second condition does the same.
@@ -31,6 +31,7 @@ SAME = (
     ("write_record", "always", "if sending then"),
     ("write_record", "always", "if change.is_checked or change.overtaking or not change.described then"),
     ("write_record", "always", "elseif change.described then"),
+    ("set_aside", "always", "if redis.call('HEXISTS', originals, 'vectors') == 1 then"),
 )
 ENDLESS = ("if not size or #size > 7 then break", "visited, open, member =", "after_names = start + size")
 """Without these the script would not end."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from support.conversations import user_message
 from support.edited import SYSTEM, is_sound, payloads, seqs, summarize
+from support.quarantined import move_session
 from support.stores import Store
 
 from redismem import Memory, Session, Settings
@@ -15,7 +16,6 @@ from redismem.inspection import quarantine
 from redismem.inspection.sessions import originals_of
 from redismem.project.files import copies
 from redismem.protocol.session.edits import window
-from redismem.protocol.session.quarantine import put
 
 SETTINGS = Settings(threshold=4, recent_limit=2, shards=1, keep_originals=True, max_window_count=12)
 
@@ -137,7 +137,7 @@ async def test_a_copy_has_the_same_seqs(memory: Memory, session: Session, is_sum
 
 async def test_gaps_come_back_from_quarantine(memory: Memory, session: Session) -> None:
     before = await session.read()
-    await memory.store.run(put(memory.store.keys.session("a"), before.epoch, 77, 60_000))
+    assert await move_session(memory.store, "a", 77)
     assert not await session.exists()
     await quarantine.restore(memory.store, await quarantine.find(memory.store, "a", None))
     assert await session.read() == before

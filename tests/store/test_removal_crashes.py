@@ -20,19 +20,22 @@ from support.cut_logs import (
     read_session,
     read_window,
 )
+from support.quarantined import move_session
 from support.redis_server import RedisServer
 
 from redismem import Memory, Session
 from redismem.inspection import quarantine
 from redismem.inspection.check import check
+from redismem.protocol import quarantine as quarantine_calls
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue import calls as queue_calls
-from redismem.protocol.session import quarantine as quarantine_calls
 from redismem.protocol.session.clear import clear, clear_life
-from redismem.protocol.session.quarantine import put
+from redismem.protocol.session.quarantine import revive, stage
 from redismem.workers.eviction import Eviction
+
+STAGED_AT_MS = 1_900_000_000_000
 
 
 @pytest.fixture
@@ -63,11 +66,17 @@ async def prepare_restore(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
     store, calls = memory.store, memory.store.session_calls("a")
     if spoilt:
         await raw.lset(calls.keys.messages, 1, b"\xc1")
-    await store.run(put(calls.keys, await store.run(calls.epoch()), now_ms(), store.settings.idle_timeout_ms))
+    assert await move_session(store, "a", now_ms())
     entry = await quarantine.find(store, "a", None)
-    restored_session = await quarantine.read(store, entry)
-    assert bool(restored_session.faults) is spoilt
-    return quarantine_calls.restore(calls.keys, entry.put_ms, restored_session, store.settings)
+    parts = await quarantine.read(store, entry)
+    assert bool(parts.faults) is spoilt
+    place, put_ms = entry.copy.place, entry.put_ms
+    revival = revive(parts, parts.epoch, await store.server_time_ms(), store.settings)
+    if spoilt:
+        put_ms = STAGED_AT_MS
+        await store.run(stage(calls.keys, put_ms, revival.sets, parts.elements, {}))
+        revival = revival._replace(sets={})
+    return quarantine_calls.restore(place, put_ms, revival)
 
 
 async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:

@@ -142,8 +142,6 @@ class Scripts:
 
     def key(self, name: str, session_id: str = "s") -> bytes:
         keys = self.session(session_id)
-        if name.startswith("quarantine_"):
-            return b"%s:77:%s" % (keys.quarantine, name.removeprefix("quarantine_").encode())
         if name == "cleared":
             return keys.shard.active.removesuffix(b"active") + b"cleared:c1"
         return bytes(getattr(keys, name) if hasattr(keys, name) else getattr(keys.shard, name))

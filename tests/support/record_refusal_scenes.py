@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from redismem import Memory, OwnerMismatch, TooLarge
-from redismem.protocol.record import reads
+from redismem import CorruptSession, Memory, OwnerMismatch, TooLarge, UnsupportedFormat
+from redismem.protocol.call import Call
+from redismem.protocol.record import calls, reads
+from redismem.protocol.record.reads import ReadOptions, Walker
 from redismem.record import Change, Record
 from support.stored import read_namespace
 
@@ -59,4 +61,29 @@ async def wide_heads(memory: Memory, raw: Any) -> None:
     assert (walker.member, walker.limit) == (b"c:1", 97)
 
 
-SCENES = [other_owners, wide_heads]
+async def descriptions(memory: Memory, raw: Any) -> None:
+    """Each script tells the description of another release from a damaged one, and writes nothing."""
+    record = memory.record("r", ttl_s=60)
+    await record.write(Change(absent=[b"x"], sets={b"m": b"old"}, adds=[b"m"]))
+    described = await raw.hget(record.keys.record, "")
+    faults = [(text, CorruptSession) for text in (b"garbage", b"", described[:2], described[:11], described[:19])]
+    for text, error in (*faults, (b"v2 of another release", UnsupportedFormat)):
+        await raw.hset(record.keys.record, "", text)
+        before = await read_namespace(raw, memory.store.keys.namespace)
+        walk = Walker(record.keys, b"m", b"", None, (), 9, False).next_call()
+        assert walk is not None
+        refused: list[Call[Any]] = [
+            calls.write([(record.keys, Change(sets={b"m": b"new"}, adds=[b"m"]))], None),
+            calls.touch(record.keys, None),
+            reads.page(record.keys, reads.bounds_of(b""), ReadOptions(renew=True), None),
+            reads.drop(record.keys, reads.bounds_of(b""), 9),
+            walk,
+            calls.exists(record.keys),
+        ]
+        for call in refused:
+            with pytest.raises(error):
+                await memory.store.run(call)
+        assert await read_namespace(raw, memory.store.keys.namespace) == before
+
+
+SCENES = [other_owners, wide_heads, descriptions]

@@ -16,7 +16,7 @@ from redismem.protocol.record import calls, reads
 from redismem.protocol.record.calls import WriteOutcome
 from redismem.record import Change, Head, Record, Related, Trace
 from redismem.record.sweeping import RecordSweep
-from support import record_late_scenes, record_quarantine_scenes, record_refusal_scenes
+from support import quarantine_scenes, record_late_scenes, record_refusal_scenes
 from support.record_refusal_scenes import refuse
 from support.stored import read_namespace
 
@@ -327,6 +327,6 @@ SCENES: list[Scene] = [
     *(expiry, late_clock, foreign, parts_of_a_change, conditions),
     *(clears, drops, reads_in_order, walks, sweeps),
     *record_late_scenes.SCENES,
-    *record_quarantine_scenes.SCENES,
+    *quarantine_scenes.SCENES,
     *record_refusal_scenes.SCENES,
 ]

@@ -14,7 +14,6 @@ from redismem.protocol import layout
 _CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN}
 _MEANT: dict[str, set[bytes]] = {
     "unpack(changes)": _CALLERS,
-    "unpack(restored)": set(),  # restores fields unchanged
     "unpack(ARGV, first_drop)": _CALLERS,
     "unpack(noted)": set(),
     "unpack(fields)": {layout.SUMMARIES_COUNT, layout.PINNED, layout.REMOVED},
@@ -36,7 +35,7 @@ _INDEXES_MEANT = {
     ("release", "queue"): {"overdue", "dead"},
     ("sweep", "queue"): {"overdue", "leased", "dead"},
 }
-_NO_STATE = (["providers"], ["ticks"], ["processes"], ["originals"], ["quarantine_originals"])
+_NO_STATE = (["providers"], ["ticks"], ["processes"], ["originals"])
 """Hashes other than the state, and a sorted set that is no index of sessions."""
 
 

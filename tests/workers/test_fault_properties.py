@@ -16,6 +16,7 @@ from support.examples import (
     failures,
     read_stored,
 )
+from support.quarantined import quarantine_of
 from support.writers import Echo, chat_message
 
 import redismem
@@ -143,7 +144,7 @@ async def test_corrupt_session_recovers(
         await append(session, [11])
         assert await worker.drain() + by_worker == 2, "this session and the other one"
         assert covered_seqs(await session.read()) == list(range(1, 13))
-        aside = [key async for key in client.scan_iter(match=keys.quarantine + b":*", count=100_000)]
+        aside = [key async for key in client.scan_iter(match=quarantine_of(keys) + b":*", count=100_000)]
         assert aside, "what it was can be looked at"
 
 

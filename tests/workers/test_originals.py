@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.compressed import compress_window
 from support.damage import put_block_aside
+from support.quarantined import quarantine_of
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.worked import open_with, seqs
@@ -115,7 +116,7 @@ async def test_a_block_that_cannot_be_read_goes_alone(
             assert await raw.hget(keys.originals, number) == broken, "reads change nothing"
             await put_block_aside(memory, "a", number)
         assert not await raw.hexists(keys.originals, number) or number == 2
-        (aside,) = [key async for key in raw.scan_iter(keys.quarantine + b":*")]
+        (aside,) = [key async for key in raw.scan_iter(quarantine_of(keys) + b":*")]
         assert await raw.hgetall(aside) == {b"%d" % number: broken}
         assert await raw.pttl(aside) > 0
         told = [record.levelname for record in caplog.records if "a block of originals" in record.message]

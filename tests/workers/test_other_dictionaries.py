@@ -16,6 +16,7 @@ from support.dictionaries import (
     texts,
     train_content,
 )
+from support.quarantined import quarantine_of
 from support.stores import Store
 from support.writers import Echo
 
@@ -89,7 +90,7 @@ async def test_who_has_read_the_one_before_reads_what_the_other_made(
         assert await texts(memory.session("a")) == message_texts(30)
         await append_messages(memory.session("a"), 30, begin=30)
         await worker.drain()
-        assert [key async for key in raw.scan_iter(memory.store.keys.session("a").quarantine + b":*")] == []
+        assert [key async for key in raw.scan_iter(quarantine_of(memory.store.keys.session("a")) + b":*")] == []
         async with open_with(store, namespace) as fresh:
             assert await texts(fresh.session("a")) == message_texts(60), "the begun block was no stranger's"
 

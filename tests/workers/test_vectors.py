@@ -9,6 +9,7 @@ import pytest
 from support.checks import Panic, until
 from support.embedders import Words
 from support.provider_server import ProviderServer
+from support.quarantined import quarantine_of
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.writers import Echo, chat_message, fill
@@ -238,7 +239,7 @@ async def test_they_come_back_with_their_session_out_of_quarantine(store: Store,
         await raw.hset(keys.state, "counters", "foreign")
         assert await session.set_aside()
         assert await vectors_of(raw, keys) == {}
-        (state,) = [key async for key in raw.scan_iter(keys.quarantine + b":*:state")]
+        (state,) = [key async for key in raw.scan_iter(quarantine_of(keys) + b":*:state")]
         await raw.hset(state, "counters", counters)
         await quarantine.restore(memory.store, await quarantine.find(memory.store, "a", None))
         assert await vectors_of(raw, keys) == before

@@ -22,8 +22,9 @@ from redismem.originals.fields import encode_fields
 from redismem.protocol import layout
 from redismem.protocol.owners import encode_owner
 from redismem.protocol.policy import encode_policy
-from redismem.protocol.session import quarantine
+from redismem.protocol.session.quarantine import new_epoch
 from redismem.protocol.session.restore import Restoration
+from redismem.store.restoring import bring_in
 from redismem.store.store import Store
 
 PLACES_LIMIT = 100_000
@@ -139,7 +140,7 @@ def _check_number(value: Any) -> int:
 async def put(store: Store, session_id: str, copy: Copy) -> None:
     """Create the session from the copy. Raises SessionExists, StoreUnavailable."""
     keys = store.keys.session(session_id)
-    epoch = await store.run(quarantine.new_epoch(keys))
+    epoch = await store.run(new_epoch(keys))
     put_ms = await store.server_time_ms()
     elements = {message.seq: _element(message) for message in copy.messages}
     window = fill_gaps(elements, copy.first_seq, copy.last_seq, _stamp(put_ms))
@@ -154,12 +155,8 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
         )
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = StoredMessages(window, 0, epoch, last_seqs(window, copy.last_seq)).messages()
-    restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries, copy.policy)
-    await store.run(quarantine.stage(keys, put_ms, window, originals))
-    try:
-        await store.run(quarantine.restore(keys, put_ms, restoration, store.settings, store.clock))
-    finally:
-        await store.run(quarantine.drop(keys, put_ms))
+    restoration = Restoration((), epoch, copy.first_seq, messages, window, 0, state, copy.summaries, copy.policy)
+    await bring_in(store, keys, restoration, originals)
 
 
 def _state(

@@ -1,7 +1,6 @@
 """Find what a namespace stores of one person: sessions by owner or by the beginning of their ids. No I/O.
 
-A trace is a session, or a copy of one in quarantine. The indexes name most sessions at once; a scan of all keys also
-finds copies in quarantine and keys without a state.
+The indexes name most sessions at once; a scan of all keys also finds keys without a state, and copies in quarantine.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from redismem.errors import InvalidSessionId
 from redismem.events import Op
@@ -18,18 +17,10 @@ from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys, SessionKeys, is_session_id, plain
 from redismem.protocol.namespace.calls import entries, name_of
 from redismem.protocol.owners import check_same_owner, encode_owner, owner_score
-from redismem.protocol.session.quarantine import Page, quarantine_keys
+from redismem.protocol.scanning import Page, escape
+from redismem.protocol.scanning import scan as scan_keys
 
-_KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:(messages|state|originals|vectors|quarantine):(.+)", re.DOTALL)
-_COPY = re.compile(r"(.+):(\d{1,19}):(?:messages|state|originals)", re.DOTALL)
-_SPECIAL = re.compile(r"([\\*?\[\]^])")
-
-
-class Trace(NamedTuple):
-    """A session, or a copy of one that is in quarantine since `put_ms`."""
-
-    session_id: str
-    put_ms: int | None = None
+_KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:(messages|state|originals|vectors):(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +55,11 @@ class Wanted:
         """Return the MATCH pattern of the keys that a scan must look at."""
         if self.prefix is None:
             return f"rm:{{{keys.namespace}:[0-9]*}}:[rsq]*".encode()  # record, state and quarantine name the owner
-        return f"rm:{{{keys.namespace}:[0-9]*}}:*:{_escape(self.prefix)}*".encode()
+        return f"rm:{{{keys.namespace}:[0-9]*}}:*:".encode() + _match(self.prefix)
 
 
-def _escape(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", plain(text))
+def _match(prefix: str) -> bytes:
+    return escape(plain(prefix).encode()) + b"*"
 
 
 def owned_sessions(keys: Keys, owner: str, limit: int) -> Call[list[str]]:
@@ -83,7 +74,7 @@ def owned_sessions(keys: Keys, owner: str, limit: int) -> Call[list[str]]:
 
 def named_sessions(index: bytes, prefix: str, cursor: int, count: int) -> Call[tuple[int, list[str]]]:
     """Build one scan step over an index: the next cursor (0 ends the scan), and the sessions with this prefix."""
-    command = ("ZSCAN", index, cursor, "MATCH", f"{_escape(prefix)}*".encode(), "COUNT", count)
+    command = ("ZSCAN", index, cursor, "MATCH", _match(prefix), "COUNT", count)
 
     def decode(reply: Any) -> tuple[int, list[str]]:
         return int(reply[0]), [entry.session_id for entry in entries(reply[1])]
@@ -93,33 +84,24 @@ def named_sessions(index: bytes, prefix: str, cursor: int, count: int) -> Call[t
 
 def scan(wanted: Wanted, keys: Keys, cursor: int, count: int) -> Call[Page]:
     """Build one scan step over about `count` keys of the node."""
-    command = ("SCAN", cursor, "MATCH", wanted.pattern(keys), "COUNT", count)
-    return Call(None, (command,), lambda reply: Page(int(reply[0]), reply[1]), op=Op.SCAN)
+    return scan_keys(wanted.pattern(keys), cursor, count, Op.SCAN)
 
 
-def traces_of(keys: Keys, scanned: Sequence[bytes]) -> dict[Trace, tuple[bytes, ...]]:
-    """Return the sessions and copies of this namespace that these keys belong to. Other keys are ignored.
-
-    With each comes the tuple of its keys that may have the field `owner`.
-    """
-    return dict(pair for key in scanned for pair in _trace_of(keys, key))
+def sessions_of(keys: Keys, scanned: Sequence[bytes]) -> dict[str, bytes]:
+    """Return the sessions of this namespace that these keys belong to, each with its state. Other keys are ignored."""
+    return dict(pair for key in scanned for pair in _session_of(keys, key))
 
 
-def _trace_of(keys: Keys, key: bytes) -> Iterator[tuple[Trace, tuple[bytes, ...]]]:
+def _session_of(keys: Keys, key: bytes) -> Iterator[tuple[str, bytes]]:
     match = _KEY.fullmatch(key)
     if match is None:
         return
-    kind, name = match[1].decode(), name_of(match[2])
-    copy = _COPY.fullmatch(name) if kind == "quarantine" else None
-    trace = Trace(name) if copy is None else Trace(copy[1], int(copy[2]))
     try:
-        session = keys.session(trace.session_id)
+        session = keys.session(name_of(match[2]))
     except InvalidSessionId:  # another program's key
         return
-    if key == getattr(session, kind):
-        yield trace, (session.state,)
-    elif trace.put_ms is not None and key.startswith(session.quarantine + b":"):
-        yield trace, quarantine_keys(session, trace.put_ms)[1:]
+    if key == getattr(session, match[1].decode()):
+        yield session.session_id, session.state
 
 
 def key_types(names: Sequence[bytes]) -> Call[list[bytes]]:

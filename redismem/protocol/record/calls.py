@@ -16,6 +16,7 @@ from redismem.protocol.ids import sending
 from redismem.protocol.layout import NONE
 from redismem.protocol.record.changes import Change, check_names, check_size
 from redismem.protocol.record.keys import DESCRIPTION, LIFE, RecordKeys, is_own
+from redismem.protocol.record.quarantine import of_record
 from redismem.settings.settings import Settings
 
 _NONCE_BYTES = 8
@@ -138,14 +139,16 @@ def clear(keys: RecordKeys, equals: Mapping[bytes, bytes], settings: Settings) -
             raise _conflict(keys, checks[-outcome - 1][0])
         return Cleared(outcome == 1, [int(put_ms) for put_ms in copies_ms])
 
-    named = {"cleared": new_note(keys.shard), "id": keys.member, "life": WHICHEVER, "noted_ms": noted_ms(settings)}
+    named = {"copies": of_record(keys).note, "cleared": new_note(keys.shard), "id": keys.member, "life": WHICHEVER}
+    named |= {"noted_ms": noted_ms(settings)}
     more = [argument for check in checks for argument in check]
     return script_call(Op.RECORD_CLEAR, keys, decode, named, script="clear_record", more=more)
 
 
 def clear_life(keys: RecordKeys, life: bytes) -> Call[bool]:
     """Build a call that removes a whole record if it still has this life, and tells whether there was one."""
-    named = {"cleared": None, "id": keys.member, "life": life, "noted_ms": 0, "named": b""}
+    named = {"copies": of_record(keys).note, "cleared": None, "id": keys.member, "life": life}
+    named |= {"noted_ms": 0, "named": b""}
     return script_call(Op.RECORD_CLEAR, keys, lambda reply: reply[0] == 1, named, script="clear_record")
 
 
@@ -154,3 +157,4 @@ def life_of(kind: bytes, described: bytes | None) -> bytes:
     if kind == b"none":
         return b"none"
     return b"other" if described is None else described[LIFE]
+from redismem.protocol.record.quarantine import of_record

@@ -6,14 +6,13 @@ import re
 from dataclasses import dataclass
 
 from redismem.errors import CorruptSession, InvalidRecord, UnsupportedFormat
+from redismem.protocol.birth import encode_birth, encode_id, netstring, read_birth
 from redismem.protocol.keys import Keys, plain
 from redismem.protocol.owners import check_owner, encode_owner, owner_mismatch, owner_score
 from redismem.settings.environment import LONGEST_S
 
 ID_BYTES = 1_024
 """The largest id or tag of a record, in UTF-8."""
-COPIES = b":quarantined:"
-"""The middle of the key that indexes the copies of a record that are in quarantine."""
 DESCRIPTION = b""
 """The field of the description. Callers cannot use it, because their fields have at least one byte."""
 LIFE = slice(2, 10)
@@ -54,17 +53,7 @@ class RecordKeys:
     @property
     def named(self) -> bytes:
         """The owner that the record must have, as its birth begins; empty accepts any record."""
-        return b"" if self.owner is None else _netstring(encode_owner(self.owner))
-
-    @property
-    def copies(self) -> bytes:
-        """The key of the index of the record's copies in quarantine."""
-        return self.shard + COPIES + self.member
-
-    def copy(self, put_ms: int) -> tuple[bytes, bytes]:
-        """Return the keys of the copy that is in quarantine since this time: its fields, its order."""
-        name = b"%d:%b" % (put_ms, self.member)
-        return self.shard + b":quarantined_record:" + name, self.shard + b":quarantined_order:" + name
+        return b"" if self.owner is None else netstring(encode_owner(self.owner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +76,7 @@ def record_keys(
     """
     record_id, tag = check_id("id", record_id), check_id("tag", record_id if tag is None else tag)
     owner = None if owner is None else check_owner(owner)
-    birth = _netstring(b"" if owner is None else encode_owner(owner)) + _netstring(encode_id(tag))
+    birth = encode_birth(None if owner is None else encode_owner(owner), encode_id(tag))
     ttl_ms = None if ttl_s is None else _milliseconds(ttl_s)
     return keys_in_shard(keys.prefix_of(encode_id(tag)), record_id, tag, owner=owner, ttl_ms=ttl_ms, birth=birth)
 
@@ -128,19 +117,6 @@ def check_id(what: str, text: object) -> str:
     return plain(text)
 
 
-def encode_id(record_id: str) -> bytes:
-    """Encode an id. Every string has an encoding of its own, also one with lone surrogates."""
-    return record_id.encode("utf-8", "surrogatepass")
-
-
-def decode_id(member: bytes) -> str | None:
-    """Decode an id in an index; None means that it is no id, so another program wrote it."""
-    try:
-        return member.decode("utf-8", "surrogatepass") or None
-    except UnicodeDecodeError:
-        return None
-
-
 def decode_description(field: bytes | None) -> Description | None:
     """Decode the description of a record; None means that there is no record, or that another release wrote it."""
     if field is None or not field.startswith(_VERSION) or len(field) <= _RING:
@@ -152,11 +128,9 @@ def decode_description(field: bytes | None) -> Description | None:
     return Description(field[LIFE], owner, tag)
 
 
-def read_birth(birth: bytes) -> tuple[bytes | None, str]:
-    """Return owner and tag of a record. Raises ValueError if they are damaged."""
-    owner, rest = _read_netstring(birth)
-    tag, _ = _read_netstring(rest)
-    return owner or None, decode_id(tag) or ""
+def describe_anew(life: bytes, birth: bytes) -> bytes:
+    """Encode the description of a record that remembers no writes."""
+    return _VERSION + life + b"\0" + birth
 
 
 def is_described(field: bytes | None) -> bool:
@@ -210,13 +184,3 @@ def _milliseconds(ttl_s: object) -> int:
     if not is_number or not 0.001 <= float(ttl_s) <= LONGEST_S:  # type: ignore[arg-type]
         raise InvalidRecord(f"ttl_s of a record is a number of seconds, 0.001 to {LONGEST_S}")
     return int(float(ttl_s) * 1000)  # type: ignore[arg-type]
-
-
-def _netstring(text: bytes) -> bytes:
-    return b"%d:%b" % (len(text), text)
-
-
-def _read_netstring(text: bytes) -> tuple[bytes, bytes]:
-    size, _, rest = text.partition(b":")
-    count = int(size)
-    return rest[:count], rest[count:]

@@ -13,11 +13,12 @@ from typing import Any
 
 from redismem.errors import InvalidRecord
 from redismem.events import Op
+from redismem.protocol.birth import decode_id, encode_id
 from redismem.protocol.call import Call, Command, independent
 from redismem.protocol.keys import Keys
 from redismem.protocol.owners import check_owner, decode_owner, owner_score
 from redismem.protocol.record.changes import check_names
-from redismem.protocol.record.keys import DESCRIPTION, decode_description, decode_id, encode_id
+from redismem.protocol.record.keys import DESCRIPTION, decode_description
 from redismem.protocol.record.reads import bounds_of
 
 _LIMIT = 10_000

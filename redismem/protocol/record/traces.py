@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from redismem.events import Op
+from redismem.protocol.birth import decode_id, encode_id
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.traces import Wanted
 from redismem.protocol.owners import owner_score
-from redismem.protocol.record.keys import DESCRIPTION, RecordKeys, decode_id, encode_id, keys_in_shard
+from redismem.protocol.record.keys import DESCRIPTION, RecordKeys, keys_in_shard
 from redismem.protocol.record.reads import bounds_of
 
 _KEY = re.compile(rb"(rm:\{[^{}]+:\d+[a-z]+\}):(?:record|order):(.+)", re.DOTALL)

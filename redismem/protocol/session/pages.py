@@ -20,7 +20,7 @@ from redismem.originals.blocks import (
     unpacked_bytes,
 )
 from redismem.originals.dictionaries import Dictionaries
-from redismem.protocol.call import Call, Command, script_call
+from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, OWNER, WITH_ORIGINALS, ZONE, bounds, decode_zone
 from redismem.protocol.owners import check_same_owner
@@ -233,18 +233,3 @@ def read_for_merge(keys: SessionKeys, numbers: Sequence[int]) -> Call[tuple[list
 
     command: Command = ("HMGET", keys.originals, *fields, *(f"s{number}" for number in fields))
     return Call(keys.session_id, (command,), decode, op=Op.BLOCK)
-
-
-def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_ms: int) -> Call[bool]:
-    """Build a call that moves an unreadable block to `…:quarantine:<session>:<now_ms>:originals`.
-
-    False means that the block has changed since it was read.
-    """
-    named = {
-        "quarantine_originals": b"%s:%d:originals" % (keys.quarantine, now_ms),
-        "block": block.number,
-        "seen": block.stored,
-        "idle_timeout_ms": idle_timeout_ms,
-    }
-    fields = [f"s{block.number}", *(f"v{number}" for number in block.numbers)]
-    return script_call(Op.QUARANTINE_BLOCK, keys, bool, named, more=fields)

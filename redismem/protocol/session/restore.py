@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redismem.context import Summary
-from redismem.errors import UnsupportedFormat
-from redismem.messages.decoding import StoredMessages, decode_messages, is_gap, split_elements
+from redismem.messages.decoding import StoredMessages, decode_messages, split_elements
 from redismem.messages.gaps import gap_count, last_seqs, seqs_count
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable, decode_value
@@ -22,11 +21,10 @@ from redismem.protocol.owners import is_owner_field
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
 _VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)
-# Fields of the counters, of a claim or of a queue. A restoration writes new ones.
-_QUEUE_FIELDS = (
-    layout.EPOCH,
-    layout.COUNTERS,
-    layout.QUEUED,
+_KEPT_FIELDS = (*_VALUES, layout.OWNER, layout.ZONE)
+_MOST = 1 << 53
+# Fields of a claim, a queue or other processes.
+_DROPPED_FIELDS = (
     layout.FENCE,
     layout.EVICTOR,
     layout.ATTEMPTS,
@@ -35,19 +33,27 @@ _QUEUE_FIELDS = (
     layout.DEATHS,
     layout.OTHERS,
 )
+
+
 # Fields that are only valid if the whole session is restored.
 _WHOLE_FIELDS = (
+    layout.EPOCH,
+    layout.COUNTERS,
+    layout.QUEUED,
     layout.NEWEST_IDS,
     *layout.OLDER_IDS,
     layout.RESENT,
     layout.COMMITTED,
+    layout.SUMMARIES_COUNT,
     layout.WITH_ORIGINALS,
     layout.PRUNED,
     layout.EDITED,
     layout.REMOVED,
+    layout.PINS,
+    layout.LARGE_BYTES,
     layout.SKETCH,
 )
-_DROPPED_FIELDS = (*_QUEUE_FIELDS, *_WHOLE_FIELDS, layout.SUMMARIES_COUNT, layout.PINS, layout.LARGE_BYTES)
+_FIELDS = frozenset((*_KEPT_FIELDS, *_DROPPED_FIELDS, *_WHOLE_FIELDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +65,18 @@ class Restoration:
     """"" means that a new epoch is drawn."""
     first_seq: int
     messages: Sequence[Message]
-    seen_count: int
-    left_out: Sequence[int]
-    """The indices of unreadable messages in the list."""
+    elements: Sequence[bytes]
+    """The messages as stored."""
+    left_out_count: int
+    """The number of unreadable messages."""
     fields: Mapping[bytes, bytes]
     summaries: Sequence[Summary]
     policy: str = ""
     """The policy, as the counters contain it."""
     has_lost_owner: bool = False
     """True if the session may have an owner, and nobody can tell who it is."""
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of the restored messages, without pinned ones and gaps."""
-        return sum(message.tokens for message in self.messages if _is_counted(message))
-
-    @property
-    def uncounted_count(self) -> int:
-        """The number of restored messages that are pinned or gaps."""
-        return sum(not _is_counted(message) for message in self.messages)
-
-    @property
-    def hidden_count(self) -> int:
-        """The number of seqs without an element, for which restored gaps stand."""
-        return sum(message.beside["gap"] - 1 for message in self.messages if message.beside and is_gap(message))
+    stored: Mapping[bytes, bytes] = field(default_factory=dict)
+    """The state of a session without faults, as stored."""
 
 
 def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds: Mapping[str, str]) -> Restoration:
@@ -94,72 +88,34 @@ def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], k
     faults = [f"{name} has the type {kind}" for name, kind in kinds.items()]
     if not stored and "state" not in kinds:
         faults.append("the state is missing")
-    readable, left_out = _split_readable(elements)
-    if left_out:
-        faults.append(f"{len(left_out)} of {len(elements)} messages cannot be read")
+    readable = list(filter(_is_readable, elements))
+    if left_out_count := len(elements) - len(readable):
+        faults.append(f"{left_out_count} of {len(elements)} messages cannot be read")
     summaries = _summaries(stored, faults)
     epoch = _epoch(stored, summaries, faults)
     summaries = [summary for summary in summaries if summary.id.startswith(f"{epoch}:")]
-    kept_count = seqs_count(readable)
-    first_seq = _first_seq(stored, summaries, len(elements), kept_count, faults)
-    fields = _fields(stored, faults) | _summary_fields(summaries)
-    if summaries:
-        fields[layout.SUMMARIES_COUNT] = str(len(summaries)).encode()
-    if not faults:
-        fields |= {name: stored[name] for name in _WHOLE_FIELDS if name in stored}
-    seqs = last_seqs(readable, first_seq + kept_count - 1)
-    messages = StoredMessages(readable, 0, epoch, seqs).messages()
-    pinned = [element for element, message in zip(readable, messages, strict=True) if message.pinned]
-    pinned += [
-        element for name, value in fields.items() if name.startswith(PINNED) for element in _split_pinned(name, value)
-    ]
-    if large_bytes := layout.large_bytes(readable):
-        fields[layout.LARGE_BYTES] = b"%d" % large_bytes
-    if pinned or layout.PINS in stored:
-        fields[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
+    covered = summaries[-1].last_seq if summaries else 0
+    counters = _counters(stored, covered, len(elements), faults)
+    first_seq, kept_count = covered + 1, seqs_count(readable)
+    if counters is not None and counters.first_seq > covered and counters.message_count < _MOST:
+        first_seq = max(counters.message_count - kept_count, covered) + 1  # the last message keeps its seq
+    messages = StoredMessages(readable, 0, epoch, last_seqs(readable, first_seq + kept_count - 1)).messages()
+    fields = _fields(stored, faults)
+    if faults:
+        fields = _salvaged(fields, summaries, readable, messages)
     has_lost_owner = not stored or (layout.OWNER in stored and layout.OWNER not in fields)
-    return Restoration(
-        faults,
-        epoch,
-        first_seq,
-        messages,
-        len(elements),
-        left_out,
-        fields,
-        summaries,
-        _policy(stored),
-        has_lost_owner,
-    )
+    policy = "" if counters is None else counters.policy
+    parts = (epoch, first_seq, messages, readable, left_out_count, fields, summaries, policy, has_lost_owner)
+    return Restoration(faults, *parts, {} if faults else stored)
 
 
-def _summary_fields(summaries: Sequence[Summary]) -> dict[bytes, bytes]:
-    return {SUMMARY + str(summary.first_seq).encode(): summary.encode() for summary in summaries}
-
-
-def _is_counted(message: Message) -> bool:
-    return not (message.pinned or is_gap(message))
-
-
-def _split_pinned(field: bytes, value: bytes) -> list[bytes]:
-    """Split the value of a field `pinned:` into its elements.
-
-    Raises:
-        Undecodable: the value has another number of elements than the field's name has seqs.
-        ValueError: the field's name contains no seqs.
-    """
-    return split_elements(value, len(layout.pinned_seqs(field)))
-
-
-def _split_readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
-    readable, left_out = [], []
-    for place, element in enumerate(elements):
-        try:
-            decode_messages([element], 1, "")
-            gap_count(element)
-            readable.append(element)
-        except Undecodable:
-            left_out.append(place)
-    return readable, left_out
+def _is_readable(element: bytes) -> bool:
+    try:
+        decode_messages([element], 1, "")
+        gap_count(element)
+    except Undecodable:
+        return False
+    return True
 
 
 def _summaries(stored: Mapping[bytes, bytes], faults: list[str]) -> list[Summary]:
@@ -191,58 +147,75 @@ def _epoch(stored: Mapping[bytes, bytes], summaries: Sequence[Summary], faults: 
     return epoch.decode()
 
 
-def _policy(stored: Mapping[bytes, bytes]) -> str:
-    """Return the policy in the counters; "" if they are unreadable."""
-    try:
-        return layout.counters(stored.get(layout.COUNTERS, b"")).policy
-    except (Undecodable, ValueError):
-        return ""
-
-
-def _first_seq(
-    stored: Mapping[bytes, bytes], summaries: Sequence[Summary], seen_count: int, kept_count: int, faults: list[str]
-) -> int:
-    """Return the seq of the first restored message, so that the last message keeps its seq."""
-    covered = summaries[-1].last_seq if summaries else 0
+def _counters(
+    stored: Mapping[bytes, bytes], covered: int, seen_count: int, faults: list[str]
+) -> layout.Counters | None:
+    """Return the counters; `None` if they cannot be read."""
     try:
         counters = layout.counters(stored.get(layout.COUNTERS, b""))
-    except UnsupportedFormat:
-        raise
-    except (Undecodable, ValueError):
+    except Undecodable:
         faults.append("the counters cannot be read")
-        return covered + 1
+        return None
     if counters.element_count != seen_count:
         faults.append(f"there are {seen_count} messages, but the counters say {counters.element_count}")
-    if counters.first_seq <= covered or counters.message_count >= 1 << 53:
+    if counters.first_seq <= covered or counters.message_count >= _MOST:
         faults.append("the counters and the summaries contradict each other")
-        return covered + 1
-    return max(counters.message_count - kept_count, covered) + 1
+    return counters
 
 
 def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, bytes]:
-    """Return the readable params, values, owner and pinned messages."""
+    """Return the readable fields of the state that a restored session keeps."""
     kept = {}
     for name, value in stored.items():
-        if name.startswith(PARAM) or name in _VALUES:
-            try:
-                name.decode("utf-8", "surrogatepass")
-                decode_value(value)
-                kept[name] = value
-            except (Undecodable, ValueError):
-                faults.append("a value of the state cannot be read")
-        elif name == layout.ZONE:
+        fault = _fault_of(name, value)
+        if fault is not None:
+            faults.append(fault)
+        elif name not in _DROPPED_FIELDS and not name.startswith(LEFT_IDS):
             kept[name] = value
-        elif name == layout.OWNER:
-            if is_owner_field(value):
-                kept[name] = value
-            else:
-                faults.append("the owner cannot be read")
-        elif name.startswith(PINNED):
-            try:
-                decode_messages(_split_pinned(name, value), 1, "")
-                kept[name] = value
-            except (Undecodable, ValueError):
-                faults.append("pinned messages cannot be read")
-        elif name not in _DROPPED_FIELDS and not name.startswith((SUMMARY, LEFT_IDS)):
-            faults.append("the state has an unknown field")
     return kept
+
+
+def _fault_of(name: bytes, value: bytes) -> str | None:
+    if name == layout.OWNER:
+        return None if is_owner_field(value) else "the owner cannot be read"
+    is_pinned = name.startswith(PINNED)
+    try:
+        if is_pinned:
+            decode_messages(_split_pinned(name, value), 1, "")
+        elif name.startswith(PARAM) or name in _VALUES:
+            name.decode("utf-8", "surrogatepass")
+            decode_value(value)
+        elif name not in _FIELDS and not name.startswith((SUMMARY, LEFT_IDS)):
+            return "the state has an unknown field"
+    except (Undecodable, ValueError):
+        return "pinned messages cannot be read" if is_pinned else "a value of the state cannot be read"
+    return None
+
+
+def _salvaged(
+    fields: Mapping[bytes, bytes], summaries: Sequence[Summary], readable: Sequence[bytes], messages: Sequence[Message]
+) -> dict[bytes, bytes]:
+    """Return the fields of a session with faults: values, owner, zone, readable summaries and pinned messages."""
+    kept = {name: value for name, value in fields.items() if name.startswith((PARAM, PINNED)) or name in _KEPT_FIELDS}
+    pinned = [element for element, message in zip(readable, messages, strict=True) if message.pinned]
+    pinned += [
+        element for name, value in kept.items() if name.startswith(PINNED) for element in _split_pinned(name, value)
+    ]
+    kept |= {SUMMARY + b"%d" % summary.first_seq: summary.encode() for summary in summaries}
+    if summaries:
+        kept[layout.SUMMARIES_COUNT] = b"%d" % len(summaries)
+    if large_bytes := layout.large_bytes(readable):
+        kept[layout.LARGE_BYTES] = b"%d" % large_bytes
+    if pinned or layout.PINS in fields:
+        kept[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
+    return kept
+
+
+def _split_pinned(field: bytes, value: bytes) -> list[bytes]:
+    """Split the value of a field `pinned:` into its elements.
+
+    Raises:
+        Undecodable: the value has another number of elements than the field's name has seqs.
+        ValueError: the field's name contains no seqs.
+    """
+    return split_elements(value, len(layout.pinned_seqs(field)))

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 from support.queue_scripts import SWEEP, run_many
-from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
+from support.raw_scripts import NOW_MS, Scripts
 
 from redismem import Settings
 from redismem.protocol.owners import owner_score
 from redismem.protocol.session.calls import SessionCalls
 
 OWNED: dict[str, Any] = {"new_policy": "@7 ann @home~w"}
-ASIDE: dict[str, Any] = {"epoch": "1-ab", "idle_timeout_ms": 60_000}
 LONG_AGO_MS = NOW_MS - 4 * 86_400_000
 
 
@@ -45,7 +44,7 @@ async def test_a_session_without_an_owner_has_neither_field_nor_entry(lua: Scrip
     assert lua.key("owners") not in await lua.read_namespace()
 
 
-@pytest.mark.parametrize("removal", ["clear", "evict", "quarantine", "expiry"])
+@pytest.mark.parametrize("removal", ["clear", "evict", "expiry"])
 async def test_a_removed_session_leaves_the_index(lua: Scripts, removal: str) -> None:
     await lua.append("a", **OWNED)
     await lua.append("a", session_id="other", token=b"token..2", **OWNED)
@@ -54,9 +53,6 @@ async def test_a_removed_session_leaves_the_index(lua: Scripts, removal: str) ->
     elif removal == "evict":
         await run_many(lua, "queue_eviction", ["s"], NOW_MS, "limit", 0, 0, "s", NOW_MS)
         assert await lua.run("evict", appends="*") == 1
-    elif removal == "quarantine":
-        await lua.raw.hdel(lua.key("state"), "counters")
-        assert await lua.run("quarantine", **ASIDE) == 2
     else:
         await lua.raw.delete(lua.key("state"), lua.key("messages"))
         assert await run_many(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, 0, "s", NOW_MS) == [0, 1]
@@ -90,39 +86,3 @@ async def test_a_new_session_with_an_owner_removes_entries_of_expired_sessions(
     await lua.raw.execute_command(*calls.append([{"role": "user", "content": "a"}]).commands[0])
     assert await lua.queue("active") == {b"s": NOW_MS}
     assert await lua.queue("owners") == left
-
-
-@pytest.mark.parametrize("times", [1, 2])
-async def test_a_restored_session_has_its_owner_and_its_entry(lua: Scripts, times: int) -> None:
-    await lua.append("a", **OWNED)
-    assert await lua.run("quarantine", **ASIDE) == 2
-    assert await lua.queue("owners") == {}
-    restored: dict[str, Any] = {
-        "epoch": "1-ab",
-        "nonce": "fe",
-        "first_seq": 1,
-        "tokens": 10,
-        "uncounted": "",
-        "hidden": "",
-    }
-    counts: dict[str, Any] = {
-        "policy": "",
-        "seen_count": 1,
-        "moves": 1,
-        "field_count": 1,
-        "now_ms": NOW_MS,
-        "kept_ms": TIMEOUT_MS,
-    }
-    for _ in range(times):
-        assert await lua.run("restore", "owner", "7 ann @home~w", **restored, **counts) == 1
-    assert (await lua.fields())[b"owner"] == b"7 ann @home~w"
-    assert await lua.queue("owners") == {b"s": 7}
-
-
-@pytest.mark.parametrize("owned", [OWNED, {}])
-async def test_the_copy_of_a_block_in_quarantine_names_the_owner(lua: Scripts, owned: dict[str, Any]) -> None:
-    await lua.append("a", **owned)
-    await lua.raw.hset(lua.key("originals"), mapping={"0": "block", "s0": "signature"})
-    assert await lua.run("quarantine_block", block=0, seen="block", idle_timeout_ms=60_000) == 1
-    copy = await lua.raw.hgetall(lua.key("quarantine_originals"))
-    assert copy == {b"0": b"block"} | ({b"owner": b"7 ann @home~w"} if owned else {})

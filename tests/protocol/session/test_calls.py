@@ -20,13 +20,13 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.namespace.calls import Recorded
+from redismem.protocol.quarantine import drop, of_session
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session import edits, forget, rewrite
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.clear import clear_life
 from redismem.protocol.session.page_reads import PageRange
 from redismem.protocol.session.pages import Window
-from redismem.protocol.session.quarantine import put
 from redismem.settings.settings import Settings
 
 KEYS = Keys("shop", 8)
@@ -87,7 +87,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         edits.replace(made, VIEW, first := VIEW.context.messages[0], edits.replacement(made, first, USER)),
         forget.forget(made, VIEW, {5}, {}, {}),
         made.touch(),
-        put(made.keys, "", 5, 7),
+        drop(of_session(made.keys), 5),
     ]
     for call in everything:
         assert call is not None
