@@ -174,7 +174,7 @@ async def test_the_begun_block_does_not_wait_as_another_is_written_in_its_place(
         await append_messages(fresh.session("a"), 30, begin=30)
         await Worker(fresh.store, Echo()).drain()
         assert (await block_dictionaries(memory, raw, "a"))[:2] == [1, None]
-        (aside,) = [key async for key in raw.scan_iter(quarantine_of(fresh.store.keys.session("a")) + b":*")]
+        (aside,) = [key async for key in raw.scan_iter(quarantine_of(fresh.store.keys.session("a")) + b":*:originals")]
         assert await raw.hkeys(aside) == [b"1"]
 
 

@@ -116,7 +116,7 @@ async def test_a_block_that_cannot_be_read_goes_alone(
             assert await raw.hget(keys.originals, number) == broken, "reads change nothing"
             await put_block_aside(memory, "a", number)
         assert not await raw.hexists(keys.originals, number) or number == 2
-        (aside,) = [key async for key in raw.scan_iter(quarantine_of(keys) + b":*")]
+        (aside,) = [key async for key in raw.scan_iter(quarantine_of(keys) + b":*:originals")]
         assert await raw.hgetall(aside) == {b"%d" % number: broken}
         assert await raw.pttl(aside) > 0
         told = [record.levelname for record in caplog.records if "a block of originals" in record.message]
