@@ -26,11 +26,11 @@ At = Annotated[int | None, within(0, None, "Time of quarantine in ms, to select 
 Limit = Annotated[int, within(1, 10_000, "Sessions and records to show.")]
 Keys = Annotated[int, within(1, None, "Redis keys to scan in one run, at most.")]
 Cursor = Annotated[int, within(0, None, "Continue from here: the last search prints its cursor.")]
-_SALVAGE = (
-    "Restore the readable part of a faulty session; the whole stays in quarantine. Of a record, the part that cannot be "
-    "read stays."
+_SALVAGE_HELP = (
+    "Restore the readable part of a faulty session; the whole stays in quarantine. Of a record, the part that "
+    "cannot be read stays."
 )
-Salvage = Annotated[bool, flag(_SALVAGE)]
+Salvage = Annotated[bool, flag(_SALVAGE_HELP)]
 Swap = Annotated[bool, flag("If a live one has this id, put that one into quarantine.")]
 _WORDS = {"messages": "message", "state": "field", "originals": "original", "record": "field", "order": "member"}
 
@@ -65,10 +65,12 @@ async def list_quarantined(
 
 def _print_table(found: Sequence[Quarantined], now_ms: int) -> None:
     rows = [
-        [printable(each.name), each.kind, each.log_id, f"{each.put_ms}", *_describe(each, now_ms)] for each in found
+        [printable(each.name), each.kind, each.log_id, age, f"{each.put_ms}", sizes, end]
+        for each in found
+        for age, sizes, end in [_describe(each, now_ms)]
     ]
     if rows:
-        print_rows(("id", "", "log", "--at", "since", "holds", ""), rows)
+        print_rows(("id", "", "log", "since", "--at", "holds", ""), rows)
 
 
 def _describe(each: Quarantined, now_ms: int) -> tuple[str, str, str]:
@@ -161,7 +163,8 @@ async def restore(
     if on.as_json:
         print_json(told | ({"restored": True} if record else {**counts, "faults": list(dict.fromkeys(back.faults))}))
     else:
-        print(f"restored {'record ' * record}{printable(session)} in namespace {on.namespace} on {place.name}")
+        what, colon = ("record ", "") if record else ("", ":")
+        print(f"restored {what}{printable(session)} in namespace {on.namespace} on {place.name}{colon}")
     if not on.as_json and not record:
         stays = "; the original stays in quarantine" if back.faults else ""
         print(f"{plural(len(back.messages), 'message')}, {len(back.summaries)} summaries{stays}")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from redismem.events import Op
-from redismem.protocol import layout, replies, scripts
+from redismem.protocol import layout, replies
 from redismem.protocol.birth import decode_id, encode_birth, encode_id, read_birth
-from redismem.protocol.call import Call, Command, evalsha, independent
+from redismem.protocol.call import Argument, Call, Command, independent, script_call
 from redismem.protocol.keys import Keys, SessionKeys, is_session_id, plain
 from redismem.protocol.owners import is_owner_field
 from redismem.protocol.scanning import escape
@@ -204,7 +204,7 @@ def encode_note(birth: bytes, *, lasts: bool, knows_owner: bool) -> bytes:
 
 def look(place: Place, names: Mapping[str, bytes]) -> Call[Seen]:
     """Build a call that describes the keys of a session or record, or of a copy."""
-    kind, script = place.kind, scripts.load("look")
+    kind, (head, *others) = place.kind, names.values()
 
     def decode(reply: Sequence[Any]) -> Seen:
         keys = []
@@ -213,28 +213,45 @@ def look(place: Place, names: Mapping[str, bytes]) -> Call[Seen]:
                 keys.append(StoredKey(name, found.decode(), count if found.decode() == expected else -1, expires_ms))
         return Seen(keys, dict(zip(kind.fields, reply[-1], strict=False)))
 
-    return Call(None, (evalsha(script, list(names.values()), kind.fields),), decode, script)
+    return script_call(Op.LOOK, None, decode, {"head": head}, more_keys=others, more=kind.fields)
 
 
 def set_aside(place: Place, put_ms: int, seen: Seen, note: bytes, kept_ms: int) -> Call[bool]:
     """Build a call that moves a session or record into quarantine. False means that it has changed since `seen`."""
-    field = place.kind.fields[0]
-    head = next((key.type for key in seen.keys if key.name == next(iter(place.kind.types))), "none")
-    return _call("set_aside", place, put_ms, place.kind.op, note, head, field, seen.fields.get(field) or b"", kept_ms)
+    head, field = next(iter(place.kind.types)), place.kind.fields[0]
+    named = {
+        "about": note,
+        "kind": next((key.type for key in seen.keys if key.name == head), "none"),
+        "field": field,
+        "seen": seen.fields.get(field) or b"",
+        "kept_ms": kept_ms,
+    }
+    return _move("set_aside", place, put_ms, place.kind.op, named)
 
 
 def set_block_aside(
-    keys: SessionKeys, put_ms: int, number: int, stored: bytes, beside: Sequence[str], owner: bytes | None, kept_ms: int
+    keys: SessionKeys, put_ms: int, block: tuple[int, bytes], beside: Sequence[str], owner: bytes | None, kept_ms: int
 ) -> Call[bool]:
-    """Build a call that moves a block of originals into quarantine. False means that it has changed since it was read.
+    """Build a call that moves a block of originals, a number and its content, into quarantine.
 
-    `beside` names the fields of its signature and vectors, which are removed.
+    `beside` names the fields of its signature and vectors, which are removed. False means that it has changed since it
+    was read.
     """
-    place, script = of_session(keys), scripts.load("set_aside")
-    names = (keys.originals, place.note, keys.originals, place.copies(put_ms)["originals"], keys.vectors)
-    note = encode_note(encode_birth(owner, b""), lasts=False, knows_owner=True)
-    arguments: Command = (place.member, put_ms, 1, 0, note, "hash", number, stored, kept_ms, number, *beside)
-    return Call(keys.session_id, (evalsha(script, names, arguments),), bool, script, op=Op.QUARANTINE_BLOCK)
+    place, (number, stored) = of_session(keys), block
+    named = {
+        "head": keys.originals,
+        "put_ms": put_ms,
+        "pair_count": 1,
+        "index_count": 0,
+        "about": encode_note(encode_birth(owner, b""), lasts=False, knows_owner=True),
+        "kind": "hash",
+        "field": number,
+        "seen": stored,
+        "kept_ms": kept_ms,
+    }
+    moved = (keys.originals, place.copies(put_ms)["originals"], keys.vectors)
+    more: Sequence[Argument] = (number, *beside)
+    return script_call(Op.QUARANTINE_BLOCK, place, bool, named, script="set_aside", more_keys=moved, more=more)
 
 
 def restore(place: Place, put_ms: int, revival: Revival) -> Call[bool]:
@@ -244,8 +261,9 @@ def restore(place: Place, put_ms: int, revival: Revival) -> Call[bool]:
     """
     mark, expires_ms, scores, sets, drops = revival
     types, fields = " ".join(place.kind.types.values()), [part for pair in sets.items() for part in pair]
-    head = (place.kind.fields[0], mark, expires_ms, types, len(sets))
-    return _call("restore", place, put_ms, Op.RESTORE, *head, *scores, *fields, *drops)
+    named = {"field": place.kind.fields[0], "mark": mark, "expires_ms": expires_ms, "types": types}
+    more = (*scores, *fields, *drops)
+    return _move("restore", place, put_ms, Op.RESTORE, named | {"set_count": len(sets)}, more)
 
 
 def drop(place: Place, *times_ms: int) -> Call[bool]:
@@ -255,10 +273,12 @@ def drop(place: Place, *times_ms: int) -> Call[bool]:
     return Call(place.session_id, commands, lambda count, _: count > 0, op=Op.DROP)
 
 
-def _call(name: str, place: Place, put_ms: int, op: Op, *arguments: bytes | str | int) -> Call[bool]:
-    script, kind, live = scripts.load(name), place.kind, list(place.live().values())
+def _move(
+    script: str, place: Place, put_ms: int, op: Op, named: Mapping[str, Any], more: Sequence[Argument] = ()
+) -> Call[bool]:
+    kind, live = place.kind, place.live().values()
     pairs = [key for pair in zip(live, place.copies(put_ms).values(), strict=True) for key in pair]
     others = [b"%b:%b" % (place.shard, index.encode()) for index in kind.indexes] + [*map(place.key, kind.removed)]
-    counts = (place.member, put_ms, len(live), len(kind.indexes))
-    command = evalsha(script, (live[0], place.note, *pairs, *others), (*counts, *arguments))
-    return Call(place.session_id, (command,), bool, script, op=op)
+    counts = {"put_ms": put_ms, "pair_count": len(live), "index_count": len(kind.indexes)}
+    named = {"head": pairs[0], **counts, **named}
+    return script_call(op, place, bool, named, script=script, more_keys=(*pairs, *others), more=more)

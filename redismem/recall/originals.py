@@ -150,7 +150,7 @@ class Originals:
         time_ms, kept_ms = await self._store.server_time_ms(), self._store.settings.idle_timeout_ms
         beside = [f"s{block.number}", *(f"v{number}" for number in block.numbers)]
         field = None if owner is None else encode_owner(owner)
-        call = set_block_aside(self._keys, time_ms, block.number, block.stored, beside, field, kept_ms)
+        call = set_block_aside(self._keys, time_ms, (block.number, block.stored), beside, field, kept_ms)
         return await self._store.run(call)
 
     def _log_missing_dictionary(self, reason: str) -> None:

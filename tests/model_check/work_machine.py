@@ -116,7 +116,7 @@ class WorkMachine(EditMachine):
             self.run_call(Call(name, (("HSET", keys.originals, block.number, foreign.stored),), int))
             self.model.quarantine_blocks(name, block.numbers)
         for sent in range(1 + again):
-            given = self.run_call(set_block_aside(keys, 77, foreign.number, foreign.stored, beside, None, 600_000))
+            given = self.run_call(set_block_aside(keys, 77, (foreign.number, foreign.stored), beside, None, 600_000))
             assert given is (not late and sent == 0), block
 
     @precondition(lambda self: self.claims)

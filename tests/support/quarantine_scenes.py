@@ -102,6 +102,7 @@ async def comes_back(memory: Memory, raw: Any, is_record: bool) -> None:
         await raw.zadd(thing.keys.shard.dead, {"a": 1, "other": 1})
         await raw.persist(thing.keys.originals)
         await raw.zadd(thing.keys.vectors, {"of the old": 1})
+        await raw.hset(thing.keys.state, "attempts", 3)
     listed, before_ms = await thing.indexes(), (await thing.times_ms(thing.place.live())) - {-1}
     seen = await thing.seen()
     assert [await thing.move(5, seen) for _ in range(2)] == [True, False]
@@ -122,6 +123,7 @@ async def comes_back(memory: Memory, raw: Any, is_record: bool) -> None:
     assert await memory.store.run(call) is True, "sent again"
     assert await thing.content() == "old"
     assert is_record or not await raw.exists(thing.keys.vectors)
+    assert is_record or not await raw.hexists(thing.keys.state, "attempts")
     assert [key for key in await thing.stored() if b":quarantine:" in key] == []
     after = await thing.indexes()
     assert after == (
@@ -142,6 +144,8 @@ async def a_newer_one_stays(memory: Memory, raw: Any, is_record: bool) -> None:
     late = await thing.seen()
     assert await thing.move(5)
     nothing = await thing.seen()
+    assert await thing.move(6, nothing) is False
+    assert [copy.put_ms for copy in await thing.copies()] == [5]
     await thing.write("new")
     before = await thing.stored()
     for seen in (late, nothing):
@@ -335,16 +339,20 @@ async def blocks(memory: Memory, raw: Any) -> None:
         "vectors": "m 3",
     }
     await raw.hset(keys.originals, mapping=fields)
+    await raw.zadd(keys.vectors, {"of the block": 1})
     before = await read_namespace(raw, memory.store.keys.namespace)
 
     def move(number: int, seen: bytes) -> Call[bool]:
-        return calls.set_block_aside(keys, 7, number, seen, [f"s{number}", f"v{number}"], encode_owner("ann"), HOUR_MS)
+        return calls.set_block_aside(
+            keys, 7, (number, seen), [f"s{number}", f"v{number}"], encode_owner("ann"), HOUR_MS
+        )
 
     for number, seen in ((1, b"another"), (7, b"foreign")):
         assert await memory.store.run(move(number, seen)) is False
         assert await read_namespace(raw, memory.store.keys.namespace) == before
     assert [await memory.store.run(move(1, b"foreign")) for _ in range(2)] == [True, False]
     assert await raw.hgetall(keys.originals) == {b"0": b"fine", b"s0": b"of it", b"v0": b"in a set"}
+    assert not await raw.exists(keys.vectors)
     place = calls.of_session(keys)
     aside = place.copies(7)["originals"]
     assert await raw.hgetall(aside) == {b"1": b"foreign"}
