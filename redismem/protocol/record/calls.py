@@ -139,7 +139,12 @@ def clear(keys: RecordKeys, equals: Mapping[bytes, bytes], settings: Settings) -
             raise _conflict(keys, checks[-outcome - 1][0])
         return Cleared(outcome == 1, [int(put_ms) for put_ms in copies_ms])
 
-    named = {"copies": of_record(keys).note, "cleared": new_note(keys.shard), "id": keys.member, "life": WHICHEVER}
+    named: dict[str, Any] = {
+        "copies": of_record(keys).note,
+        "cleared": new_note(keys.shard),
+        "id": keys.member,
+        "life": WHICHEVER,
+    }
     named |= {"noted_ms": noted_ms(settings)}
     more = [argument for check in checks for argument in check]
     return script_call(Op.RECORD_CLEAR, keys, decode, named, script="clear_record", more=more)
@@ -147,7 +152,7 @@ def clear(keys: RecordKeys, equals: Mapping[bytes, bytes], settings: Settings) -
 
 def clear_life(keys: RecordKeys, life: bytes) -> Call[bool]:
     """Build a call that removes a whole record if it still has this life, and tells whether there was one."""
-    named = {"copies": of_record(keys).note, "cleared": None, "id": keys.member, "life": life}
+    named: dict[str, Any] = {"copies": of_record(keys).note, "cleared": None, "id": keys.member, "life": life}
     named |= {"noted_ms": 0, "named": b""}
     return script_call(Op.RECORD_CLEAR, keys, lambda reply: reply[0] == 1, named, script="clear_record")
 
@@ -157,4 +162,3 @@ def life_of(kind: bytes, described: bytes | None) -> bytes:
     if kind == b"none":
         return b"none"
     return b"other" if described is None else described[LIFE]
-from redismem.protocol.record.quarantine import of_record
