@@ -198,16 +198,3 @@ def is_thought(payload: Payload) -> bool:
     if not values or not isinstance(values[0], dict) or find(values[0])[0].role not in ("thought", "note"):
         return False  # nearly always
     return {element.kind for element in read_message(payload) if not is_blank(element)} == {"thought"}
-
-
-def without_id(payload: Payload) -> Payload | None:
-    """Return an item of OpenAI Responses without its `id`; None if OpenAI refuses the item without it."""
-    if "id" not in payload:
-        return payload
-    form = item_form(payload)
-    if form is not None:
-        if form.needs_id:
-            return None
-    elif payload.get("type") != "message" or not isinstance(payload.get("content"), list | str):
-        return payload
-    return {name: value for name, value in payload.items() if name != "id"}

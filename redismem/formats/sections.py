@@ -45,11 +45,6 @@ def may_hold_calls(payload: Payload) -> bool:
     return not _KEYS.isdisjoint(payload) or type(payload.get("content")) is list or payload.get("role") == "function"
 
 
-def has_calls(payloads: Sequence[Payload]) -> bool:
-    """True if any message may contain a tool call, a result or a thought."""
-    return any(map(may_hold_calls, payloads))
-
-
 def speaker_of(payload: Payload) -> str:
     """Return the role of a message, or "". Roles of LangChain and Pydantic AI get OpenAI's names."""
     role = payload.get("role")

@@ -38,29 +38,19 @@ async def consolidate(items: Items, older_than_days: float, dry_run: bool) -> Co
     before_ms = await items.now_ms() - int(older_than_days * _DAY_MS)
     archived, merged, skipped = [], [], []
     for kind, status in _OVER:
-        for item_id, state in await _find_all(items, Query(kind, statuses=(status,))):
+        for item_id, state in [pair async for pair in pages.load_all(items, Query(kind, statuses=(status,)))]:
             if state["valid_until"] is None or state["valid_until"] > before_ms:
                 continue
             if dry_run or await _archive(items, item_id, status):
                 archived.append(item_id)
             else:
                 skipped.append(item_id)
-    for primary_id, duplicate_id in _find_duplicates(await _find_all(items, Query(ENTITY))):
+    for primary_id, duplicate_id in _find_duplicates([pair async for pair in pages.load_all(items, Query(ENTITY))]):
         if dry_run or await _merge(items, primary_id, duplicate_id):
             merged.append((primary_id, duplicate_id))
         else:
             skipped.append(duplicate_id)
     return Consolidation(dry_run, tuple(archived), tuple(merged), tuple(skipped))
-
-
-async def _find_all(items: Items, query: Query) -> list[tuple[str, State]]:
-    found: list[tuple[str, State]] = []
-    cursor = None
-    while True:
-        page, cursor = await pages.load_page(items, query, 500, cursor)
-        found += page
-        if cursor is None:
-            return found
 
 
 async def _archive(items: Items, item_id: str, status: str) -> bool:

@@ -80,13 +80,8 @@ async def _read_counts(items: Items, indexes: dict[str, str]) -> dict[str, int]:
 
 
 async def _compute_mean_completion(items: Items) -> timedelta | None:
-    took_ms = []
-    query, cursor = Query(TASK, statuses=("completed",), with_archived=True), None
-    while True:
-        found, cursor = await pages.load_page(items, query, 500, cursor)
-        took_ms += [state["completed_at"] - state["valid_from_ms"] for _, state in found]
-        if cursor is None:
-            break
+    completed = pages.load_all(items, Query(TASK, statuses=("completed",), with_archived=True))
+    took_ms = [state["completed_at"] - state["valid_from_ms"] async for _, state in completed]
     return timedelta(milliseconds=sum(took_ms) / len(took_ms)) if took_ms else None
 
 

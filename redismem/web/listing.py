@@ -12,11 +12,17 @@ from redismem.memory import Memory
 from redismem.messages.message import Message
 from redismem.text.plain import pieces
 
-_PREVIEW_CHARS = 160
+PREVIEW_CHARS = 160
 _NEWEST_COUNT = 4
 _PIECES_COUNT = 20
 _PREVIEWS_TOGETHER = 50
 _PREVIEW_TOKENS = 1 << 20
+
+
+def preview(message: Message, text: str) -> dict[str, Any]:
+    """Return a preview of a message, with a part of its text."""
+    role = message.role
+    return {"seq": message.seq, "role": role if isinstance(role, str) else "", "text": text}
 
 
 async def newest_of(memory: Memory, session_ids: Sequence[str]) -> list[dict[str, Any] | None]:
@@ -33,8 +39,8 @@ async def newest_of(memory: Memory, session_ids: Sequence[str]) -> list[dict[str
         if tokens > _PREVIEW_TOKENS:
             break
         part = session_ids[at : at + _PREVIEWS_TOGETHER]
-        for preview, read_tokens in await asyncio.gather(*(_newest(memory, session_id) for session_id in part)):
-            previews.append(preview)
+        for newest, read_tokens in await asyncio.gather(*(_newest(memory, session_id) for session_id in part)):
+            previews.append(newest)
             tokens += read_tokens
     return previews + [None] * (len(session_ids) - len(previews))
 
@@ -51,13 +57,11 @@ async def _newest(memory: Memory, session_id: str) -> tuple[dict[str, Any] | Non
     texts = [(message, *_text_of(message)) for message in reversed(messages)]
     shown = [each for each in texts if each[2]] or texts
     message, _, text = next((each for each in shown if each[0].role == "user" and each[1]), shown[0])
-    role = message.role
-    preview = {"seq": message.seq, "role": role if isinstance(role, str) else "", "text": text}
-    return preview, sum(each.tokens for each in messages)
+    return preview(message, text), sum(each.tokens for each in messages)
 
 
 def _text_of(message: Message) -> tuple[bool, str]:
     """Return whether somebody said it, as opposed to a tool, and its text, whatever the form of the message."""
-    found = list(islice(pieces(message, 4 * _PREVIEW_CHARS), _PIECES_COUNT))
-    text = " ".join(" ".join(text for _, text in found).split())[:_PREVIEW_CHARS]
+    found = list(islice(pieces(message, 4 * PREVIEW_CHARS), _PIECES_COUNT))
+    text = " ".join(" ".join(text for _, text in found).split())[:PREVIEW_CHARS]
     return any(kind in ("text", "part") for kind, _ in found), text

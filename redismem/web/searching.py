@@ -18,6 +18,7 @@ from redismem.originals.signatures import QUESTION_STEMS
 from redismem.recall.recall import search_by_words
 from redismem.store.sessions import cursor_after
 from redismem.text.stems import stems
+from redismem.web.listing import PREVIEW_CHARS, preview
 
 _PAGE_COUNT = 1_000
 _PAGES_COUNT = 5
@@ -30,7 +31,6 @@ _WINDOW_CHARS = 200_000
 _STEMS_COUNT = 16
 _HITS_COUNT = 16
 _WORDS_BEFORE = 5
-_PREVIEW_CHARS = 160
 
 Rows = tuple[list[dict[str, Any]], str | None]
 """The rows that match, and the cursor of the sessions after the last one that was looked at."""
@@ -123,8 +123,7 @@ async def _newest_with(messages: Sequence[Message], words: frozenset[str]) -> di
         text = " ".join(searchable_texts(message))[:left_chars]
         left_chars -= len(text)
         if words.issubset(stems(text)):
-            role = message.role
-            return {"seq": message.seq, "role": role if isinstance(role, str) else "", "text": _excerpt(text, words)}
+            return preview(message, _excerpt(text, words))
         if left_chars <= 0:
             return None
         await asyncio.sleep(0)  # long texts take milliseconds
@@ -136,7 +135,7 @@ def _excerpt(text: str, words: frozenset[str]) -> str:
     parts = text.split()
     at = next((at for at, part in enumerate(parts) if not words.isdisjoint(stems(part))), 0)
     begin = max(0, at - _WORDS_BEFORE)
-    return ("… " if begin else "") + " ".join(parts[begin : at + 40])[:_PREVIEW_CHARS]
+    return ("… " if begin else "") + " ".join(parts[begin : at + 40])[:PREVIEW_CHARS]
 
 
 def _stems_of(query: str) -> frozenset[str]:

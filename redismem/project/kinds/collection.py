@@ -193,7 +193,7 @@ class Collection(Generic[R]):
         at, known_at = _ms(given.pop("at", None), "at"), _ms(given.pop("known_at", None), "known_at")
         query = Query.of(self.kind, given)
         if at is None and known_at is None:
-            return await pages.count(self._items, query)
+            return sum([1 async for _ in pages.load_all(self._items, query)])
         return await as_of.count_as_of(self._items, query, Moment(at, known_at))
 
     def _to_record(self, states: Mapping[str, State], id: str) -> R:

@@ -14,7 +14,8 @@ from redismem.project.items.links import check_dependents, load_dependents
 from redismem.project.items.records import Page, Task
 from redismem.project.items.schema import TASK, Priority, TaskStatus
 from redismem.project.kinds.collection import Collection
-from redismem.project.queries.query import TaskCriteria
+from redismem.project.queries import pages
+from redismem.project.queries.query import Query, TaskCriteria
 
 
 class TaskDetails(TypedDict, total=False):
@@ -181,7 +182,8 @@ class Tasks(Collection[Task]):
         if id is not None:
             found = await graph.load_reachable(self._items, [self._id(id)])
         else:
-            found = await graph.load_reachable(self._items, await self._open_ids())
+            open_ids = [task_id async for task_id, _ in pages.load_all(self._items, Query(TASK))]
+            found = await graph.load_reachable(self._items, open_ids)
         return {stored.id: tuple(stored.state["dependencies"]) for stored in found}
 
     async def link_decision(self, id: str, decision_id: str, *, at: datetime | None = None) -> Task:
@@ -234,12 +236,3 @@ class Tasks(Collection[Task]):
         for other in waiting:
             if other is not None and not other.state["deleted"]:
                 change.alter(other, drops={"blocked_by": [id]}, reason=f"{id} is completed")
-
-    async def _open_ids(self) -> Sequence[str]:
-        task_ids: Sequence[str] = ()
-        cursor = None
-        while True:
-            page = await self.active(limit=1_000, cursor=cursor)
-            task_ids = [*task_ids, *(task.id for task in page)]
-            if (cursor := page.cursor) is None:
-                return task_ids

@@ -59,14 +59,15 @@ def filter_page(items: Items, query: Query, raw: RawPage) -> dict[str, State]:
     return {item_id: state for item_id, state in states.items() if query.fits(state)}
 
 
-async def count(items: Items, query: Query) -> int:
-    """Count the matching items. Reads each of them."""
-    total, cursor = 0, None
+async def load_all(items: Items, query: Query) -> AsyncIterator[tuple[str, State]]:
+    """Yield all items that match the query, in the order of their kind."""
+    cursor = None
     while True:
         found, cursor = await load_page(items, query, _BATCH_COUNT, cursor)
-        total += len(found)
+        for pair in found:
+            yield pair
         if cursor is None:
-            return total
+            return
 
 
 async def load_from_score(items: Items, index: bytes, least: int) -> AsyncIterator[list[str]]:

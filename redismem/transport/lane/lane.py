@@ -25,6 +25,7 @@ from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.base import reason_of
+from redismem.transport.lane.alarm import Alarm
 from redismem.transport.lane.attempts import Attempts
 from redismem.transport.lane.connection import LARGE_BYTES, RECONNECTING, Connection, PendingCall, end_late
 from redismem.transport.lane.large import LargeCalls
@@ -32,14 +33,8 @@ from redismem.transport.lane.opening import connect
 from redismem.transport.replicas import Confirming, Line, Wanted
 from redismem.transport.url import Address
 
-# Resolution of an event loop's clock.
-_CLOCK_STEP_S = 0.001
-# Bounds how often an overloaded lane scans its thousands of calls for late ones.
-_ALARM_STEP_S = 0.01
 _LINE_COUNT = 8_192
 _PING: Command = ("PING",)
-# An alarm this late was delayed by this process itself.
-_BUSY_S = 0.1
 
 
 class Lane:
@@ -92,9 +87,7 @@ class Lane:
         self._connector: asyncio.Task[None] | None = None
         self._line: deque[PendingCall] = deque()
         self._attempts = Attempts(self._stall_s, self._connect_s)
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = math.inf
-        self._is_late = False
+        self._alarm = Alarm(self._end_late, self._stall_s)
 
     def run(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, subject: Subject = None
@@ -225,8 +218,7 @@ class Lane:
             call.end(ConnectionLost("closed", sent=False))
         if confirming is not None:
             confirming.close()
-        if alarm is not None:
-            alarm.cancel()
+        alarm.cancel()
         if connector is not None:
             connector.cancel()
         if connection is not None:
@@ -261,8 +253,8 @@ class Lane:
             lane._line.append(call)
             lane._want_connection()
         wake_at = now + min(timeout_s, lane._stall_s)
-        if wake_at < lane._alarm_at:
-            lane._set_alarm(wake_at)
+        if wake_at < lane._alarm.at:
+            lane._alarm.set(loop, wake_at)
         return call.future
 
     def _lane_of(self, call: PendingCall) -> Lane:
@@ -321,25 +313,11 @@ class Lane:
         while self._line:
             self._line.popleft().end(outcome())
 
-    def _set_alarm(self, when: float) -> None:
-        assert self._loop is not None
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = when
-        self._alarm = self._loop.call_at(when, self._ring)
+    def _end_late(self, now: float) -> float:
+        """End the calls whose deadline has passed, and return the time of the next deadline.
 
-    def _ring(self) -> None:
-        """End the calls whose deadline has passed. A call that was sent stays in the queue of expected replies, so that
-        its replies are recognised and dropped."""
-        assert self._loop is not None
-        now = self._loop.time() + _CLOCK_STEP_S
-        busy_s, self._alarm, self._alarm_at = now - self._alarm_at, None, math.inf
-        if busy_s > _BUSY_S and not self._is_late:
-            # This process was too busy to read its socket. Read the replies first, then look for late calls.
-            self._is_late = True
-            self._set_alarm(now + min(busy_s, self._stall_s))
-            return
-        self._is_late = False
+        A call that was sent stays in the queue of expected replies, so that its replies are recognised and dropped.
+        """
         connection = self._connection
         answered_at = -math.inf if connection is None else connection.answered_at
         attempts = self._attempts
@@ -352,8 +330,7 @@ class Lane:
                 connection.lose("StalledConnection")
             else:
                 wake_at = min(wake_at, stalled_at)
-        if wake_at < self._alarm_at:
-            self._set_alarm(max(wake_at, now + _ALARM_STEP_S))
+        return wake_at
 
     async def _find_address(self) -> Address:
         """Return the address to connect to.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, NoReturn
 
 import msgspec
 from starlette.responses import Response
@@ -16,7 +16,6 @@ from redismem.messages.message import Message
 from redismem.web.http.problems import Problem
 
 Format = Literal["openai", "responses", "anthropic", "gemini", "converse"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 from support.http_service import RunningService, numbered_message
 from support.writers import Echo
 
 from redismem import Memory, Message
-from redismem.web.http.json import FORMATS
+from redismem.web.http.json import Format
 from redismem.workers.summaries import Worker
 
 LISTS = {"openai": "messages", "responses": "input"}
@@ -53,7 +53,7 @@ async def test_the_request_is_the_models_input_to_the_last_digit(http: RunningSe
     session = memory.session("s")
     await session.append(*told)
     context = await session.read()
-    for form in FORMATS:
+    for form in get_args(Format):
         answer = await http.ask("GET", f"{URL}/request", params={"format": form})
         written: Any = getattr(context, f"to_{form}")()
         assert answer.json() == (written if isinstance(written, dict) else {LISTS[form]: written})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
@@ -13,7 +13,7 @@ from support.http_service import RunningService, numbered_message, serve_memory
 from support.json_values import session_ids
 
 from redismem import Memory, Settings
-from redismem.web.http.json import FORMATS
+from redismem.web.http.json import Format
 
 IDS = [
     "a",
@@ -199,7 +199,7 @@ async def test_a_context_fits_max_tokens_and_names_its_format(http: RunningServi
 LISTS = {"openai": "messages", "responses": "input"}
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", get_args(Format))
 async def test_a_format_is_written_as_the_context_writes_it(http: RunningService, memory: Memory, form: str) -> None:
     await http.ask("POST", path("s", "/messages"), json=[numbered_message(1), numbered_message(2, "assistant")])
     answer = await http.ask("GET", path("s", f"/context?format={form}"))
