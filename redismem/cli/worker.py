@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,17 +24,14 @@ from redismem.events import facts
 from redismem.extras import require_extra
 from redismem.inspection.figures import plural
 from redismem.memory import Memory, make_embedder
-from redismem.store.depths import Depths, depths_of
+from redismem.store.depths import depths_of
 from redismem.store.limits import given_removals, is_given
 from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:
     from redismem.metrics import Metrics
     from redismem.workers.archive import OnEvict
-    from redismem.workers.eviction import Eviction
-    from redismem.workers.project_extraction import ExtractionWorker
     from redismem.workers.scheduler import Scheduler
-    from redismem.workers.summaries import Worker
 
 Concurrency = Annotated[int, within(1, 10_000, "Sessions processed at the same time.")]
 Strategy = Annotated[
@@ -84,17 +81,24 @@ _FAILURES = (
 )
 
 
-async def worker(  # noqa: PLR0913 (each is an option)
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a worker."""
+
+    concurrency: Concurrency = 16
+    strategy: Strategy = None
+    on_evict_file: OnEvictFile = None
+    stop_s: StopS = 10
+    nice: Nice = 10
+    once: Once = False
+    metrics_port: MetricsPort = None
+    metrics_host: MetricsHost = "127.0.0.1"
+    override: Override = False
+
+
+async def worker(
+    options: Annotated[Options, Parameter(name="*")] = Options(),
     *,
-    concurrency: Concurrency = 16,
-    strategy: Strategy = None,
-    on_evict_file: OnEvictFile = None,
-    stop_s: StopS = 10,
-    nice: Nice = 10,
-    once: Once = False,
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = "127.0.0.1",
-    override: Override = False,
     url: Url = None,
     namespaces: Namespaces = "default",
     as_json: JsonLogs = False,
@@ -117,27 +121,25 @@ async def worker(  # noqa: PLR0913 (each is an option)
     all work; 2 wrong usage, or an invalid setting; else 1.
     """
     names = _split(namespaces)
-    if on_evict_file is not None:
-        _check_archive(on_evict_file, names)
-    getattr(os, "nice", int)(nice)  # Windows has no `os.nice`
-    metrics = None if metrics_port is None else _open_metrics(once=once)
+    on_evict = None if options.on_evict_file is None else _open_archive(options.on_evict_file, names)
+    getattr(os, "nice", int)(options.nice)  # Windows has no `os.nice`
+    metrics = None if options.metrics_port is None else _open_metrics(once=options.once)
+    overrides: dict[str, Any] = {} if options.strategy is None else {"strategy": options.strategy}
+    overrides["on_event"] = None if metrics is None else metrics.event
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
-        options: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
-        options["on_event"] = None if metrics is None else metrics.event
         async with contextlib.AsyncExitStack() as stack:
-            places = [await stack.enter_async_context(open_memory(url, name, **options)) for name in names]
-            await _prepare(places, override=override)
-            on_evict = _open_archive(on_evict_file)
-            if once:
-                each_once = (_run_once(each, on_evict, concurrency, stop_s, stopping, as_json) for each, _ in places)
-                return max([await run for run in each_once])
-            run = partial(_run_until_stopped, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s, log=log)
-            tickers: list[Scheduler] = []
+            places = [await stack.enter_async_context(open_memory(url, name, **overrides)) for name in names]
+            await _prepare(places, override=options.override)
+            pairs = [(memory, _make_scheduler(memory, on_evict, options)) for memory, _ in places]
+            if options.once:
+                runs = (_run_once(*pair, stopping, options.stop_s, as_json=as_json) for pair in pairs)
+                return max([await run for run in runs])
             if metrics is not None:
-                memories = [memory for memory, _ in places]
-                port = _serve_metrics(memories, metrics, tickers, metrics_host, metrics_port or 0)
+                port = _serve_metrics(pairs, metrics, options.metrics_host, options.metrics_port or 0)
                 await stack.enter_async_context(port)
-            await _run_all(stopping, [run(stopping, *each, tickers) for each in places])
+            for memory, place in places:
+                _log_start(log, memory, place, options.concurrency)
+            await _run_all(stopping, [_run_until_stopped(scheduler, stopping, log) for _, scheduler in pairs])
     return 0
 
 
@@ -172,11 +174,12 @@ def _open_metrics(*, once: bool) -> Metrics:
 
 @contextlib.asynccontextmanager
 async def _serve_metrics(
-    memories: Sequence[Memory], metrics: Metrics, tickers: Sequence[Scheduler], host: str, port: int
+    pairs: Sequence[tuple[Memory, Scheduler]], metrics: Metrics, host: str, port: int
 ) -> AsyncIterator[None]:
     from redismem.web.worker_port import WorkerPort, serve_port
 
-    async with serve_port(WorkerPort(memories, metrics, tickers), host, port) as address:
+    memories, schedulers = zip(*pairs, strict=True)
+    async with serve_port(WorkerPort(memories, metrics, schedulers), host, port) as address:
         print(f"metrics at {address}/metrics", flush=True)
         yield
 
@@ -199,37 +202,25 @@ async def _run_all(stopping: asyncio.Event, runs: Sequence[Coroutine[Any, Any, N
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _check_archive(path: Path, namespaces: Sequence[str]) -> None:
-    """Raise Stop if the transcripts of these namespaces cannot be written to the file."""
-    if not _can_append(path):
+def _open_archive(path: Path, namespaces: Sequence[str]) -> OnEvict:
+    """Return the file of transcripts. Raises Stop if those of these namespaces cannot be written to it."""
+    from redismem.workers.archive import JsonlArchive
+
+    can_append = os.access(path, os.W_OK) and path.is_file() if path.exists() else os.access(path.parent, os.W_OK)
+    if not can_append:
         raise Stop(f"cannot write to the file {path}", 2)
     if len(namespaces) > 1:
         raise Stop("a file of transcripts does not name their namespace: run one worker per namespace", 2)
+    return JsonlArchive(path)
 
 
-def _can_append(path: Path) -> bool:
-    return os.access(path, os.W_OK) and path.is_file() if path.exists() else os.access(path.parent, os.W_OK)
+def _make_scheduler(memory: Memory, on_evict: OnEvict | None, options: Options) -> Scheduler:
+    from redismem.workers.scheduler import Scheduler
+
+    return Scheduler(memory.store, on_evict=on_evict, concurrency=options.concurrency, stop_s=options.stop_s)
 
 
-def _open_archive(path: Path | None) -> OnEvict | None:
-    from redismem.workers.archive import JsonlArchive
-
-    return None if path is None else JsonlArchive(path)
-
-
-async def _run_until_stopped(
-    stopping: asyncio.Event,
-    memory: Memory,
-    place: Place,
-    tickers: list[Scheduler],
-    on_evict: OnEvict | None,
-    concurrency: int,
-    stop_s: float,
-    log: logging.Logger,
-) -> None:
-    from redismem.workers import scheduler as schedulers
-
-    scheduler = schedulers.Scheduler(memory.store, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+def _log_start(log: logging.Logger, memory: Memory, place: Place, concurrency: int) -> None:
     settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(
@@ -238,8 +229,20 @@ async def _run_until_stopped(
         *(memory.store.agreement.session_limit, settings.idle_timeout_s),
         extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
+
+
+def _embedder_words(memory: Memory) -> str:
+    """Return the part of the start line that names the embedding model; "" if there is no embedder."""
+    embedder, settings = memory.store.embedder, memory.settings
+    if embedder is None:
+        return ""
+    if settings.strategy == "none" or not memory.store.agreement.keeps_originals:
+        return ", no vectors: no messages are kept"
+    return f", vectors by {embedder.name}"
+
+
+async def _run_until_stopped(scheduler: Scheduler, stopping: asyncio.Event, log: logging.Logger) -> None:
     await scheduler.start()
-    tickers.append(scheduler)
     start_s = time.monotonic()
     try:
         await stopping.wait()
@@ -253,96 +256,51 @@ async def _run_until_stopped(
     log.info("stopped in %d ms; sessions: %s", duration_ms, _count_words(outcomes), extra=extra)
 
 
-def _embedder_words(memory: Memory) -> str:
-    """Return the part of the start line that names the embedding model; "" if there is no embedder."""
-    embedder, settings = memory.store.embedder, memory.settings
-    if embedder is None:
-        return ""
-    if settings.strategy == "none" or not memory.store.agreement.keeps_originals:
-        return ", no vectors: no messages are kept"
-    return f", vectors by {embedder.name}"
-
-
 def _count_words(outcomes: Mapping[SummaryOutcome, int]) -> str:
     return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())) or "none"
 
 
 async def _run_once(
-    memory: Memory,
-    on_evict: OnEvict | None,
-    concurrency: int,
-    stop_s: float,
-    stopping: asyncio.Event,
-    as_json: bool,
+    memory: Memory, scheduler: Scheduler, stopping: asyncio.Event, stop_s: float, *, as_json: bool
 ) -> int:
-    from redismem.workers import strategies
-    from redismem.workers.eviction import Eviction
-    from redismem.workers.project_extraction import ExtractionWorker
-    from redismem.workers.summaries import Worker
-
-    strategy, model = strategies.from_settings(memory.settings), strategies.model_from_settings(memory.settings)
-    worker = None if strategy is None else Worker(memory.store, strategy, concurrency=concurrency)
-    extraction = None if model is None else ExtractionWorker(memory.store, model)
-    eviction = Eviction(memory.store, on_evict if extraction is None else extraction.wrap_on_evict(on_evict))
+    """Do all due work, print what was done, and return the exit code."""
+    work, stop = asyncio.create_task(_drain(scheduler)), asyncio.create_task(stopping.wait())
     try:
-        done = await _drain_unless_stopped(stopping, stop_s, worker, extraction, eviction)
+        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+        done = await work if work.done() else None
+        if done is None:
+            for each in (scheduler.worker, scheduler.extraction, scheduler.eviction):
+                if each is not None:
+                    each.stop()
+            await asyncio.wait((work,), timeout=stop_s)
     finally:
-        for each in (strategy, model):
-            if close := getattr(each, "aclose", None):
-                await close()
-    outcomes = {} if worker is None else dict(worker.outcomes)
+        for task in (work, stop):
+            task.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
+        await scheduler.stop()
+    outcomes = {} if scheduler.worker is None else dict(scheduler.worker.outcomes)
     left = await depths_of(memory.store)
     good = done is not None and left.over <= 0 and not any(outcomes.get(each) for each in _FAILURES)
     summaries_count, evicted_count = done or (outcomes.get(SummaryOutcome.OK, 0), None)
     if as_json:
         counts = {"summaries_count": summaries_count, "evicted_count": evicted_count, "outcomes": outcomes}
         print_json({"namespace": memory.store.keys.namespace, **counts, "left": left.document(), "good": good})
-    else:
-        print(f"namespace {memory.store.keys.namespace}: ", end="")
-        _print_counts(summaries_count, evicted_count, outcomes, left)
-    return 0 if good else 1
-
-
-async def _drain_unless_stopped(
-    stopping: asyncio.Event,
-    stop_s: float,
-    worker: Worker | None,
-    extraction: ExtractionWorker | None,
-    eviction: Eviction,
-) -> tuple[int, int] | None:
-    """Do all due work, and return the numbers of summaries and evictions; `None` if a signal stopped the work."""
-
-    async def work() -> tuple[int, int]:
-        written = 0 if worker is None else await worker.drain()
-        if extraction is not None:
-            await extraction.drain()
-        return written, await eviction.enforce()
-
-    working, stop = asyncio.create_task(work()), asyncio.create_task(stopping.wait())
-    try:
-        await asyncio.wait((working, stop), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return await working
-        for each in (worker, extraction, eviction):
-            if each is not None:
-                each.stop()
-        await asyncio.wait((working,), timeout=stop_s)
-    finally:
-        for task in (working, stop):
-            task.cancel()
-        await asyncio.gather(working, stop, return_exceptions=True)
-    return None
-
-
-def _print_counts(
-    summaries_count: int, evicted_count: int | None, outcomes: Mapping[SummaryOutcome, int], left: Depths
-) -> None:
+        return 0 if good else 1
     unusual: Mapping[SummaryOutcome, int] = {
         outcome: count for outcome, count in outcomes.items() if outcome is not SummaryOutcome.OK
     }
+    more = f" ({_count_words(unusual)})" if unusual else ""
     written = f"{summaries_count:,} {'summary' if summaries_count == 1 else 'summaries'} written"
-    print(f"{written}, {plural(evicted_count or 0, 'session')} evicted", end="")
-    print(f" ({_count_words(unusual)})" if unusual else "")
-    names = ("overdue", "leased", "dead", "evictions")
-    print("left: " + ", ".join(f"{left.total(name).count:,} {name}" for name in names), end="")
-    print(f"; {sessions_line(left)}")
+    evicted = plural(evicted_count or 0, "session")
+    print(f"namespace {memory.store.keys.namespace}: {written}, {evicted} evicted{more}")
+    queues = ", ".join(f"{left.total(name).count:,} {name}" for name in ("overdue", "leased", "dead", "evictions"))
+    print(f"left: {queues}; {sessions_line(left)}")
+    return 0 if good else 1
+
+
+async def _drain(scheduler: Scheduler) -> tuple[int, int]:
+    """Do all due work, and return the numbers of summaries and evictions."""
+    written = 0 if scheduler.worker is None else await scheduler.worker.drain()
+    if scheduler.extraction is not None:
+        await scheduler.extraction.drain()
+    return written, await scheduler.eviction.enforce()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command
+from redismem.protocol.namespace import calls as namespace_calls
 from redismem.store.store import Store
 
 
@@ -23,3 +25,9 @@ async def load_scripts(store: Store) -> int:
 def scripts_count() -> int:
     """Return the number of scripts that the package has."""
     return len(scripts.names())
+
+
+async def warm_up(store: Store, connections: int = 1) -> None:
+    """Open connections and load the append script, as in a long-running process. Raises StoreUnavailable."""
+    await store.run(Call(None, (("SCRIPT", "LOAD", scripts.load("append").source),), bool))
+    await asyncio.gather(*(store.run(namespace_calls.ping()) for _ in range(connections)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from redismem.context import Context, Receipt, State, Summary
@@ -268,24 +267,6 @@ def appended_context(
     return decoded
 
 
-@contextmanager
-def decoding(session_id: str, epoch: bytes | str | None) -> Iterator[None]:
-    """Decode the state of a session in the block.
-
-    Raises:
-        CorruptSession: the state cannot be read.
-        UnsupportedFormat: another release wrote the session.
-    """
-    try:
-        yield
-    except UnsupportedFormat as newer:
-        raise UnsupportedFormat(str(newer), session_id) from None
-    except (Undecodable, KeyError, ValueError) as cause:
-        named = epoch or ""
-        text = named.decode("utf-8", "replace") if isinstance(named, bytes) else named
-        raise corrupt_session(session_id, cause, text) from None
-
-
 def corrupt_session(session_id: str, cause: Exception, epoch: str) -> CorruptSession:
     """Create the error of a session that cannot be decoded."""
     why = str(cause) if isinstance(cause, Undecodable) else "the state lacks a field, or holds a foreign one"
@@ -346,7 +327,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
     """
     if not stored:
         return None
-    with decoding(session_id, stored.get(layout.EPOCH)):
+    try:
         numbers = counters(stored[layout.COUNTERS])
         values, failure = state(stored), layout.failure(stored.get(layout.FAILURE))
         return SessionInfo(
@@ -371,6 +352,10 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             failing_since_ms=None if failure is None else failure.since_ms,
             failed_ms=None if failure is None else failure.last_ms,
         )
+    except UnsupportedFormat as newer:
+        raise UnsupportedFormat(str(newer), session_id) from None
+    except (Undecodable, KeyError, ValueError) as cause:
+        raise corrupt_session(session_id, cause, stored.get(layout.EPOCH, b"").decode("utf-8", "replace")) from None
 
 
 def telemetry(session: SessionInfo | None) -> dict[str, Any]:

@@ -227,13 +227,9 @@ class Scheduler:
         If this call is cancelled, it cancels the work at once.
         """
         self._stopping = True
-        self.eviction.stop()
-        self.owner_checks.stop()
-        self.idle_windows.stop()
-        if self.worker is not None:
-            self.worker.stop()
-        if self.extraction is not None:
-            self.extraction.stop()
+        for each in (self.eviction, self.owner_checks, self.idle_windows, self.worker, self.extraction):
+            if each is not None:
+                each.stop()
         async with AsyncExitStack() as steps:
             for close in self._closes:
                 steps.push_async_callback(close)

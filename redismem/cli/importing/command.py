@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
 
@@ -133,7 +134,7 @@ async def _run(copying: Copying, conversations: AsyncIterator[Conversation]) -> 
         with progress("conversations") as show:
             return await copying.run(conversations, show)
     except (StoreUnavailable, NotAllowed) as failure:
-        done = plural(copying.findings.conversation_count, "conversation")
+        done = plural(copying.findings.conversations, "conversation")
         raise Stop(f"interrupted after {done}: {failure}; the same command goes on") from None
 
 
@@ -143,35 +144,21 @@ def _report(findings: Findings, source: str, where: str, *, dry_run: bool, as_js
     if findings.problems_count > len(findings.problems):
         complain(f"and {findings.problems_count - len(findings.problems):,} more problems")
     if as_json:
-        print_json(_document(findings, source, where, dry_run))
+        numbers = {"conversations": findings.conversations, **asdict(findings)}
+        problems = [{"conversation": name, "problem": reason} for name, reason in findings.problems]
+        print_json({"source": source, "into": where, "dry_run": dry_run, **numbers, "problems": problems})
         return
-    copied = plural(findings.copied_count, "conversation")
-    continued = f", {findings.continued_count:,} of them continued" if findings.continued_count else ""
+    copied = plural(findings.copied, "conversation")
+    continued = f", {findings.continued:,} of them continued" if findings.continued else ""
     verb = "would import" if dry_run else "imported"
-    print(f"{verb} {plural(findings.message_count, 'message')} of {copied}{continued}, into {where}")
+    print(f"{verb} {plural(findings.messages, 'message')} of {copied}{continued}, into {where}")
     verified = "" if dry_run else "; all were read back and are identical"
-    print(f"{findings.unchanged_count:,} were there already, {plural(findings.problems_count, 'problem')}{verified}")
+    print(f"{findings.unchanged:,} were there already, {plural(findings.problems_count, 'problem')}{verified}")
 
 
 def _warn(findings: Findings, beginning: str, ttl: float | None) -> None:
-    if not findings.conversation_count and beginning:
+    if not findings.conversations and beginning:
         complain(f"no key begins with {beginning}: check --prefix, --from and the number of its database")
-    if findings.expiring_count and ttl is None:
-        count = plural(findings.expiring_count, "conversation")
+    if findings.expiring and ttl is None:
+        count = plural(findings.expiring, "conversation")
         complain(f"{count} of the source will expire, but not the sessions: pass --ttl, as to the adapter")
-
-
-def _document(findings: Findings, source: str, where: str, dry_run: bool) -> dict[str, Any]:
-    return {
-        "source": source,
-        "into": where,
-        "dry_run": dry_run,
-        "conversations": findings.conversation_count,
-        "copied": findings.copied_count,
-        "continued": findings.continued_count,
-        "unchanged": findings.unchanged_count,
-        "messages": findings.message_count,
-        "expiring": findings.expiring_count,
-        "problems_count": findings.problems_count,
-        "problems": [{"conversation": name, "problem": reason} for name, reason in findings.problems],
-    }

@@ -30,21 +30,21 @@ Owners = Mapping[str, str | None]
 class Findings:
     """The outcome of an import: conversations and messages that were copied, or would be in a dry run."""
 
-    copied_count: int = 0
-    continued_count: int = 0
+    copied: int = 0
+    continued: int = 0
     """The copied conversations whose beginning was there before."""
-    unchanged_count: int = 0
-    message_count: int = 0
-    expiring_count: int = 0
+    unchanged: int = 0
+    messages: int = 0
+    expiring: int = 0
     """Conversations whose key in the source has a time to live."""
     problems: list[tuple[str, str]] = field(default_factory=list)
     """The name and reason of the first 100 conversations that were not imported."""
     problems_count: int = 0
 
     @property
-    def conversation_count(self) -> int:
+    def conversations(self) -> int:
         """The number of conversations that were read."""
-        return self.copied_count + self.unchanged_count + self.problems_count
+        return self.copied + self.unchanged + self.problems_count
 
     def add_problem(self, name: str, reason: str) -> None:
         """Count a conversation that was not imported."""
@@ -80,7 +80,7 @@ class Copying:
             together.append(conversation)
             if len(together) == _TOGETHER_COUNT:
                 await self._copy_all(together)
-                on_progress(self.findings.conversation_count)
+                on_progress(self.findings.conversations)
                 together = []
         await self._copy_all(together)
         return self.findings
@@ -92,7 +92,7 @@ class Copying:
 
     async def _copy(self, conversation: Conversation) -> None:
         findings = self.findings
-        findings.expiring_count += conversation.expires
+        findings.expiring += conversation.expires
         try:
             wanted = await conversation.load()
             session_id, owner = join_id(self._key_prefix, conversation.session_id), self._owner_of(conversation)
@@ -110,10 +110,10 @@ class Copying:
             findings.add_problem(conversation.name, refused.text)
         else:
             missing_count = len(wanted) - done_count
-            findings.message_count += missing_count
-            findings.copied_count += missing_count > 0
-            findings.continued_count += 0 < done_count < len(wanted)
-            findings.unchanged_count += missing_count == 0
+            findings.messages += missing_count
+            findings.copied += missing_count > 0
+            findings.continued += 0 < done_count < len(wanted)
+            findings.unchanged += missing_count == 0
 
     def _owner_of(self, conversation: Conversation) -> str | None:
         if self._owners is None:

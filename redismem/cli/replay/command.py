@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
 from redismem.cli.streams import complain
 from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, console, print_json
+from redismem.events import Event
 from redismem.inspection.figures import plural
 from redismem.workers.strategies import from_settings
 
@@ -58,11 +60,16 @@ async def replay(
     """
     total = _file_bytes(file)
     settings: dict[str, Any] = {} if no_summaries else _SUMMARISED
-    async with open_memory(url, namespace, **settings) as (memory, place):
+    sent: Counter[str] = Counter()
+
+    def count(event: Event) -> None:
+        sent[event.op] += event.sent_count
+
+    async with open_memory(url, namespace, count, **settings) as (memory, place):
         if keep and place.embedded:
             raise Stop(f"--keep needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
         strategy = None if no_summaries else from_settings(memory.settings)
-        replaying = Replay(memory, file, strategy, concurrency=concurrency, keep=keep, replace=replace)
+        replaying = Replay(memory, file, strategy, sent, concurrency=concurrency, keep=keep, replace=replace)
         findings = await _run_with_progress(replaying, total)
     for line, text in findings.problems:
         complain(f"line {line}: {text}")

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from array import array
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +18,9 @@ from typing import NamedTuple
 from redismem.cli.replay.transcripts import BadLine, Transcript, first_difference, lines, parse, turns
 from redismem.context import Context
 from redismem.errors import Conflict, RedismemError, StoreUnavailable
+from redismem.events import Op
 from redismem.inspection.check import check_session
-from redismem.inspection.traffic import count_trips, warm_up
+from redismem.inspection.loading import warm_up
 from redismem.inspection.weight import stored_bytes
 from redismem.memory import Memory
 from redismem.messages.message import Message
@@ -78,7 +79,7 @@ class Steps(NamedTuple):
 class Replay:
     """A replay of one file into a namespace. Skips the line of an existing session unless `replace` is set.
 
-    `strategy` writes the summaries; `None` means no summaries.
+    `strategy` writes the summaries; `None` means no summaries. `sent` has the number of calls sent, by operation.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Replay:
         memory: Memory,
         path: Path,
         strategy: Strategy | None,
+        sent: Mapping[str, int],
         *,
         concurrency: int,
         keep: bool,
@@ -96,6 +98,7 @@ class Replay:
         self._store = memory.store
         self._path = path
         self._worker = None if strategy is None else Worker(memory.store, strategy, concurrency=concurrency)
+        self._sent = sent
         self._concurrency = concurrency
         self._keep = keep
         self._replace = replace
@@ -111,13 +114,10 @@ class Replay:
         """
         try:
             await warm_up(self._store, self._concurrency)
-            counted_store, counter = count_trips(self._store)
-            async with Memory(counted_store) as turning:
-                counter.trips = 0
-                start = time.perf_counter()
-                await self._for_each_line(lambda number, line: self._store_line(turning, number, line), steps.storing)
-                self.findings.seconds = time.perf_counter() - start
-                self.findings.trips = counter.trips
+            start = time.perf_counter()
+            await self._for_each_line(self._store_line, steps.storing)
+            self.findings.seconds = time.perf_counter() - start
+            self.findings.trips = self._sent[Op.APPEND_AND_READ]
             stored = [session_id for session_id, line in self._line_of.items() if line in self._stored_lines]
             self.findings.stored_bytes = await stored_bytes(self._store, stored)
             await self._summarise(stored, steps.summarising)
@@ -135,14 +135,14 @@ class Replay:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _store_line(self, turning: Memory, number: int, line: bytes) -> None:
+    async def _store_line(self, number: int, line: bytes) -> None:
         try:
             transcript = parse(number, line, self._store.keys.session)
             if transcript.session_id in self._line_of:
                 raise BadLine(f"session {transcript.session_id} repeats line {self._line_of[transcript.session_id]}")
             self._line_of[transcript.session_id] = number
             await self._require_absent(transcript.session_id)
-            await self._send_turns(turning.session(transcript.session_id, owner=transcript.owner), transcript)
+            await self._send_turns(self._memory.session(transcript.session_id, owner=transcript.owner), transcript)
         except StoreUnavailable:
             raise
         except (BadLine, RedismemError) as refused:
