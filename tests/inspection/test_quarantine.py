@@ -147,28 +147,6 @@ async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memo
     assert await check_session(memory.store, ID) == []
 
 
-async def test_a_live_session_stays_unless_the_restore_swaps_the_two(memory: Memory) -> None:
-    session = memory.session(ID)
-    await session.append(user("old"))
-    await put_into_quarantine(memory)
-    await session.append(user("new"))
-    found = await quarantine.find(memory.store, ID, None)
-    with pytest.raises(SessionExists):
-        await quarantine.restore(memory.store, found)
-    assert (await session.read()).messages[0].content == user("new")["content"]
-    await quarantine.restore(memory.store, found, swap=True)
-    assert (await session.read()).messages[0].content == user("old")["content"]
-    other = await quarantine.find(memory.store, ID, None)
-    assert other.put_ms > found.put_ms
-    assert [message.content for message in (await quarantine.read(memory.store, other)).messages] == [
-        user("new")["content"]
-    ]
-    with pytest.raises(SessionNotFound):
-        await quarantine.restore(memory.store, found, swap=True)
-    assert await quarantine.drop(memory.store, other)
-    assert not await quarantine.drop(memory.store, other)
-
-
 async def test_a_list_names_each_session_of_the_namespace_once(memory: Memory, raw: Any, namespace: str) -> None:
     names = [f"s-{number}" for number in range(30)]
     for name in names:
