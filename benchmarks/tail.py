@@ -19,8 +19,7 @@ from benchmarks.measuring import Server, chosen_server, surroundings, table
 from benchmarks.running import load, options, pin_cores, run, show_results, verdict
 from redismem import Memory, Settings
 from redismem.messages.encoding import encode_message
-from redismem.protocol.call import Call
-from redismem.protocol.session import edits, rewrite
+from redismem.protocol.session import edits, ending
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.edits import window
 
@@ -67,8 +66,8 @@ class Sides:
     def rewrites(self, views: list[edits.View]) -> list[bytes]:
         packed = []
         for calls, view in zip(self._calls, views, strict=True):
-            new = rewrite.encode(calls, [MESSAGE], None)
-            call: Call[Any] = rewrite.rewrite(calls, view, view.context.last_seq, new)
+            new = ending.encode(calls, [MESSAGE], None)
+            call = edits.edit(calls, view, ending.rewrite(view, view.context.last_seq, new), bool)
             packed.append(pack(*call.commands))
         return packed
 

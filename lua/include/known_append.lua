@@ -8,7 +8,7 @@
 -- SETS b c d known_epoch oldest ring name at known_seq
 --- @include append_ring
 local name = string.sub(token, 1, 7)
-local at = string.find(ring, name, overtaking and 1 or -192, true) -- [the last 16]
+local at = string.find(ring, name, -192, true) or overtaking and string.find(ring, name, 1, true) -- [the last 16]
 while at and at % 12 ~= 1 do at = string.find(ring, name, at + 1, true) end
 local known_seq = tonumber(total)
 if at then

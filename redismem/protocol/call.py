@@ -119,11 +119,12 @@ class Call(Generic[T]):
 
     @property
     def sending_name(self) -> str | None:
-        """The name of the argument with the sending, which each retry renews; None if the script takes no sending.
+        """The name of the argument with the sending, which each retry renews; None if the call has no sending.
 
         A session remembers each call with it among its last appends.
         """
-        return None if self.named is None or self.script is None else self.script.sending_name
+        name = None if self.script is None else self.script.sending_name
+        return name if name is not None and self.named is not None and self.named[name] else None
 
     @property
     def has_sending(self) -> bool:

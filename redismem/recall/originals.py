@@ -23,9 +23,10 @@ from redismem.protocol.keys import SessionKeys
 from redismem.protocol.owners import encode_owner
 from redismem.protocol.quarantine import set_block_aside
 from redismem.protocol.session import pages
-from redismem.protocol.session.archive import Begun, blocks_to_extend, encode_leaving
-from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
+from redismem.protocol.session.edits import BlockChange, View
+from redismem.protocol.session.leaving import Begun, blocks_to_extend, encode_leaving
 from redismem.protocol.session.pages import Block, Page
+from redismem.protocol.session.replacing import Replacement, encode_block_change
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.owner_blocks import drop_block
 from redismem.store.store import Store
@@ -59,13 +60,13 @@ class Originals:
         """Return the block that contains a seq, or `None` if there is no such block. Raise StoreUnavailable."""
         return await self._store.run(pages.block(self._keys, block_number(seq)), quarantine=True)
 
-    async def prepare_change(self, view: View, old: Message, changed: Replacement) -> BlockChange:
-        """Return the change to the originals' block that replacing this message requires. Raise StoreUnavailable."""
+    async def prepare_change(self, view: View, old: Message, changed: Replacement) -> BlockChange | None:
+        """Return the change of the block of originals that contains this message. Raise StoreUnavailable."""
         if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
-            return NO_BLOCK_CHANGE
+            return None
         block = await self.block(old.seq)
         if block is None:
-            return NO_BLOCK_CHANGE
+            return None
         dictionaries = await load_dictionaries(self._store, [block.stored])
         return await run_apart(
             self._store.transport, partial(encode_block_change, view, old, changed, block, dictionaries)

@@ -15,7 +15,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.session import bodies
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.edits import View, window
+from redismem.protocol.session.edits import View, edit, window
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
@@ -41,11 +41,11 @@ async def move_bodies(store: Store, calls: SessionCalls) -> None:
 
 async def _move_all(store: Store, calls: SessionCalls, view: View) -> bool:
     chosen = await run_apart(store.transport, partial(bodies.choose, calls, view))
-    edited: str | bytes = view.context.window_version
     for part in bodies.batches(chosen):
-        call, edited = bodies.move(calls, view, part, edited)
-        if not await store.run(call):
+        move = bodies.move(view, part)
+        if not await store.run(edit(calls, view, move, bool)):
             return False
+        view.context.window_version = (move.version or b"").decode()  # the next part expects it
     return True
 
 

@@ -17,11 +17,9 @@ from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.owners import decode_owner
-from redismem.protocol.session import archive as archive_calls
-from redismem.protocol.session import cuts, pages
-from redismem.protocol.session import edits as edit_calls
-from redismem.protocol.session import rewrite as rewrite_calls
+from redismem.protocol.session import cuts, ending, leaving, pages, replacing
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.edits import Edit, View, edit, window
 from redismem.protocol.session.expected import Expected
 from redismem.recall.cache import RecallCache
 from redismem.recall.originals import Originals
@@ -64,12 +62,12 @@ class Editor:
         check_count("max_messages", max_messages)
         while True:
             view = await self.view("prune", expect)
-            call = edit_calls.prune(self._calls, view, max_messages)
-            if call is None:
+            dropped = leaving.select_pruned(view.context, max_messages)
+            if not dropped:
                 return 0
-            dropped = await self._change(view, call)
-            if dropped:
-                return dropped
+            count = await self._change(view, leaving.prune(view, dropped), partial(leaving.decode_pruned, dropped))
+            if count:
+                return count
 
     async def archive(self, count: int, *, expect: Expected | None = None) -> list[Message]:
         """Move the oldest `count` messages of the window into the originals, and return them, oldest first.
@@ -103,7 +101,7 @@ class Editor:
                 return []
             with_originals = layout.WITH_ORIGINALS in view.fields
             fields = await originals.encode_leaving(view.context, view.elements, messages, with_originals)
-            if await self._change(view, archive_calls.archive(self._calls, view, messages, fields)):
+            if await self._change(view, leaving.archive(view, messages, fields), bool):
                 return await self._reader.with_bodies(messages)
 
     async def pop(self, count: int = 1, *, exact: bool = False, expect: Expected | None = None) -> list[Message]:
@@ -158,7 +156,7 @@ class Editor:
         while True:
             popped = select(view.context, self._store.settings.max_batch_count)
             whole = await self._reader.with_bodies(popped)
-            if not popped or await self._change(view, rewrite_calls.pop(self._calls, view, popped)):
+            if not popped or await self._change(view, ending.pop(view, popped), bool):
                 return whole
             before, view = view, await self.view(op, expect)
             if not edits.has_only_moved(before.context, view.context):
@@ -178,15 +176,14 @@ class Editor:
                     if await self._has_changed("pop", view):
                         continue  # another writer has removed what was to be read
                     raise
-            call = rewrite_calls.pop_exactly(self._calls, view, popped, cut) if popped else None
             whole = await self._reader.with_bodies(popped)
-            if call is None or await self._change(view, call):
+            if not popped or await self._change(view, ending.pop_exactly(view, popped, cut), bool):
                 return whole
 
-    async def _has_changed(self, op: str, view: edit_calls.View) -> bool:
+    async def _has_changed(self, op: str, view: View) -> bool:
         return edits.version_of((await self.view(op, None)).context) != edits.version_of(view.context)
 
-    async def _plan_pop(self, view: edit_calls.View, popped: Sequence[Message], count: int) -> cuts.Cut | None:
+    async def _plan_pop(self, view: View, popped: Sequence[Message], count: int) -> cuts.Cut | None:
         first_read_seq = popped[0].seq if len(popped) == count else 1
         blocks, dictionaries = await self._read_blocks(cuts.blocks_behind(view, first_read_seq))
         cuts.check_readable(view, first_read_seq, blocks, dictionaries)
@@ -229,12 +226,12 @@ class Editor:
             raise ValueError("from_seq must be an integer, 1 or more")
         if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
             raise TypeError(f"messages must be a list, not {type(messages).__name__}")
-        new = rewrite_calls.encode(self._calls, messages, id)
+        new = ending.encode(self._calls, messages, id)
         receipt = None
         while receipt is None:
             # Not checked yet: a rewrite that was made before has changed the session itself.
             view = await self.view("rewrite", expect, is_checked=False)
-            receipt = rewrite_calls.find_receipt(view, new)
+            receipt = ending.find_receipt(view, new)
             if receipt is None:
                 edits.check_expected(view.context, expect)
                 try:
@@ -243,12 +240,13 @@ class Editor:
                     if await self._has_changed("rewrite", view):
                         continue  # another writer has removed what was to be read
                     raise
-                receipt = await self._change(view, rewrite_calls.rewrite(self._calls, view, from_seq, new, cut))
+                decode = partial(ending.decode_receipt, self._calls.keys.session_id, new)
+                receipt = await self._change(view, ending.rewrite(view, from_seq, new, cut), decode)
         if receipt.duplicate:
             check_same(messages, receipt, view.context, new.seqs_count)
         return receipt
 
-    async def _plan_cut(self, view: edit_calls.View, from_seq: int) -> cuts.Cut:
+    async def _plan_cut(self, view: View, from_seq: int) -> cuts.Cut:
         numbers = cuts.blocks_to_read(view, from_seq, self._store.settings.max_window_count)
         blocks, dictionaries = await self._read_blocks(numbers)
         is_large = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
@@ -284,8 +282,8 @@ class Editor:
         while True:
             old = which = edits.find_message(view.context, which)
             edits.check_replacement(view.context, old, message)
-            change = edit_calls.replacement(self._calls, old, message)
-            replaced = await self._replace(view, old, change, None if expect is None else view.context.last_seq)
+            change = replacing.replacement(self._calls, old, message)
+            replaced = await self._replace(view, old, change, if_last_seq=expect is not None)
             if replaced is not None:
                 return replaced
             view = await self.view("replace", expect)  # an unchanged message has only moved: try again
@@ -308,22 +306,22 @@ class Editor:
         view = await self.view("unpin")
         while True:
             old = which = edits.find_message(view.context, which)
-            unpinned = await self._replace(view, old, edit_calls.unpin(old)) if old.pinned else old
+            unpinned = await self._replace(view, old, replacing.unpin(old)) if old.pinned else old
             if unpinned is not None:
                 return unpinned
             view = await self.view("unpin")  # an unchanged message has only moved: try again
 
     async def _replace(
-        self, view: edit_calls.View, old: Message, changed: edit_calls.Replacement, last_seq: int | None = None
+        self, view: View, old: Message, changed: replacing.Replacement, *, if_last_seq: bool = False
     ) -> Message | None:
-        kept_change = await Originals(self._store, self._calls.keys).prepare_change(view, old, changed)
-        call = edit_calls.replace(self._calls, view, old, changed, kept_change, last_seq)
-        return await self._change(view, call)
+        block = await Originals(self._store, self._calls.keys).prepare_change(view, old, changed)
+        plan = replacing.replace(view, old, changed, block, if_last_seq=if_last_seq)
+        return changed.message if await self._change(view, plan, bool) else None
 
-    async def _change(self, view: edit_calls.View, call: Call[T]) -> T:
-        """Run a call that changes messages, and keep the index of the session's owner up to date."""
-        owner, removes = view.fields.get(layout.OWNER), call.op is not Op.ARCHIVE
-        return await self.run_owned(owner, self._run(call), removes=removes)
+    async def _change(self, view: View, plan: Edit, decode: Callable[[Any], T]) -> T:
+        """Make an edit, and keep the index of the session's owner up to date. `decode` gets the reply, 0 if refused."""
+        owner, removes = view.fields.get(layout.OWNER), plan.op is not Op.ARCHIVE
+        return await self.run_owned(owner, self._run(edit(self._calls, view, plan, decode)), removes=removes)
 
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
         return self._store.run(call, quarantine=True)
@@ -346,9 +344,9 @@ class Editor:
                 if name is not None:
                     self._recall_cache.forget_owner(name)
 
-    async def view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> edit_calls.View:
+    async def view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> View:
         """Return the window and state of the session. Raises SessionNotFound, Conflict."""
-        view = await self._run(edit_calls.window(self._calls))
+        view = await self._run(window(self._calls))
         if view is None:
             edits.check_life(self._calls.keys.session_id, expect)
             raise SessionNotFound(f"cannot {op}: there is no such session", self._calls.keys.session_id)

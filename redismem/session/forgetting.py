@@ -16,10 +16,10 @@ from redismem.models.extractive.summarizer import Extractive, compose
 from redismem.originals.blocks import block_number, unpacked_bytes
 from redismem.protocol import layout
 from redismem.protocol.call import Call
-from redismem.protocol.session import forget as forget_calls
+from redismem.protocol.session import forget as forget_plans
 from redismem.protocol.session import pages
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.edits import View
+from redismem.protocol.session.edits import View, edit
 from redismem.protocol.session.forget import Kept
 from redismem.settings.names import over_limit
 from redismem.store.dictionaries import load_dictionaries
@@ -68,16 +68,16 @@ class Forgetting:
             NotInWindow: A block of originals that may contain one of the messages cannot be read.
         """
         view = self._view
-        selected = forget_calls.select(view, self._blocks, self._seqs)
-        while numbers := forget_calls.blocks_to_read(view, selected | self._seqs, self._blocks):
+        selected = forget_plans.select(view, self._blocks, self._seqs)
+        while numbers := forget_plans.blocks_to_read(view, selected | self._seqs, self._blocks):
             await self._read(numbers)
-            selected = forget_calls.select(view, self._blocks, self._seqs)
-        covering = forget_calls.covering(view, self._blocks, self._seqs, selected)
+            selected = forget_plans.select(view, self._blocks, self._seqs)
+        covering = forget_plans.covering(view, self._blocks, self._seqs, selected)
         if not selected and not covering:
             return Forgotten(())
         summaries = {old: await self._rewrite(old, selected, seqs) for old, seqs in covering.items()}
-        plan = partial(forget_calls.forget, self._calls, view, selected, self._blocks, summaries)
-        if not await self._run(await self._run_apart(plan)):
+        plan = await self._run_apart(partial(forget_plans.forget, view, selected, self._blocks, summaries))
+        if not await self._run(edit(self._calls, view, plan, bool)):
             return None
         seqs = selected.union(*covering.values())
         rewritten = [(old.first_seq, old.last_seq) for old, new in summaries.items() if new is not None]
@@ -91,7 +91,7 @@ class Forgetting:
             known = await load_dictionaries(self._store, [block.stored for block in blocks])
             self._blocks |= dict.fromkeys(part)
             is_large = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
-            work = partial(forget_calls.decode_all, self._view, blocks, known)
+            work = partial(forget_plans.decode_all, self._view, blocks, known)
             self._blocks |= await run_apart(self._store.transport, work, is_much=is_large)
 
     async def _run_apart(self, work: Callable[[], T]) -> T:
@@ -105,7 +105,7 @@ class Forgetting:
         first, last = block_number(old.first_seq), block_number(old.last_seq)
         span = range(max(first, last + 1 - _BLOCKS_LIMIT), last + 1)
         await self._read([number for number in span if number not in self._blocks])
-        read = partial(forget_calls.left_of, old, self._blocks, selected, self._view.context.epoch)
+        read = partial(forget_plans.left_of, old, self._blocks, selected, self._view.context.epoch)
         messages = await self._run_apart(read)
         if not messages:
             return None
@@ -118,7 +118,7 @@ class Forgetting:
             model=Extractive.name,
             tokens=len(text.encode()) // 4 + 4,
             created_ms=await self._store.server_time_ms(),
-            message_ids=forget_calls.ids_without(old, seqs, self._view.context.epoch),
+            message_ids=forget_plans.ids_without(old, seqs, self._view.context.epoch),
         )
 
     async def _compose(self, messages: Sequence[Message], limit_bytes: int) -> str:

@@ -8,18 +8,13 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, SWEEP, create_claimed, create_overdue, run_many
-from support.raw_scripts import ARCHIVE, FORGET, MOVE_BODIES, NOW_MS, PRUNE, REPLACE, REWRITE, TIMEOUT_MS, Scripts
+from support.raw_scripts import EDIT, NOW_MS, TIMEOUT_MS, Scripts
 
 from redismem.protocol import scripts
 
 LATER_MS = NOW_MS + 60_000
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "prune": ("prune", PRUNE),
-    "archive": ("archive", ARCHIVE),
-    "rewrite": ("rewrite", REWRITE),
-    "forget": ("forget", FORGET),
-    "move_bodies": ("move_bodies", MOVE_BODIES),
-    "replace": ("replace", REPLACE),
+    "edit": ("edit", EDIT),
     "touch": ("touch", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS}),
     "set_policy": ("set_policy", {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS, "new_policy": "~w"}),
     "claim": ("claim", CLAIM | {"now_ms": LATER_MS}),

@@ -119,6 +119,17 @@ def four_blocks_become_one(machine: WorkMachine, name: str, by: str) -> None:
     machine.agrees()
 
 
+def rewritten_between_blocks(machine: WorkMachine, name: str) -> None:
+    """A rewrite from the second of three blocks on cuts it, and removes the third."""
+    machine.clear(name)
+    for _ in range(6):
+        machine.append_batch(name, 6)
+        machine.archive(name, 6, False)
+    machine.agrees()
+    machine.rewrite(name, 18, 1, True)
+    machine.agrees()
+
+
 def archived_after_a_failover(machine: WorkMachine, name: str) -> None:
     """A failover loses messages, and others get their seqs: these were not read, so they stay in the window."""
     afresh(machine, name, 0, 2)
@@ -136,6 +147,6 @@ ARCHIVES: tuple[Scene, ...] = (
     *variants(archived_again_and_again, keep=BOTH),
     *variants(archived_behind_a_writer, how=("archive", "prune", "append", "clear", "replace", "pop")),
     *(archived_in_a_second_life, archived_while_leased, archived_while_chosen, archived_beside_gaps),
-    archived_after_a_failover,
+    *(archived_after_a_failover, rewritten_between_blocks),
     *variants(four_blocks_become_one, by=("archive", "commit")),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,9 +19,9 @@ from redismem.errors import NotInWindow
 from redismem.messages.message import Message
 from redismem.protocol import layout
 from redismem.protocol.call import Call
-from redismem.protocol.session import archive, forget, rewrite
-from redismem.protocol.session import edits as edit_calls
-from redismem.protocol.session.edits import Replacement
+from redismem.protocol.session import ending, forget, leaving, replacing
+from redismem.protocol.session.edits import edit
+from redismem.protocol.session.replacing import Replacement
 from redismem.session import edits
 
 
@@ -36,15 +37,15 @@ class EditMachine(Machine):
     def archive_as_seen(self, place: int, count: int, again: bool) -> None:
         name, life, version, view = newest(self.views, place)
         context, calls = view.context, self.calls[name]
-        leaving = context.messages[:count]
-        if not leaving:
+        going = context.messages[:count]
+        if not going:
             return
-        next_seq = edit_calls.plan_leaving(context, view.elements, leaving).next_seq
+        next_seq = leaving.plan_leaving(context, view.elements, going).next_seq
         last, seqs_count = entry_at(context, next_seq - 1), next_seq - context.first_seq
-        fields = leaving_fields(self.run_call, calls.keys, view, leaving, layout.WITH_ORIGINALS in view.fields)
+        fields = leaving_fields(self.run_call, calls.keys, view, going, layout.WITH_ORIGINALS in view.fields)
         number = next(self.numbers)
         expected = self.model.archive(name, life, version, context.first_seq, seqs_count, last, number)
-        self._edit("archive", name, archive.archive(calls, view, leaving, fields), expected, again)
+        self._edit("archive", name, edit(calls, view, leaving.archive(view, going, fields), bool), expected, again)
 
     @precondition(lambda self: self.model.sessions)
     @rule(name=names, count=st.integers(1, 6), again=st.booleans())
@@ -82,7 +83,7 @@ class EditMachine(Machine):
         if not popped:
             return
         name, context, number = seen.name, seen.view.context, next(self.numbers)
-        call = rewrite.pop(self.calls[name], seen.view, popped)
+        call = edit(self.calls[name], seen.view, ending.pop(seen.view, popped), bool)
         total, seqs = context.last_seq, [message.seq for message in popped]
         last = entry_at(context, total)
         expected = self.model.pop(name, seen.life, seen.version, context.first_seq, total, last, seqs, number, self.now)
@@ -109,7 +110,9 @@ class EditMachine(Machine):
             self._refused_to_restore(name, view_of, from_seq)
             return
         expected = self.model.rewrite(name, id, view_of, from_seq, pinned_entries + entries, number, self.now)
-        call = rewrite.rewrite(calls, seen.view, from_seq, rewrite.encode(calls, given, id), cut)
+        new = ending.encode(calls, given, id)
+        plan = ending.rewrite(seen.view, from_seq, new, cut)
+        call = edit(calls, seen.view, plan, partial(ending.decode_receipt, calls.keys.session_id, new))
         if expected is None:
             with pytest.raises(TooLarge):
                 self.run_call(call)
@@ -145,7 +148,7 @@ class EditMachine(Machine):
         if messages:
             old = newest(messages, which)
             (new,), _ = self.messages(1)
-            changed = edit_calls.replacement(self.calls[seen.name], old, new)
+            changed = replacing.replacement(self.calls[seen.name], old, new)
             self._replace("replace", seen, old, entry_of(new.mark_replaced().with_pin(old.pinned)), changed, again)
 
     @precondition(lambda self: any(seen.view.context.pinned for seen in self.views))
@@ -153,16 +156,16 @@ class EditMachine(Machine):
     def unpin_as_seen(self, place: int, which: int, again: bool) -> None:
         seen = newest([seen for seen in self.views if seen.view.context.pinned], place)
         old = newest(seen.view.context.pinned, which)
-        self._replace("unpin", seen, old, entry_of(old.with_pin(False)), edit_calls.unpin(old), again)
+        self._replace("unpin", seen, old, entry_of(old.with_pin(False)), replacing.unpin(old), again)
 
     def _replace(self, what: str, seen: Seen, old: Message, new: Entry, changed: Replacement, again: bool) -> None:
         calls = self.calls[seen.name]
         kept = block_change(self.run_call, calls.keys, seen.view, old, changed)
-        call = edit_calls.replace(calls, seen.view, old, changed, kept)
+        call = edit(calls, seen.view, replacing.replace(seen.view, old, changed, kept), bool)
         number = next(self.numbers)
         context = seen.view.context
         was_inside = old.seq >= context.first_seq
-        together = [old.seq] if was_inside else seen.view.pinned_group(old)
+        together = [old.seq] if was_inside else seen.view.pinned_elements(seen.view.pinned_field(old.seq))
         visible = (*context.pinned, *context.messages)
         read = {message.seq: entry_of(message) for message in visible if message.seq in together}
         place = seen.view.place(old.seq)
@@ -188,7 +191,8 @@ class EditMachine(Machine):
         read = {seq: entry_at(context, seq) for seq in selected if seq >= context.first_seq}
         view_of = SeenSession(seen.life, seen.version, context.first_seq, 0, GAP, context.summary_version)
         expected = self.model.forget(name, view_of, selected, read, summaries, number)
-        self._edit("forget", name, forget.forget(calls, seen.view, selected, blocks, summaries), expected, again)
+        plan = forget.forget(seen.view, selected, blocks, summaries)
+        self._edit("forget", name, edit(calls, seen.view, plan, bool), expected, again)
 
     @precondition(lambda self: self.model.sessions)
     @rule(name=names, which=places, count=st.integers(1, 3), drops=st.booleans(), again=st.booleans())

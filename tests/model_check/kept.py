@@ -16,10 +16,11 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import forget, pages
-from redismem.protocol.session.archive import Begun, blocks_to_extend, encode_leaving
 from redismem.protocol.session.cuts import Cut, blocks_to_read, plan_cut
-from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
+from redismem.protocol.session.edits import BlockChange, View
 from redismem.protocol.session.forget import Kept
+from redismem.protocol.session.leaving import Begun, blocks_to_extend, encode_leaving
+from redismem.protocol.session.replacing import Replacement, encode_block_change
 
 KNOWN: Dictionaries = {1: make_dictionary(1)}
 """The trained dictionaries of the namespace; every other commit uses one."""
@@ -65,9 +66,9 @@ def kept_blocks(run: Run, keys: SessionKeys, view: View, seqs: set[int]) -> dict
     return dict.fromkeys(numbers) | forget.decode_all(view, blocks, KNOWN)
 
 
-def block_change(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange:
+def block_change(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange | None:
     """Return the change of a message in its block of originals, if the message has left the window."""
     if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
-        return NO_BLOCK_CHANGE
+        return None
     block = run(pages.block(keys, block_number(old.seq)))
-    return NO_BLOCK_CHANGE if block is None else encode_block_change(view, old, changed, block, KNOWN)
+    return None if block is None else encode_block_change(view, old, changed, block, KNOWN)

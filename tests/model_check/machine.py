@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -19,7 +20,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.owners import encode_owner
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.server_errors import ServerError
-from redismem.protocol.session import edits
+from redismem.protocol.session import edits, leaving
 from redismem.protocol.session.clear import clear, clear_life
 from redismem.protocol.session.edits import View
 
@@ -194,13 +195,15 @@ class Machine(Steps):
     def prune_as_seen(self, place: int, keep: int, again: bool) -> None:
         name, life, version, view = newest(self.views, place)
         context = view.context
-        call = edits.prune(self.calls[name], view, keep)
-        if call is not None:
+        going = leaving.select_pruned(context, keep)
+        if going:
+            decode = partial(leaving.decode_pruned, going)
+            call = edits.edit(self.calls[name], view, leaving.prune(view, going), decode)
             dropped = self.run_owned(name, call)
-            going = context.messages[: len(context.messages) - keep]
-            count = edits.plan_leaving(context, view.elements, going).next_seq - context.first_seq
+            count = leaving.plan_leaving(context, view.elements, going).next_seq - context.first_seq
             newest_gone = entry_at(context, context.first_seq + count - 1)
-            pruned = self.model.prune(name, life, version, context.first_seq, count, newest_gone)
+            number = next(self.numbers)
+            pruned = self.model.prune(name, life, version, context.first_seq, count, newest_gone, number)
             self.same(f"prune {dropped > 0}", dropped, len(going) if pruned else 0)
             if again:
                 session = self.model.sessions.get(name)

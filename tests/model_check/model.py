@@ -157,7 +157,9 @@ class Model:
             session.evicting = None
             self._leave(name, "evictions")
 
-    def prune(self, name: str, life: int, version: int, first_seq: int, count: int, newest: Entry | None) -> bool:
+    def prune(
+        self, name: str, life: int, version: int, first_seq: int, count: int, newest: Entry | None, number: int
+    ) -> bool:
         """Drop the first `count` seqs of the window. `newest` is the entry that the caller saw last among them."""
         session = self.sessions.get(name)
         if session is None or (session.life, session.version, session.first_seq) != (life, version, first_seq):
@@ -167,6 +169,8 @@ class Model:
         session.unsummarised |= set(range(first_seq, first_seq + count))
         session.leave(count)
         self.originals.pop(name, None)
+        session.written = number
+        session.appends.append((f"edit {number}", Receipt(0, 0, 0, False, False)))
         return True
 
     def archive(

@@ -27,7 +27,8 @@ from redismem.protocol.call import Call, Command
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session.clear import clear_life
-from redismem.protocol.session.edits import View, plan_leaving
+from redismem.protocol.session.edits import View
+from redismem.protocol.session.leaving import plan_leaving
 from redismem.recall.owner.upkeep import OwnerIndex, change_owned
 from redismem.store.store import Store
 from redismem.transport.lane.blocking import BlockingLane

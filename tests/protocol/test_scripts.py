@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.edited import VIEW
 from support.script_text import header
 
 from redismem.inspection.check import read_stored
@@ -21,7 +20,6 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.owners import encode_owner
-from redismem.protocol.session import archive, bodies, edits, forget, rewrite
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.state import StateChanges
@@ -75,113 +73,13 @@ def test_a_packed_argument_has_the_names_of_the_header(name: str) -> None:
 CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
 OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, "confirm": None, **CHANGES}
 ELEMENTS = [encode_message(Message.from_openai(message).with_pin(True))[0] for message in MESSAGES]
-CONTEXT = VIEW.context
 TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
-ANOTHER = {"role": "user", "content": "another"}
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
 
 
 NOTED_MS = 60_000 + int(2_000 * SETTINGS.deadline_s)
 
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
-    "prune": (
-        lambda: edits.prune(CALLS, VIEW, 0),
-        {
-            "epoch": "9-ab",
-            "first_seq": 5,
-            "edited": "v-7",
-            "next_seq": 9,
-            "count": 4,
-            "newest": VIEW.elements[-1],
-            "uncounted_count": 2,
-            "tokens": 120,
-            "nonce": hexadecimal,
-        },
-    ),
-    "archive": (
-        lambda: archive.archive(CALLS, VIEW, CONTEXT.messages, {b"0": b"block"}),
-        {
-            "token": lambda token: len(token) == len(append_token(None)),
-            "epoch": "9-ab",
-            "first_seq": lambda seq: seq == 5,
-            "edited": "v-7",
-            "next_seq": 9,
-            "count": 4,
-            "newest": VIEW.elements[-1],
-            "uncounted_count": lambda count: count == 2,
-            "tokens": lambda tokens: tokens == 120,
-            "merged": lambda number: number == "-",
-            "moved_count": lambda count: count == 2,
-        },
-    ),
-    "forget": (
-        lambda: forget.forget(CALLS, VIEW, {5, 6}, {}, {}),
-        {
-            "token": lambda token: len(token) == len(append_token(None)),
-            "epoch": "9-ab",
-            "first_seq": lambda seq: seq == 5,
-            "edited": "v-7",
-            "committed": lambda fence: fence == "-",
-            "nonce": hexadecimal,
-            "pins": lambda pins: pins.startswith("-1,-9,"),
-            "more": "-50 0 -1",
-            "gone": lambda gone: gone == "",
-            "sizes": "2 0 1",
-        },
-    ),
-    "move_bodies": (
-        lambda: bodies.move(CALLS, VIEW, [bodies.Shortened(1, VIEW.elements[1], b"shorter", 6, -40)], "v-7")[0],
-        {"epoch": "9-ab", "first_seq": 5, "edited": "v-7", "nonce": hexadecimal, "more_tokens": -40},
-    ),
-    "rewrite": (
-        lambda: rewrite.rewrite(CALLS, VIEW, 6, rewrite.encode(CALLS, MESSAGES, "my-id")),
-        {
-            "session": b"user-42",
-            "limits": append_limits(SETTINGS).text,
-            "now_ms": NOW_MS,
-            "token": lambda token: token[:7] == append_token("my-id")[:7],
-            "epoch": "9-ab",
-            "first_seq": lambda seq: seq == 5,
-            "last_seq": 8,
-            "edited": "v-7",
-            "newest": lambda newest: newest == VIEW.elements[-1],
-            "nonce": hexadecimal,
-            "pins": lambda pins: pins.startswith("-1,-9,"),
-            "committed": lambda fence: fence == "-",
-            "next_seq": 5,
-            "left": lambda left: left == b"%d+1-2" % (50 + TOKENS),
-            "block": lambda block: block == "-",
-            "sizes": "1 1 3 4",
-            "from_seq": 6,
-            "more": "1 0",
-        },
-    ),
-    "replace": (
-        lambda: edits.replace(CALLS, VIEW, old := CONTEXT.pinned[0], edits.replacement(CALLS, old, ANOTHER)),
-        {
-            "session": b"user-42",
-            "now_ms": NOW_MS,
-            "limits": append_limits(SETTINGS).text,
-            "token": lambda token: len(token) == 30,
-            "epoch": "9-ab",
-            "first_seq": lambda seq: seq == 5,
-            "place": 1,
-            "nonce": hexadecimal,
-            "old": b"element 1",
-            "new": lambda new: b"another" in new and new.endswith(b"element 1"),
-            "more_tokens": lambda tokens: tokens == 0,
-            "more_uncounted": lambda count: count == 0,
-            "pins": lambda pins: pins.endswith(PINS.partition(",")[2].partition(",")[2]),
-            "last_seq": "-",
-            "pinned_field": lambda field: field == "-",
-            "new_field": lambda field: field == "-",
-            "block": lambda block: block == "-",
-            "old_block": lambda block: block == b"",
-            "new_block": lambda block: block == b"",
-            "new_signature": lambda signature: signature == b"",
-            "gone": lambda gone: gone == "",
-        },
-    ),
     "read_originals": (lambda: replace(read_stored(KEYS), commands=read_stored(KEYS).commands[:1]), {}),
 }
 

@@ -10,15 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYTHON_LINES = 400
 FUNCTION_LINES = 40
-LUA_LINES = 60
+LUA_LINES = 100
 Check = Callable[[Path], list[str]]
 
 
-def lines_after_header(script: Path) -> int:
-    lines = script.read_text().splitlines()
-    while lines and (not lines[0].strip() or lines[0].startswith(("--", "#!"))):
-        lines.pop(0)
-    return len(lines)
+def lines_of_code(script: Path) -> int:
+    return sum(not line.strip().startswith(("--", "#!")) for line in script.read_text().splitlines() if line.strip())
 
 
 def sources(root: Path) -> Iterator[Path]:
@@ -31,7 +28,7 @@ def check_length(root: Path) -> list[str]:
     """A file that is too long usually means that something stands in the wrong room."""
     found = [(path, len(path.read_text().splitlines()), PYTHON_LINES) for path in sources(root)]
     for path in (root / "lua").rglob("*.lua"):
-        found += [(path, lines_after_header(path), LUA_LINES)]
+        found += [(path, lines_of_code(path), LUA_LINES)]
     return [
         f"{path.relative_to(root)}: {lines} lines, {most} are allowed" for path, lines, most in found if lines > most
     ]
@@ -77,7 +74,7 @@ LONG = "def f():\n" + "    x = 1\n" * 40
         (check_length, "tests/cli/test_app.py", "\n" * 401, "tests/cli/test_app.py: 401 lines, 400 are allowed"),
         (check_length, "examples/worker.py", "\n" * 401, "examples/worker.py: 401 lines, 400 are allowed"),
         (check_length, "benchmarks/flat.py", "\n" * 401, "benchmarks/flat.py: 401 lines, 400 are allowed"),
-        (check_length, "lua/session/read.lua", "-- header\n" + "local x = 1\n" * 61, "61 lines, 60 are allowed"),
+        (check_length, "lua/session/read.lua", "-- header\n" + "local x = 1\n" * 101, "101 lines, 100 are allowed"),
         (
             check_functions,
             "redismem/session/session.py",
@@ -96,7 +93,7 @@ def test_each_check_can_fail(tmp_path: Path, check: Check, file: str, source: st
 
     docstring = '    """Two lines\n    of docstring."""\n'
     write("redismem/memory.py", "\n" * 358 + LONG.replace("    x = 1\n", docstring, 1))
-    write("lua/session/read.lua", "-- header\n" * 99 + "local x = 1\n" * 60)
+    write("lua/session/read.lua", "-- header\n" * 99 + "local x = 1\n" * 100)
     assert check(tmp_path) == []
     write(file, source)
     (found,) = check(tmp_path)

@@ -131,7 +131,7 @@ async def test_a_lost_reply_archives_once(redis_server: RedisServer, namespace: 
         session = memory.session("a")
         await converse(session, 9)
         await session.archive(1)  # so that the script is loaded
-        proxy.break_next("reset", count, to=load("archive").sha)
+        proxy.break_next("reset", count, to=load("edit").sha)
         assert seqs(await session.archive(2)) == [2, 3]
         assert proxy.broken_count == count
         assert seqs((await session.read()).messages) == [4, 5, 6, 7, 8, 9]

@@ -12,6 +12,7 @@ from redismem import Memory, Policy, Settings
 from redismem.blocking import memory as blocking
 from redismem.inspection.check import check_session
 from redismem.protocol.session import bodies
+from redismem.protocol.session.edits import edit
 from redismem.session.session import Session
 from redismem.workers.strategies import Trim, from_settings
 from redismem.workers.summaries import Worker
@@ -184,6 +185,5 @@ async def test_nothing_moves_from_a_window_that_another_writer_has_changed(store
         view = await session._editor.view("prune")
         await session.append({"role": "assistant", "content": "x" * 30_000})
         await session.pop(1)
-        chosen = [bodies.Shortened(2, view.elements[2], view.elements[0], 3, 0)]
-        move, _ = bodies.move(session._calls, view, chosen, "")
-        assert await memory.store.run(move) is False
+        chosen = [bodies.Shortened(2, 3, view.elements[2], view.elements[0], 0)]
+        assert await memory.store.run(edit(session._calls, view, bodies.move(view, chosen), bool)) is False

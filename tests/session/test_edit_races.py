@@ -20,10 +20,8 @@ import redismem.blocking
 from redismem import Conflict, Memory, NotInWindow, Session, Settings
 from redismem.context import Context
 from redismem.models import Draft
-from redismem.protocol.call import Call
-from redismem.protocol.session import edits as edit_calls
-from redismem.protocol.session import rewrite
-from redismem.protocol.session.edits import window
+from redismem.protocol.session import ending, replacing
+from redismem.protocol.session.edits import Edit, edit, window
 from redismem.session.editing import Editor
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
@@ -71,9 +69,9 @@ async def test_an_edit_that_expects_a_context_undoes_no_edit_since(session: Sess
             lambda: session.pop(exact=True, expect=seen),  # noqa: B023
             lambda: session.archive(1, expect=seen),  # noqa: B023
         ]
-        for edit in edits:
+        for each in edits:
             with pytest.raises(Conflict):
-                await edit()
+                await each()
         assert await session.read() == after
 
 
@@ -104,7 +102,7 @@ async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, na
         assert view is not None
         assert await summarize(memory) == 1
         before = await session.read()
-        assert not await memory.store.run(rewrite.pop(calls, view, view.context.messages[2:]))
+        assert not await memory.store.run(edit(calls, view, ending.pop(view, view.context.messages[2:]), bool))
         assert await session.read() == before
         assert await is_sound(memory)
 
@@ -142,15 +140,13 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
         view = await m.store.run(window(m.store.session_calls("a")))
         assert view is not None
         calls, first, pinned = m.store.session_calls("a"), view.context.messages[0], view.context.pinned[0]
-        edits: dict[str, Callable[[], Call[Any]]] = {
-            "pop": lambda: rewrite.pop(calls, view, view.context.messages[1:]),
-            "undo": lambda: rewrite.pop(calls, view, view.context.messages[2:]),
-            "replace": lambda: edit_calls.replace(
-                calls, view, first, edit_calls.replacement(calls, first, user_message("new"))
-            ),
-            "unpin": lambda: edit_calls.replace(calls, view, pinned, edit_calls.unpin(pinned)),
+        plans: dict[str, Callable[[], Edit]] = {
+            "pop": lambda: ending.pop(view, view.context.messages[1:]),
+            "undo": lambda: ending.pop(view, view.context.messages[2:]),
+            "replace": lambda: replacing.replace(view, first, replacing.replacement(calls, first, user_message("new"))),
+            "unpin": lambda: replacing.replace(view, pinned, replacing.unpin(pinned)),
         }
-        made = edits[what]()
+        made = edit(calls, view, plans[what](), bool)
         proxy.break_next("reset", 1, to=b"EVALSHA")
         assert await m.store.run(made)
         after = await near.session("a").read()

@@ -19,7 +19,8 @@ from redismem import Forgotten, Memory, Session, SessionNotFound, Settings, TooL
 from redismem.errors import NotInWindow
 from redismem.models import Draft
 from redismem.protocol.queue.calls import Job
-from redismem.protocol.session import forget as forget_calls
+from redismem.protocol.session import forget
+from redismem.protocol.session.edits import edit
 from redismem.workers.eviction import Eviction
 from redismem.workers.strategies import Strategy, Trim
 from redismem.workers.summaries import Worker
@@ -247,7 +248,7 @@ async def test_a_lost_reply_is_no_second_removal(redis_server: Any, namespace: s
         await session.append(*(user_message(text) for text in "abcd"))
         await session.forget(4)  # every script is known
         view = await session._editor.view("forget")
-        call = forget_calls.forget(memory.store.session_calls("a"), view, {2, 3}, {}, {})
+        call = edit(memory.store.session_calls("a"), view, forget.forget(view, {2, 3}, {}, {}), bool)
         proxy.break_next("reset", lost_count, to=b"EVALSHA")
         assert await memory.store.run(call) is True
         assert seqs(await session.messages()) == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ import redismem.blocking
 from redismem import Conflict, IdReused, InvalidMessage, Memory, Session, SessionNotFound, Settings, TooLarge
 from redismem.errors import NotInWindow
 from redismem.protocol.queue.calls import Job
-from redismem.protocol.session import rewrite as rewrite_calls
+from redismem.protocol.session import ending
+from redismem.protocol.session.edits import edit
 
 CALL = {
     "role": "assistant",
@@ -113,7 +115,6 @@ async def test_what_is_appended_meanwhile_is_replaced_too(
 ) -> None:
     await session.append(user_message("a"), user_message("b"))
     calls, late = memory.store.session_calls(session.id), ["c", "d"]
-    build = rewrite_calls.rewrite
     run = memory.store.run
 
     async def append_first(call: Any, **options: Any) -> Any:
@@ -123,7 +124,7 @@ async def test_what_is_appended_meanwhile_is_replaced_too(
 
     monkeypatch.setattr(memory.store, "run", append_first)
     receipt = await session.rewrite(2, [user_message("B")])
-    assert (late, receipt.first_seq, rewrite_calls.rewrite) == ([], 5, build)
+    assert (late, receipt.first_seq) == ([], 5)
     assert await shown(session) == [(1, "a"), (5, "B")]
     late.append("e")
     with pytest.raises(Conflict):
@@ -174,9 +175,8 @@ async def test_lost_replies_rewrite_once(redis_server: Any, namespace: str, lost
         await session.rewrite(3, [user_message("C")])  # every script is known
         calls = memory.store.session_calls("a")
         view = await session._editor.view("rewrite")
-        call = rewrite_calls.rewrite(
-            calls, view, 2, rewrite_calls.encode(calls, [user_message("B"), user_message("D")], id)
-        )
+        new = ending.encode(calls, [user_message("B"), user_message("D")], id)
+        call = edit(calls, view, ending.rewrite(view, 2, new), partial(ending.decode_receipt, "a", new))
         proxy.break_next("reset", lost_count, to=b"EVALSHA")
         receipt = await memory.store.run(call)
         assert receipt is not None

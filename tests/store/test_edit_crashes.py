@@ -14,8 +14,8 @@ from support.redis_server import RedisServer
 
 from redismem import Memory
 from redismem.protocol.call import Call
-from redismem.protocol.session import archive, cuts, edits, forget, pages, rewrite
-from redismem.protocol.session.edits import NO_BLOCK_CHANGE, View
+from redismem.protocol.session import cuts, ending, forget, leaving, pages, replacing
+from redismem.protocol.session.edits import Edit, View, edit
 from redismem.recall.originals import Originals
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -35,11 +35,11 @@ async def move_pinned_message(memory: Memory) -> View:
     return await read_window(memory)
 
 
-async def archive_oldest(memory: Memory, view: View) -> Call[Any]:
+async def archive_oldest(memory: Memory, view: View) -> Edit:
     calls, oldest = memory.store.session_calls("a"), view.context.messages[:3]
     originals = Originals(memory.store, calls.keys)
     fields = await originals.encode_leaving(view.context, view.elements, oldest, with_originals=False)
-    return archive.archive(calls, view, oldest, fields)
+    return leaving.archive(view, oldest, fields)
 
 
 async def merge_blocks(memory: Memory) -> Call[Any]:
@@ -51,7 +51,7 @@ async def merge_blocks(memory: Memory) -> Call[Any]:
     oldest = view.context.messages[:25]
     fields = await Originals(memory.store, calls.keys).encode_leaving(view.context, view.elements, oldest, True)
     assert list(fields) == [b"0", b"s0", b"4", b"s4"]
-    return archive.archive(calls, view, oldest, fields)
+    return edit(calls, view, leaving.archive(view, oldest, fields), bool)
 
 
 async def call_of(memory: Memory, write: str) -> Call[Any]:
@@ -60,39 +60,42 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     if write == "append pinned":
         return calls.append([SYSTEM, user("last")], {"id": "last"})
     view = await (move_pinned_message(memory) if write.endswith("what left the window") else read_window(memory))
-    context = view.context
     if write == "archive that merges blocks":
         return await merge_blocks(memory)
-    if write in ("commit", "archive"):
-        return await (commit if write == "commit" else archive_oldest)(memory, view)
+    if write == "commit":
+        return await commit(memory, view)
+    return edit(calls, view, await plan_of(memory, view, write), bool)
+
+
+async def plan_of(memory: Memory, view: View, write: str) -> Edit:
+    calls, context = memory.store.session_calls("a"), view.context
+    if write == "archive":
+        return await archive_oldest(memory, view)
     if write == "rewrite what left the window":
         blocks = await memory.store.run(pages.blocks(calls.keys, cuts.blocks_to_read(view, 3, 10)))
-        new = rewrite.encode(calls, [user("new")], None)
-        return rewrite.rewrite(calls, view, 3, new, cuts.plan_cut(view, 3, blocks, {}))
+        new = ending.encode(calls, [user("new")], None)
+        return ending.rewrite(view, 3, new, cuts.plan_cut(view, 3, blocks, {}))
     if write == "forget what left the window":
         numbers = forget.blocks_to_read(view, {1, 2}, {})
         blocks = await memory.store.run(pages.blocks(calls.keys, numbers))
         read = forget.decode_all(view, blocks, {})
         assert read
-        return forget.forget(calls, view, {1, 2, 5}, read, dict.fromkeys(context.summaries))
-    made: dict[str, Callable[[], Call[Any] | None]] = {
-        "prune": lambda: edits.prune(calls, view, 2),
-        "pop": lambda: rewrite.pop(calls, view, context.messages[2:]),
-        "rewrite": lambda: rewrite.rewrite(calls, view, 3, rewrite.encode(calls, [SYSTEM, user("new")], None)),
-        "forget": lambda: forget.forget(calls, view, {1, 3, 4}, {}, {}),
-        "rewrite with nothing": lambda: rewrite.rewrite(calls, view, 1, rewrite.encode(calls, [], None)),
+        return forget.forget(view, {1, 2, 5}, read, dict.fromkeys(context.summaries))
+    made: dict[str, Callable[[], Edit]] = {
+        "prune": lambda: leaving.prune(view, context.messages[:3]),
+        "pop": lambda: ending.pop(view, context.messages[2:]),
+        "rewrite": lambda: ending.rewrite(view, 3, ending.encode(calls, [SYSTEM, user("new")], None)),
+        "forget": lambda: forget.forget(view, {1, 3, 4}, {}, {}),
+        "rewrite with nothing": lambda: ending.rewrite(view, 1, ending.encode(calls, [], None)),
     }
     if write in made:
-        call = made[write]()
-    else:
-        old = context.messages[1] if write == "replace" else context.pinned[0]
-        is_new = write.startswith("replace")
-        changed = edits.replacement(calls, old, user("new")) if is_new else edits.unpin(old)
-        kept = await Originals(memory.store, calls.keys).prepare_change(view, old, changed)
-        assert (kept is NO_BLOCK_CHANGE) == (not write.endswith("what left the window"))
-        call = edits.replace(calls, view, old, changed, kept)
-    assert call is not None
-    return call
+        return made[write]()
+    old = context.messages[1] if write == "replace" else context.pinned[0]
+    is_new = write.startswith("replace")
+    changed = replacing.replacement(calls, old, user("new")) if is_new else replacing.unpin(old)
+    block = await Originals(memory.store, calls.keys).prepare_change(view, old, changed)
+    assert (block is None) == (not write.endswith("what left the window"))
+    return replacing.replace(view, old, changed, block)
 
 
 WRITES = ["append pinned", "commit", "archive that merges blocks", "prune", "pop", "rewrite", "replace", "forget"]

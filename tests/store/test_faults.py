@@ -141,7 +141,7 @@ async def test_a_repeated_prune_returns_its_first_result_and_drops_no_more(proxy
     async with Memory.connect(proxy.url, namespace=direct_memory.store.keys.namespace, settings=QUICK) as memory:
         await direct_memory.session("a").append(*map(user, range(6)))
         await direct_memory.session("a").prune(5)
-        proxy.break_next("freeze", float("inf"), to=load("prune").sha)
+        proxy.break_next("freeze", float("inf"), to=load("edit").sha)
         pruning = asyncio.ensure_future(memory.session("a").prune(2))
 
         async def is_pruned() -> bool:
@@ -257,7 +257,7 @@ async def test_the_blocking_memory_survives_lost_replies(redis_server: RedisServ
                     assert session.append_and_read(user(number)).last_seq == number + 1
                 else:
                     assert session.append(user(number)).last_seq == number + 1
-            for script, edit, result in (("prune", lambda: session.prune(1), 3), ("clear", session.clear, True)):
+            for script, edit, result in (("edit", lambda: session.prune(1), 3), ("clear", session.clear, True)):
                 proxy.break_next(how, 2, to=load(script).sha)
                 assert edit() == result
                 assert proxy.broken_count >= 2

@@ -38,7 +38,9 @@ COMMIT: dict[str, Any] = {
     "summary": "told",
     "sketch": "-",
     "merged": "-",
-    "moved_count": 0,
+    "pinned_field": "-",
+    "pinned": "",
+    "more_large": 0,
     "kept_count": 0,
 }
 RELEASE: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Any
 
 from redismem.messages.encoding import encode_message
@@ -47,79 +48,50 @@ def resending(number: int, process: bytes = b"sender") -> bytes:
     return process + (number | 1 << 47).to_bytes(6)
 
 
-PRUNE: dict[str, Any] = {
-    "epoch": "1-ab",
-    "first_seq": 1,
-    "edited": "-",
-    "next_seq": 3,
-    "count": 2,
-    "newest": stored_element("b"),
-    "uncounted_count": 0,
-    "tokens": 4,
-    "nonce": "p1",
-}
-ARCHIVE: dict[str, Any] = {
-    "token": b"archiv1newepoch",
-    **{name: value for name, value in PRUNE.items() if name != "nonce"},
-    "merged": "-",
-    "moved_count": 0,
-}
-REPLACE: dict[str, Any] = {
+LISTS = ("replaced", "blocks", "pushed", "new", "originals", "gone", "sets", "drops")
+"""The lists of edit.lua, in their order."""
+EDIT: dict[str, Any] = {
     "now_ms": NOW_MS,
-    "limits": " ".join(map(str, LIMITS.values())),
-    "token": b"replace1newepoch",
+    "limits": "-",
+    "token": b"edited.1newepochab",
     "epoch": "1-ab",
     "first_seq": 1,
-    "place": 1,
+    "last_seq": "*",
+    "edited": "-",
+    "committed": "*",
+    "place": "-",
+    "seen": "",
     "nonce": "e1",
-    "old": b"old",
-    "new": b"new",
-    "more_tokens": 0,
-    "more_uncounted": 0,
     "pins": "-",
-    "last_seq": "-",
-    "pinned_field": "-",
-    "new_field": "-",
+    "next_seq": 1,
+    "changes": "0 0 0 0 0",
     "block": "-",
-    "old_block": "",
-    "new_block": "",
-    "new_signature": "",
-    "gone": "",
+    "bodies": "-",
+    "kept": "-",
+    "starts": "20 20 20 20 20 20 20",
 }
+"""An edit that changes nothing."""
+LEAVE: dict[str, Any] = {
+    "place": 1,
+    "seen": stored_element("b"),
+    "nonce": "-",
+    "next_seq": 3,
+    "changes": "0 -4 0 0 0",
+    "kept": "2 -1",
+}
+"""Two messages leave the head of the window."""
+PRUNE: dict[str, Any] = LEAVE | {"block": 0, "sets": ("pruned", "p1")}
 REWRITE: dict[str, Any] = {
     "limits": " ".join(map(str, LIMITS.values())),
-    "now_ms": NOW_MS,
-    "token": b"rewritenewepochab",
-    "epoch": "1-ab",
-    "first_seq": 1,
     "last_seq": 3,
-    "edited": "-",
-    "newest": stored_element("c"),
-    "nonce": "e1",
-    "pins": "-",
-    "committed": "-",
-    "next_seq": 1,
-    "left": "4+1-1",
-    "block": "-",
-    "sizes": "1 1 2 3",
-    "from_seq": 2,
-    "more": "0 0",
+    "place": -1,
+    "seen": stored_element("c"),
+    "changes": "2 -6 1 -1 0",
+    "kept": "0 0",
+    "pushed": ("gap",),
+    "new": (element("d"), element("e")),
 }
-FORGET: dict[str, Any] = {
-    "token": b"forget..1newepoch",
-    "epoch": "1-ab",
-    "first_seq": 1,
-    "edited": "-",
-    "committed": "-",
-    "nonce": "e1",
-    "pins": "-",
-    "more": "-2 1 0",
-    "gone": "",
-    "sizes": "1 0 0",
-}
-"""Removes one message; then place, element as read and gap."""
-MOVE_BODIES: dict[str, Any] = {"epoch": "1-ab", "first_seq": 1, "edited": "-", "nonce": "e1", "more_tokens": -9}
-"""Then per message: place, size, stamp, field and shorter element."""
+"""Two messages take the place of two others."""
 
 
 def counters(
@@ -160,6 +132,14 @@ class Scripts:
         values = [given[argument] for argument in head.arguments]
         await self.raw.script_load(script.source)
         return await self.raw.evalsha(script.sha.decode(), len(keys), *keys, *values, *tail)
+
+    async def edit(self, **changed: Any) -> Any:
+        """Run edit.lua; `changed` replaces values of EDIT, and has the lists by their names."""
+        lists = [tuple(changed.pop(name, ())) for name in LISTS]
+        assert changed.keys() <= EDIT.keys()
+        starts = list(accumulate(map(len, lists), initial=20))[1:-1]
+        tail = [argument for part in lists for argument in part]
+        return await self.run("edit", *tail, **EDIT | {"starts": " ".join(map(str, starts))} | changed)
 
     async def append(
         self,

@@ -15,18 +15,16 @@ _CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT
 _MEANT: dict[str, set[bytes]] = {
     "unpack(changes)": _CALLERS,
     "unpack(ARGV, first_drop)": _CALLERS,
-    "unpack(noted)": set(),
-    "unpack(fields)": {layout.SUMMARIES_COUNT, layout.PINNED, layout.REMOVED},
-    "unpack(ARGV, first_drop, first_original - 1)": {
+    "unpack(fields)": {layout.SUMMARIES_COUNT, layout.SUMMARY, layout.PINNED, layout.REMOVED, layout.PRUNED}
+    | {layout.WITH_ORIGINALS},
+    "unpack(ARGV, first_dropped)": {
         *(layout.SUMMARY, layout.PINNED, layout.SKETCH, layout.COMMITTED, layout.WITH_ORIGINALS)
     },
+    "place": {layout.PINNED},
     "summary_field": {layout.SUMMARY},
     "unpack(folded)": {layout.SUMMARY},
-    "unpack(sets)": {layout.SUMMARIES_COUNT, layout.SUMMARY, layout.PINNED, layout.REMOVED},
-    "unpack(drops)": {layout.COMMITTED, layout.SUMMARY, layout.PINNED},
     "field": {layout.SUMMARY},
     "pinned_field": {layout.PINNED},
-    "new_field": {layout.PINNED},
     "'ids_' .. oldest": set(layout.OLDER_IDS),
     "'ids:' .. string.byte(token, 8)": {layout.LEFT_IDS},
     "older_ids": {layout.LEFT_IDS},

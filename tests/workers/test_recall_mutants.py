@@ -27,7 +27,7 @@ from redismem.originals import phrases
 from redismem.originals.blocks import dictionary_of
 from redismem.originals.dictionaries import SETTLED_MS, Dictionary
 from redismem.protocol.namespace import dictionaries
-from redismem.protocol.session import archive
+from redismem.protocol.session import leaving
 from redismem.recall.cache import RecallCache
 from redismem.recall.cached import CachedSession, SelectedMessages
 from redismem.recall.postings import Postings
@@ -263,7 +263,7 @@ MUTANTS = [
     Mutant(Trainer, "_sync", "lost for ever", "store.dictionaries.keys() - set(listing.versions)", "()", compresses),
     Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
     Mutant(dictionaries, "add", "over an older one", "HSETNX", "HSET", compresses),
-    Mutant(archive, "_elements_before", "without its dictionary", "*block, begun.dictionaries", "*block", compresses),
+    Mutant(leaving, "_elements_before", "without its dictionary", "*block, begun.dictionaries", "*block", compresses),
     Mutant(loading, "load_versions", "whatever was read", "store.dictionaries.update(loaded)", "pass", compresses),
 ]
 

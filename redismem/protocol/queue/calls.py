@@ -24,7 +24,8 @@ from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
 from redismem.protocol.namespace.calls import entries, name_of
 from redismem.protocol.owners import decode_owner
-from redismem.protocol.session.edits import View, plan_leaving
+from redismem.protocol.session.edits import View
+from redismem.protocol.session.leaving import plan_leaving
 from redismem.settings.settings import Settings
 
 T = TypeVar("T")
@@ -300,6 +301,7 @@ class QueueCalls:
         """
         context = job.context
         leaving = plan_leaving(context, job.elements, covered)
+        pinned_field, pinned = next(iter(leaving.pinned.items()), (None, b""))
         kept = [part for field in originals.items() for part in field]
         return self._call(
             Op.COMMIT,
@@ -316,9 +318,11 @@ class QueueCalls:
             summary=None if summary is None else summary.encode(),
             sketch=sketch,
             merged=merged_number(originals),
-            moved_count=len(leaving.moved),
+            pinned_field=pinned_field,
+            pinned=pinned,
+            more_large=-leaving.large_bytes,
             kept_count=len(kept),
-            more=(*leaving.moved, *kept, *map(_summary_field, folded)),
+            more=(*kept, *map(_summary_field, folded)),
             **self._limits,
         )
 

@@ -17,11 +17,10 @@ from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message, is_opaque
 from redismem.messages.values import Undecodable
-from redismem.protocol import layout, scripts
-from redismem.protocol.call import Call, evalsha
-from redismem.protocol.ids import nonce
+from redismem.protocol import layout
+from redismem.protocol.call import Call
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.edits import View
+from redismem.protocol.session.edits import Edit, Replaced, View
 
 _LARGE_FIRST_BYTES = 64 * 1024
 """Messages over this size leave before smaller ones."""
@@ -33,11 +32,11 @@ class Shortened(NamedTuple):
     """A message of the window whose body shall leave it."""
 
     place: int
+    seq: int
     before: bytes
     """The element as read."""
     after: bytes
     """The element of the shortened message."""
-    seq: int
     more_tokens: int
 
 
@@ -63,7 +62,7 @@ def choose(calls: SessionCalls, view: View) -> list[Shortened]:
                 continue
             if (after := _shortened_element(calls, message, before)) is not None:
                 element, tokens = after
-                chosen[message.seq] = Shortened(place, before, element, message.seq, tokens - message.tokens)
+                chosen[message.seq] = Shortened(place, message.seq, before, element, tokens - message.tokens)
                 left_bytes -= len(before) - layout.large_bytes([element])
     return [chosen[seq] for seq in sorted(chosen)]
 
@@ -104,35 +103,12 @@ def batches(chosen: Sequence[Shortened]) -> Iterator[list[Shortened]]:
         yield part
 
 
-def move(calls: SessionCalls, view: View, part: Sequence[Shortened], edited: str | bytes) -> tuple[Call[bool], bytes]:
-    """Build a call that moves these bodies, and return it with the value of `edited` that it sets.
-
-    `edited` is the present value, "" for none. The call returns False if the window has changed since it was read.
-    """
-    keys, script, new_edited = calls.keys, scripts.load("move_bodies"), nonce()
-    command = evalsha(
-        script,
-        (keys.messages, keys.state, keys.originals),
-        (
-            view.context.epoch,
-            view.context.first_seq,
-            edited or layout.NONE,
-            new_edited,
-            sum(each.more_tokens for each in part),
-            *(
-                argument
-                for each in part
-                for argument in (
-                    each.place,
-                    len(each.before),
-                    each.before[-STAMP_BYTES:],
-                    layout.body_field(each.seq),
-                    each.after,
-                )
-            ),
-        ),
-    )
-    return Call(keys.session_id, (command,), bool, script, op=Op.MOVE_BODIES), new_edited
+def move(view: View, part: Sequence[Shortened]) -> Edit:
+    """Plan how these bodies move into the originals. Sent again, it finds the session edited, and changes nothing."""
+    edit = Edit(Op.MOVE_BODIES, view.context.first_seq, token=b"")
+    edit.replaced = {each.place: Replaced(each.before, each.after, layout.body_field(each.seq)) for each in part}
+    edit.tokens = sum(each.more_tokens for each in part)
+    return edit
 
 
 def read(calls: SessionCalls, shortened: Sequence[Message]) -> Call[dict[int, Message]]:

@@ -34,21 +34,14 @@ class Cut:
     """The messages that come back into the window, by seq."""
     messages: Sequence[Message] = ()
     """The same messages, decoded."""
-    changes: dict[bytes, bytes] = field(default_factory=dict)
+    sets: dict[bytes, bytes] = field(default_factory=dict)
     """The fields of the state to set."""
-    dropped: list[bytes] = field(default_factory=list)
+    drops: list[bytes] = field(default_factory=list)
     """The fields of the state to remove."""
     block: int | None = None
     """The number of the first block of originals to remove or rewrite; None means that there are no originals."""
     originals: Mapping[bytes, bytes] = field(default_factory=dict)
     """The fields of that block, without the removed messages; several blocks if it was a merged one."""
-
-    def fields(self) -> list[bytes]:
-        """Return script arguments: the fields to set, the fields to remove, and what is left of the block."""
-        changes, originals = (
-            [part for pair in each.items() for part in pair] for each in (self.changes, self.originals)
-        )
-        return [*changes, *self.dropped, *originals]
 
 
 def first_seq_after(view: View, from_seq: int) -> int:
@@ -157,12 +150,12 @@ def _plan(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionarie
     _check_restored(view, from_seq, restored, seqs)
     cut.restored, cut.messages = restored, StoredMessages(list(restored.values()), 0, epoch, list(restored)).messages()
     kept = [summary for summary in view.context.summaries if summary.last_seq < first_seq]
-    cut.changes[layout.SUMMARIES_COUNT] = b"%d" % len(kept)
-    cut.dropped += [layout.SUMMARY + b"%d" % each.first_seq for each in view.context.summaries if each not in kept]
-    cut.dropped += [layout.SKETCH, layout.COMMITTED]
+    cut.sets[layout.SUMMARIES_COUNT] = b"%d" % len(kept)
+    cut.drops += [layout.SUMMARY + b"%d" % each.first_seq for each in view.context.summaries if each not in kept]
+    cut.drops += [layout.SKETCH, layout.COMMITTED]
     if layout.WITH_ORIGINALS in view.fields:
         cut.block = number
-        cut.dropped += [layout.WITH_ORIGINALS] if first_seq == 1 else []
+        cut.drops += [layout.WITH_ORIGINALS] if first_seq == 1 else []
     return cut
 
 
@@ -172,10 +165,10 @@ def _cut_pinned(view: View, cut: Cut, elements: dict[int, bytes]) -> None:
         group = view.pinned_elements(name)
         left = {seq: element for seq, element in group.items() if seq < cut.first_seq}
         if left != group:
-            cut.dropped.append(name)
+            cut.drops.append(name)
             elements |= group
             if left:
-                cut.changes[layout.pinned_field(list(left))] = b"".join(left.values())
+                cut.sets[layout.pinned_field(list(left))] = b"".join(left.values())
 
 
 def _check_restored(view: View, from_seq: int, restored: Mapping[int, bytes], seqs: Container[int]) -> None:

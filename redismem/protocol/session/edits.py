@@ -1,57 +1,32 @@
-"""Calls that remove or change messages of a session: prune, replace. No I/O.
+"""An edit of a session: the session as read, what changes, and the call that makes the change. No I/O.
 
-Each call is built from a read of the session, and does nothing if the session has changed since.
+The plans are beside this file, by subject: each is a function of a `View`, and returns an `Edit`.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeVar
 
 from redismem.context import Context
 from redismem.events import Op
-from redismem.formats.tool_groups import cut_before
 from redismem.messages.decoding import split_elements
-from redismem.messages.encoding import encode_message
 from redismem.messages.gaps import place_of
 from redismem.messages.message import STAMP_BYTES, Message
-from redismem.messages.values import Undecodable
-from redismem.originals.blocks import block_number, decode_block, dictionary_of, is_merged
-from redismem.originals.dictionaries import Dictionaries
-from redismem.originals.fields import encode_field, replaced_fields
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.appends import append_limits, pins_argument
-from redismem.protocol.call import Call, context_reads, evalsha
+from redismem.protocol.call import Argument, Call, context_reads, script_call
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
-from redismem.protocol.sendings import resend
-from redismem.protocol.session.append import check_size, encode_with_pin
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.pages import Block
 
+T = TypeVar("T")
 
-class Replacement(NamedTuple):
-    """A new message with the seq and stamp of the old one, and its element without the stamp."""
-
-    message: Message
-    element: bytes
-
-
-class BlockChange(NamedTuple):
-    """The change of the block of originals that contains a message, as arguments of replace.lua. Empty by default."""
-
-    number: int | str = layout.NONE
-    before: bytes = b""
-    after: bytes = b""
-    signature: bytes = b""
-    dropped: str = ""
-    """The fields of the originals that go: the vectors of the message's block."""
-
-
-NO_BLOCK_CHANGE = BlockChange()
+_ANY = "*"
+"""The argument for a value that may have changed since the session was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +40,7 @@ class View:
     def element(self, message: Message) -> bytes:
         """Return the stored element of a message of the context."""
         place = self.place(message.seq)
-        return self.elements[place] if place >= 0 else self.pinned_group(message)[message.seq]
+        return self.elements[place] if place >= 0 else self.pinned_elements(self.pinned_field(message.seq))[message.seq]
 
     def place(self, seq: int) -> int:
         """Return the place of a seq in the window; negative before the window."""
@@ -75,16 +50,16 @@ class View:
         """Return the new value of the field `removed`, after `count` more seqs have no message. Raises ValueError."""
         return b"%d" % (int(self.fields.get(layout.REMOVED, b"0")) + count)
 
-    def pinned_group(self, message: Message) -> dict[int, bytes]:
-        """Return the pinned messages that left the window together with this one: elements by seq.
+    def pinned_field(self, seq: int) -> bytes:
+        """Return the field of the pinned messages that left the window together with this one.
 
         Raises:
-            KeyError: the message is not among the pinned ones that left the window.
+            KeyError: no pinned message of this seq has left the window.
         """
-        for field in self.fields:
-            if field.startswith(PINNED) and message.seq in layout.pinned_seqs(field):
-                return self.pinned_elements(field)
-        raise KeyError(message.seq)
+        for name in self.fields:
+            if name.startswith(PINNED) and seq in layout.pinned_seqs(name):
+                return name
+        raise KeyError(seq)
 
     def pinned_elements(self, field: bytes) -> dict[int, bytes]:
         """Return the pinned messages of a field `pinned:`, by seq. Raises Undecodable."""
@@ -104,157 +79,160 @@ def window(calls: SessionCalls) -> Call[View | None]:
     return Call(keys.session_id, context_reads(keys), decode, op=Op.READ_WINDOW, is_separable=True)
 
 
-class Leaving(NamedTuple):
-    """The elements that leave the head of a window."""
+class BlockChange(NamedTuple):
+    """The change of a block of originals, which must still be as read."""
 
+    number: int
+    before: bytes
+    """The block as read."""
+    after: bytes = b""
+    """The new block; empty removes it."""
+    signature: bytes = b""
+    dropped: Sequence[str] = ()
+    """The other fields of the originals that go: vectors of its messages, and blocks that it replaces."""
+
+
+class Replaced(NamedTuple):
+    """The change of one element of the window, which must still be as read."""
+
+    before: bytes
+    after: bytes
+    """The new element; empty removes the old one, because a gap beside it stands for its seq."""
+    body: bytes = b""
+    """The field of the originals that keeps the old element; empty drops it."""
+
+
+@dataclass(slots=True)
+class Edit:
+    """One change of a session. It is made as a whole, or not at all if the session is not as it was read."""
+
+    op: Op
     next_seq: int
-    """The first seq of the window without them."""
-    element_count: int
-    moved: Sequence[bytes | int] = ()
-    """Script arguments: the field that keeps the pinned messages among them, and their places; empty without them."""
+    """The first seq of the window afterwards."""
+    if_last_seq: bool = False
+    """True if messages that were appended since forbid the edit."""
+    if_edited: bool = True
+    """True if other edits since forbid it, except those that only move the window."""
+    if_summaries: bool = False
+    """True if summaries that were committed since forbid it."""
+    seen: tuple[int | bytes, bytes] | None = None
+    """An element of the window by its place, or a field of the state, which must still be as read."""
+
+    head_count: int = 0
+    """The elements that leave the head of the window."""
+    kept_count: int | None = None
+    """The elements at the head of the window that stay; None means all."""
+    replaced: Mapping[int, Replaced] = field(default_factory=dict)
+    """The elements that change, by place."""
+    pushed: Sequence[bytes] = ()
+    """The elements that follow, with their stamps."""
+    new: Sequence[bytes] = ()
+    """The messages that follow these, without stamps."""
+
+    message_count: int = 0
+    """The change of the number of messages in the window, without pinned ones."""
+    tokens: int = 0
+    """The change of their tokens."""
+    seqs_count: int = 0
+    """The seqs that the edit takes."""
+    pinned_count: int = 0
+    """The change of the number of pinned messages, in the window or not."""
+    pinned_bytes: int = 0
+    sets: dict[bytes, bytes] = field(default_factory=dict)
+    """The fields of the state to set."""
+    drops: list[bytes] = field(default_factory=list)
+    """The fields of the state that go."""
+
+    first_block: int | None = None
+    """The number of the first block of originals that goes."""
+    bodies: range | None = None
+    """The seqs of which bodies stay in the originals; None means all."""
+    blocks: Sequence[BlockChange] = ()
+    originals: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Further fields of the originals to set."""
+    dropped: Sequence[str] = ()
+    """Further fields of the originals that go."""
+
+    is_use: bool = False
+    """True if the edit counts as activity: the session lives on, and becomes overdue if its window is too long."""
+    version: bytes | None = field(default_factory=nonce)
+    """The version of the window afterwards. None leaves it: messages that only leave the head change no other edit."""
+    token: bytes | None = None
+    """Names the edit among the last appends; empty if a repeated edit need not be recognised, None makes one."""
 
 
-def plan_leaving(context: Context, elements: Sequence[bytes], messages: Sequence[Message]) -> Leaving:
-    """Plan how `messages`, the first of `context.messages`, leave the window. Every element before the next leaves."""
-    first_seq, last_seq = context.first_seq, context.last_seq
-    if not messages:
-        return Leaving(first_seq, 0)
-    following = context.messages[len(messages)].seq if len(messages) < len(context.messages) else last_seq + 1
-    pinned = [message.seq for message in context.pinned if first_seq <= message.seq < following]
-    count, *places = (place_of(seq, first_seq, last_seq, elements) for seq in (following, *pinned))
-    return Leaving(following, count, [layout.pinned_field(pinned), *places] if pinned else [])
+def edit(calls: SessionCalls, view: View, change: Edit, decode: Callable[[Any], T]) -> Call[T]:
+    """Build the call that makes an edit of a session as it was read.
 
-
-def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | None:
-    """Build a prune of the oldest messages. Return None if there is nothing to drop.
-
-    The call returns the number of dropped messages. 0 means that the session has changed since it was read.
+    `decode` gets the reply of edit.lua: 0 means that the session has changed since.
     """
-    keys, script, context = calls.keys, scripts.load("prune"), view.context
-    messages = context.messages
-    dropped = messages[: cut_before(messages, max(0, len(messages) - max_messages))]
-    if not dropped:
+    context, lists = view.context, _lists(change)
+    starts = list(accumulate(map(len, lists), initial=len(scripts.load("edit").arguments) + 1))
+    place, seen = change.seen or (None, b"")
+    has_bodies = layout.counters(view.fields[layout.COUNTERS]).has_bodies
+    has_pins = change.pinned_count or change.pinned_bytes
+    named = {
+        "now_ms": time_argument(calls.clock),
+        "limits": append_limits(calls.settings).text if change.is_use else None,
+        "token": append_token(None) if change.token is None else change.token,
+        "epoch": context.epoch,
+        "first_seq": context.first_seq,
+        "last_seq": context.last_seq if change.if_last_seq else _ANY,
+        "edited": context.window_version or None if change.if_edited else _ANY,
+        "committed": context.summary_version or None if change.if_summaries else _ANY,
+        "place": place,
+        "seen": seen,
+        "nonce": change.version,
+        "pins": pins_argument(calls.settings, change.pinned_count, change.pinned_bytes) if has_pins else None,
+        "next_seq": change.next_seq,
+        "changes": " ".join(map(str, _counted(view, change))),
+        "block": change.first_block,
+        "bodies": f"{change.bodies.start} {change.bodies.stop}" if change.bodies is not None and has_bodies else None,
+        "kept": _kept(change),
+        "starts": " ".join(map(str, starts[1:-1])),
+    }
+    more = [argument for part in lists for argument in part]
+    return script_call(change.op, calls.keys, decode, named, script="edit", more=more)
+
+
+def _counted(view: View, change: Edit) -> tuple[int, int, int, int, int]:
+    """Return the changes of the counters: seqs, tokens, uncounted elements, hidden seqs, bytes of large messages."""
+    stop = len(view.elements) if change.kept_count is None else change.kept_count
+    leaving = [*view.elements[: change.head_count], *view.elements[stop:]]
+    coming = [*change.pushed, *(element + bytes(STAMP_BYTES) for element in change.new)]
+    more_count = len(coming) - len(leaving) - sum(not each.after for each in change.replaced.values())
+    leaving += [each.before for each in change.replaced.values()]
+    coming += [each.after for each in change.replaced.values()]
+    more_large = layout.large_bytes(coming) - layout.large_bytes(leaving)
+    hidden = more_count - change.seqs_count + change.next_seq - view.context.first_seq
+    return change.seqs_count, change.tokens, more_count - change.message_count, hidden, more_large
+
+
+def _kept(change: Edit) -> str | None:
+    """Return the places of the first and the last element that stay in the window; None if all stay."""
+    if change.head_count:
+        return f"{change.head_count} -1"
+    if change.kept_count is None:
         return None
-    leaving = plan_leaving(context, view.elements, dropped)
-    command = evalsha(
-        script,
-        (keys.messages, keys.state, keys.originals, keys.vectors),
-        (
-            context.epoch,
-            context.first_seq,
-            context.window_version or layout.NONE,
-            leaving.next_seq,
-            leaving.element_count,
-            view.elements[leaving.element_count - 1],
-            leaving.element_count - len(dropped),
-            sum(message.tokens for message in dropped),
-            nonce(),
-            *leaving.moved,
-        ),
-    )
-    return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op=Op.PRUNE)
+    return f"0 {change.kept_count - 1}" if change.kept_count else "1 0"
 
 
-def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]) -> Replacement:
-    """Encode the message that replaces `old`. It is pinned if `old` is pinned.
-
-    Raises:
-        InvalidMessage: the new message cannot be stored.
-        TooLarge: the new message exceeds `max_message_bytes`.
-    """
-    given = (new if isinstance(new, Message) else Message.from_openai(new)).mark_replaced()
-    element, tokens, pinned = encode_with_pin(given, old.pinned, calls.count_tokens)
-    check_size(calls.settings, element, calls.keys.session_id, "the replacement")
-    given = given.with_pin(pinned)
-    stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
-    return Replacement(stored, element)
-
-
-def unpin(old: Message) -> Replacement:
-    """Encode the message without its pin."""
-    stored = old.with_pin(False)
-    return Replacement(stored, encode_message(stored, lambda _: old.tokens)[0])
-
-
-def replace(
-    calls: SessionCalls,
-    view: View,
-    old: Message,
-    changed: Replacement,
-    kept: BlockChange = NO_BLOCK_CHANGE,
-    last_seq: int | None = None,
-) -> Call[Message | None]:
-    """Build the replacement of a message.
-
-    The call returns the new message, or None if the session has changed since it was read.
-
-    `kept` is the change of the block of originals, if the message has left the window. `last_seq` is the last seq that
-    the session must still have; None accepts any last seq.
-    """
-    keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
-    new, before = changed.message, view.element(old)
-    after = changed.element + before[-STAMP_BYTES:]
-    fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
-    values = (before, after)
-    if is_outside := old.seq < view.context.first_seq:
-        fields, values = _replace_in_group(view.pinned_group(old), old.seq, after if new.pinned else None)
-    more_bytes = len(after) * new.pinned - len(before) * old.pinned
-    more_count = new.pinned - old.pinned
-    pins = pins_argument(calls.settings, more_count, more_bytes) if old.pinned or new.pinned else layout.NONE
-    command = evalsha(
-        script,
-        (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.overdue, shard.evictions),
-        (
-            keys.session,
-            time_argument(calls.clock),
-            append_limits(calls.settings).text,
-            append_token(None),
-            view.context.epoch,
-            view.context.first_seq,
-            layout.NONE if is_outside else view.place(old.seq),
-            nonce(),
-            *values,
-            new.tokens * (not new.pinned) - old.tokens * (not old.pinned),
-            more_count,
-            pins,
-            layout.NONE if last_seq is None else last_seq,
-            *fields,
-            *(kept._replace(dropped=f"{kept.dropped} b{old.seq}") if old.shortened else kept),
-        ),
-    )
-    return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, resend(7, 3), op=Op.REPLACE)
-
-
-def _replace_in_group(
-    group: Mapping[int, bytes], seq: int, after: bytes | None
-) -> tuple[tuple[bytes | str, bytes | str], tuple[bytes, bytes]]:
-    """Return the fields and the values of a group of pinned messages, before and after one of them changes.
-
-    `after` is the new element; None removes the message from the group.
-    """
-    elements = {other: element if other != seq else after for other, element in group.items()}
-    new_group = {other: element for other, element in elements.items() if element is not None}
-    fields = (_pinned_field(group), _pinned_field(new_group))
-    return fields, (b"".join(group.values()), b"".join(new_group.values()))
-
-
-def encode_block_change(
-    view: View, old: Message, changed: Replacement, block: Block, known: Dictionaries
-) -> BlockChange:
-    """Encode a block of originals again, with the replacement. A large block takes a second.
-
-    `known` must contain the block's dictionary. An unreadable block stays unchanged.
-    """
-    with contextlib.suppress(Undecodable):  # the next turn that recalls it puts it into quarantine
-        first_seq, elements = decode_block(*block, known)
-        if first_seq <= old.seq < first_seq + len(elements):
-            elements[old.seq - first_seq] = changed.element + view.element(old)[-STAMP_BYTES:]
-            used = known.get(dictionary_of(block.stored) or 0)
-            after, signature = encode_field(first_seq, elements, view.context.epoch, used, zone=view.context.zone)
-            gone = [f"v{block_number(old.seq)}", *(replaced_fields(block.number) if is_merged(block.stored) else ())]
-            return BlockChange(block.number, block.stored, after, signature, " ".join(gone))
-    return NO_BLOCK_CHANGE
-
-
-def _pinned_field(group: Mapping[int, bytes]) -> bytes | str:
-    return layout.pinned_field(list(group)) if group else layout.NONE
+def _lists(change: Edit) -> list[list[Argument]]:
+    """Return the lists of edit.lua in their order."""
+    blocks = [(each, (b"%d" % each.number, b"s%d" % each.number)) for each in change.blocks]
+    sets = dict(change.originals)
+    gone = list[Argument](change.dropped)
+    for block, names in blocks:
+        if block.after:
+            sets |= zip(names, (block.after, block.signature), strict=True)
+        gone += [*block.dropped, *(() if block.after else names)]
+    return [
+        [part for place, each in change.replaced.items() for part in (place, *each)],
+        [part for block, (name, _) in blocks for part in (name, block.before)],
+        [*change.pushed],
+        [*change.new],
+        [part for pair in sets.items() for part in pair],
+        gone,
+        [part for pair in change.sets.items() for part in pair],
+        [*change.drops],
+    ]

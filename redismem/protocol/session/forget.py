@@ -1,4 +1,4 @@
-"""Plan the removal of single messages, and build its call. No I/O.
+"""Plan the removal of single messages. No I/O.
 
 A message may be in the window, among the pinned messages that have left it, in a block of originals, and in the text of
 a summary. The call does nothing if one of these has changed since it was read.
@@ -7,7 +7,6 @@ a summary. The call does nothing if one of these has changed since it was read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from redismem.context import Summary
@@ -21,13 +20,8 @@ from redismem.messages.values import Undecodable
 from redismem.originals.blocks import block_number, decode_parts, dictionary_of, is_merged
 from redismem.originals.dictionaries import Dictionaries, Dictionary
 from redismem.originals.fields import encode_field, replaced_fields
-from redismem.protocol import layout, scripts
-from redismem.protocol.appends import pins_argument
-from redismem.protocol.call import Call, evalsha
-from redismem.protocol.ids import append_token, nonce
-from redismem.protocol.sendings import resend
-from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.edits import View
+from redismem.protocol import layout
+from redismem.protocol.session.edits import BlockChange, Edit, Replaced, View
 from redismem.protocol.session.pages import Block
 
 _NEIGHBOURS_COUNT = 2
@@ -166,64 +160,27 @@ def left_of(summary: Summary, blocks: Blocks, selected: Set[int], epoch: str) ->
     return [message for message in messages if not message.pinned]
 
 
-@dataclass(slots=True)
-class _Removal:
-    """The changes of a session, as arguments of the script."""
-
-    places: list[bytes | int] = field(default_factory=list)
-    blocks: list[bytes | str | int] = field(default_factory=list)
-    sets: list[bytes] = field(default_factory=list)
-    drops: list[bytes] = field(default_factory=list)
-    tokens: int = 0
-    uncounted_count: int = 0
-    hidden_count: int = 0
-    pinned_count: int = 0
-    pinned_bytes: int = 0
-
-
-def forget(
-    calls: SessionCalls, view: View, selected: Set[int], blocks: Blocks, summaries: Mapping[Summary, Summary | None]
-) -> Call[bool]:
-    """Build the removal of these messages. False means that the session has changed since it was read.
+def forget(view: View, selected: Set[int], blocks: Blocks, summaries: Mapping[Summary, Summary | None]) -> Edit:
+    """Plan the removal of these messages. A large block takes a second.
 
     `blocks` must include every block with one of them. `summaries` has the summary that replaces each one that covers
     them; None removes it.
     """
-    removal = _Removal()
-    _change_window(removal, view, selected)
-    _change_pinned(removal, view, selected)
-    _change_blocks(removal, view, selected, blocks)
-    _change_summaries(removal, view, summaries)
+    edit = Edit(Op.FORGET, view.context.first_seq, if_summaries=True)
+    edit.drops.append(layout.SKETCH)  # as a whole: the words of one message cannot be taken out
+    edit.replaced = dict(_change_window(edit, view, selected))
+    _change_pinned(edit, view, selected)
+    edit.blocks = list(_change_blocks(view, selected, blocks))
+    _change_summaries(edit, view, summaries)
     if selected:
-        removal.sets += (layout.REMOVED, view.removed_field(len(selected)))
-    keys, context, script = calls.keys, view.context, scripts.load("forget")
-    pins = pins_argument(calls.settings, -removal.pinned_count, -removal.pinned_bytes)
-    has_bodies = layout.counters(view.fields[layout.COUNTERS]).has_bodies
-    command = evalsha(
-        script,
-        (keys.messages, keys.state, keys.originals, keys.vectors),
-        (
-            append_token(None),
-            context.epoch,
-            context.first_seq,
-            context.window_version or layout.NONE,
-            context.summary_version or layout.NONE,
-            nonce(),
-            pins if removal.pinned_count else layout.NONE,
-            f"{-removal.tokens} {removal.uncounted_count} {-removal.hidden_count}",
-            " ".join(f"b{seq}" for seq in sorted(selected)) if has_bodies else "",
-            f"{len(removal.places) // 3} {len(removal.blocks) // 5} {len(removal.sets) // 2}",
-            *removal.places,
-            *removal.blocks,
-            *removal.sets,
-            *removal.drops,
-        ),
-    )
-    return Call(keys.session_id, (command,), bool, script, resend(4, 0), op=Op.FORGET)
+        edit.sets[layout.REMOVED] = view.removed_field(len(selected))
+    if layout.counters(view.fields[layout.COUNTERS]).has_bodies:
+        edit.dropped = [f"b{seq}" for seq in sorted(selected)]
+    return edit
 
 
-def _change_window(removal: _Removal, view: View, selected: Set[int]) -> None:
-    """Put gaps in place of messages. A gap beside others becomes one with them."""
+def _change_window(edit: Edit, view: View, selected: Set[int]) -> Iterator[tuple[int, Replaced]]:
+    """Yield the elements that change, by place: gaps take the place of messages, and become one with those beside."""
     messages = {message.seq: message for message in (*view.context.pinned, *view.context.messages)}
     run: list[int] = []
     is_changed, seqs_count = False, 0
@@ -235,34 +192,31 @@ def _change_window(removal: _Removal, view: View, selected: Set[int]) -> None:
             run.append(place)
             is_changed, seqs_count = is_changed or goes, seqs_count + (gap or 1)
             if goes and messages[seq].pinned:
-                removal.pinned_count += 1
-                removal.pinned_bytes += len(element)
+                edit.pinned_count -= 1
+                edit.pinned_bytes -= len(element)
             elif goes:
-                removal.tokens += messages[seq].tokens
-                removal.uncounted_count += 1
+                edit.message_count -= 1
+                edit.tokens -= messages[seq].tokens
             continue
         if is_changed:
             new = encode_gap(seqs_count) + view.elements[run[0]][-STAMP_BYTES:]
-            for at in run:
-                removal.places += [at, view.elements[at], new if at == run[0] else b""]
-            removal.uncounted_count -= len(run) - 1
-            removal.hidden_count += len(run) - 1
+            yield from ((at, Replaced(view.elements[at], new if at == run[0] else b"")) for at in run)
         run, is_changed, seqs_count = [], False, 0
 
 
-def _change_pinned(removal: _Removal, view: View, selected: Set[int]) -> None:
+def _change_pinned(edit: Edit, view: View, selected: Set[int]) -> None:
     """Take messages out of the fields of pinned messages that have left the window."""
     for name in [name for name in view.fields if name.startswith(layout.PINNED)]:
         group = view.pinned_elements(name)
         left = {seq: element for seq, element in group.items() if seq not in selected}
         if len(left) < len(group):
-            removal.drops.append(name)
-            removal.pinned_count += len(group) - len(left)
-            removal.pinned_bytes += len(view.fields[name]) - sum(map(len, left.values()))
-            removal.sets += [layout.pinned_field(list(left)), b"".join(left.values())] if left else []
+            edit.drops.append(name)
+            edit.pinned_count -= len(group) - len(left)
+            edit.pinned_bytes -= len(view.fields[name]) - sum(map(len, left.values()))
+            edit.sets |= {layout.pinned_field(list(left)): b"".join(left.values())} if left else {}
 
 
-def _change_blocks(removal: _Removal, view: View, selected: Set[int], blocks: Blocks) -> None:
+def _change_blocks(view: View, selected: Set[int], blocks: Blocks) -> Iterator[BlockChange]:
     """Encode the blocks again, with gaps in place of messages. A block without a message goes."""
     changed = {number: kept for number, kept in blocks.items() if kept and not selected.isdisjoint(kept.messages)}
     for block in dict.fromkeys(kept.block for kept in changed.values()):
@@ -278,17 +232,17 @@ def _change_blocks(removal: _Removal, view: View, selected: Set[int], blocks: Bl
         gone = [f"v{number}" for number in block.numbers if number in changed]
         # A crash may have left blocks beside the merged block that contains them.
         gone += replaced_fields(block.number) if is_merged(block.stored) else []
-        removal.blocks += [block.number, block.stored, *new, " ".join(gone)]
+        yield BlockChange(block.number, block.stored, *new, gone)
 
 
-def _change_summaries(removal: _Removal, view: View, summaries: Mapping[Summary, Summary | None]) -> None:
+def _change_summaries(edit: Edit, view: View, summaries: Mapping[Summary, Summary | None]) -> None:
     for old, new in summaries.items():
         name = layout.SUMMARY + b"%d" % old.first_seq
         if new is None:
-            removal.drops.append(name)
+            edit.drops.append(name)
         else:
-            removal.sets += [name, new.encode()]
+            edit.sets[name] = new.encode()
     if summaries:
         count = len(view.context.summaries) - sum(new is None for new in summaries.values())
-        removal.sets += [layout.SUMMARIES_COUNT, b"%d" % count]
-        removal.drops.append(layout.COMMITTED)
+        edit.sets[layout.SUMMARIES_COUNT] = b"%d" % count
+        edit.drops.append(layout.COMMITTED)

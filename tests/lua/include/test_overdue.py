@@ -67,8 +67,7 @@ def test_the_rule_is_written_once_in_the_scripts() -> None:
     assert [name for name, text in texts.items() if "tonumber(threshold)" in text] == ["include/overdue.lua"]
     assert {name for name, text in texts.items() if "--- @include overdue\n" in text} == {
         "session/append.lua",
-        "session/replace.lua",
-        "session/rewrite.lua",
+        "session/edit.lua",
         "queue/claim.lua",
         "queue/commit.lua",
     }

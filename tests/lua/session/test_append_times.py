@@ -41,7 +41,7 @@ async def test_a_session_expires_exactly_its_time_after_its_activity(lua: Script
 
 async def test_originals_and_vectors_expire_with_the_window_behind_them(lua: Scripts) -> None:
     await lua.append("a", "b", "c")
-    assert await lua.run("prune", **PRUNE) == 1
+    assert await lua.edit(**PRUNE) != 0
     await lua.raw.hset(lua.key("originals"), "0", "block")
     await lua.raw.set(lua.key("vectors"), "set")
     await lua.append("c", token=b"token..2", now_ms=NOW_MS + 1000)

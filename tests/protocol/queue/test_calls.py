@@ -60,7 +60,8 @@ def test_a_commit_covers_messages_and_moves_the_pinned_ones_and_the_gaps_with_th
     assert call.named is not None
     covered = {"first_seq": 31, "next_seq": 35, "count": 4, "uncounted_count": 2, "tokens": 111}
     assert covered.items() <= call.named.items()
-    assert call.named["more"] == (b"pinned:32", 1, b"1", b"block", b"s1", b"signature", b"summary:5", b"summary:8")
+    assert (call.named["pinned_field"], call.named["pinned"]) == (b"pinned:32", JOB.elements[1])
+    assert call.named["more"] == (b"1", b"block", b"s1", b"signature", b"summary:5", b"summary:8")
 
 
 def test_a_claim_is_followed_by_a_read_of_the_session() -> None:

@@ -22,7 +22,7 @@ from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.namespace.calls import Recorded
 from redismem.protocol.quarantine import drop, of_session
 from redismem.protocol.server_errors import ConnectionLost, ServerError
-from redismem.protocol.session import edits, forget, rewrite
+from redismem.protocol.session import edits, ending, leaving
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.clear import clear_life
 from redismem.protocol.session.page_reads import PageRange
@@ -82,10 +82,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         clear_life(made.keys, "1-a"),
         made.pinned(),
         edits.window(made),
-        edits.prune(made, view_of(USER, USER), 1),
-        rewrite.pop(made, VIEW, VIEW.context.messages),
-        edits.replace(made, VIEW, first := VIEW.context.messages[0], edits.replacement(made, first, USER)),
-        forget.forget(made, VIEW, {5}, {}, {}),
+        edits.edit(made, VIEW, ending.pop(VIEW, VIEW.context.messages), bool),
         made.touch(),
         drop(of_session(made.keys), 5),
     ]
@@ -232,18 +229,9 @@ def test_a_read_requests_its_limit() -> None:
 
 
 def test_a_prune_keeps_tool_calls_and_results_together() -> None:
-    made = calls_of()
     call = {"role": "assistant", "tool_calls": [{"id": "c"}]}
-    view = view_of(USER, call, {"role": "tool", "tool_call_id": "c"}, USER)
-
-    def dropped(max_messages: int) -> int | None:
-        call = edits.prune(made, view, max_messages)
-        return None if call is None else call.decode(1)
-
-    assert [dropped(count) for count in (0, 1, 2, 3, 4, 5)] == [4, 3, 1, 1, None, None]
-    answer = edits.prune(made, view, 0)
-    assert answer is not None
-    assert answer.decode(0) == 0
+    context = context_of(USER, call, {"role": "tool", "tool_call_id": "c"}, USER)
+    assert [len(leaving.select_pruned(context, count)) for count in (0, 1, 2, 3, 4, 5)] == [4, 3, 1, 1, 0, 0]
 
 
 def test_state_alone_of_a_foreign_field_is_corrupt() -> None:

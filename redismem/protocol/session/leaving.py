@@ -1,13 +1,15 @@
-"""Calls that move the oldest messages of a window into the originals. No I/O."""
+"""The oldest messages leave a window: prune and archive. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redismem.context import Context
 from redismem.events import Op
+from redismem.formats.tool_groups import cut_before
+from redismem.messages.gaps import place_of
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import (
@@ -19,14 +21,38 @@ from redismem.originals.blocks import (
     head_of,
 )
 from redismem.originals.dictionaries import Dictionaries, Dictionary
-from redismem.originals.fields import encode_fields, merged_number
-from redismem.protocol import layout, scripts
-from redismem.protocol.call import Call, evalsha
-from redismem.protocol.ids import append_token
-from redismem.protocol.sendings import resend
-from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.edits import View, plan_leaving
+from redismem.originals.fields import encode_fields, merged_number, replaced_fields
+from redismem.protocol import layout
+from redismem.protocol.ids import nonce
+from redismem.protocol.session.edits import Edit, View
 from redismem.protocol.session.pages import Block
+
+_NO_SEQ = 1 << 53
+"""Greater than any seq."""
+
+
+class Leaving(NamedTuple):
+    """The elements that leave the head of a window."""
+
+    next_seq: int
+    """The first seq of the window without them."""
+    element_count: int
+    pinned: Mapping[bytes, bytes] = MappingProxyType({})
+    """The field of the state that keeps the pinned messages among them; empty without them."""
+    large_bytes: int = 0
+    """The bytes of the large messages among them."""
+
+
+def plan_leaving(context: Context, elements: Sequence[bytes], messages: Sequence[Message]) -> Leaving:
+    """Plan how `messages`, the first of `context.messages`, leave the window. Every element before the next leaves."""
+    first_seq, last_seq = context.first_seq, context.last_seq
+    if not messages:
+        return Leaving(first_seq, 0)
+    following = context.messages[len(messages)].seq if len(messages) < len(context.messages) else last_seq + 1
+    pinned = [message.seq for message in context.pinned if first_seq <= message.seq < following]
+    count, *places = (place_of(seq, first_seq, last_seq, elements) for seq in (following, *pinned))
+    kept = {layout.pinned_field(pinned): b"".join(elements[place] for place in places)} if pinned else {}
+    return Leaving(following, count, kept, layout.large_bytes(elements[:count]))
 
 
 class Begun(NamedTuple):
@@ -99,32 +125,41 @@ def _elements_before(begun: Begun, first_seq: int, with_full: bool) -> list[byte
     return before
 
 
-def archive(
-    calls: SessionCalls, view: View, messages: Sequence[Message], originals: Mapping[bytes, bytes]
-) -> Call[bool]:
-    """Build a call that archives `messages`, the first of the window. False means that the window has changed.
+def prune(view: View, dropped: Sequence[Message]) -> Edit:
+    """Plan the removal of these messages, the first of the window, and of all originals."""
+    edit = _plan(Op.PRUNE, view, dropped)
+    edit.first_block, edit.bodies = 0, range(edit.next_seq, _NO_SEQ)
+    edit.sets[layout.PRUNED] = nonce()
+    return edit
 
-    `originals` are their fields, from `encode_leaving`.
-    """
-    keys, script, context = calls.keys, scripts.load("archive"), view.context
-    leaving = plan_leaving(context, view.elements, messages)
-    command = evalsha(
-        script,
-        (keys.messages, keys.state, keys.originals, keys.vectors),
-        (
-            append_token(None),
-            context.epoch,
-            context.first_seq,
-            context.window_version or layout.NONE,
-            leaving.next_seq,
-            leaving.element_count,
-            view.elements[leaving.element_count - 1],
-            leaving.element_count - len(messages),
-            sum(message.tokens for message in messages),
-            layout.NONE if (merged := merged_number(originals)) is None else merged,
-            len(leaving.moved),
-            *leaving.moved,
-            *(part for field in originals.items() for part in field),
-        ),
-    )
-    return Call(keys.session_id, (command,), bool, script, resend(4, 0), op=Op.ARCHIVE)
+
+def select_pruned(context: Context, max_messages: int) -> list[Message]:
+    """Return the messages that go if `max_messages` stay; more stay if a tool call would otherwise lose its result."""
+    messages = context.messages
+    return messages[: cut_before(messages, max(0, len(messages) - max_messages))]
+
+
+def decode_pruned(dropped: Sequence[Message], reply: Any) -> int:
+    """Return the number of dropped messages from the reply to a prune; 0 means that the session has changed."""
+    return len(dropped) if reply else 0
+
+
+def archive(view: View, messages: Sequence[Message], originals: Mapping[bytes, bytes]) -> Edit:
+    """Plan how `messages`, the first of the window, move into the originals: `originals` are from `encode_leaving`."""
+    edit = _plan(Op.ARCHIVE, view, messages)
+    if layout.WITH_ORIGINALS not in view.fields:  # older ones are of an earlier epoch, or end before the window
+        edit.first_block, edit.bodies = 0, range(view.context.first_seq, _NO_SEQ)
+    edit.originals = originals
+    merged = merged_number(originals)
+    edit.dropped = () if merged is None else replaced_fields(merged)
+    edit.sets[layout.WITH_ORIGINALS] = b"1"
+    return edit
+
+
+def _plan(op: Op, view: View, messages: Sequence[Message]) -> Edit:
+    leaving = plan_leaving(view.context, view.elements, messages)
+    edit = Edit(op, leaving.next_seq, head_count=leaving.element_count, version=None)
+    edit.seen = leaving.element_count - 1, view.elements[leaving.element_count - 1]
+    edit.message_count, edit.tokens = -len(messages), -sum(message.tokens for message in messages)
+    edit.sets |= leaving.pinned
+    return edit
