@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from redismem.context import Context, Receipt, State, Summary
@@ -267,6 +268,24 @@ def appended_context(
     return decoded
 
 
+@contextmanager
+def decoding(session_id: str, epoch: bytes | str | None) -> Iterator[None]:
+    """Decode the state of a session in the block.
+
+    Raises:
+        CorruptSession: the state cannot be read.
+        UnsupportedFormat: another release wrote the session.
+    """
+    try:
+        yield
+    except UnsupportedFormat as newer:
+        raise UnsupportedFormat(str(newer), session_id) from None
+    except (Undecodable, KeyError, ValueError) as cause:
+        named = epoch or ""
+        text = named.decode("utf-8", "replace") if isinstance(named, bytes) else named
+        raise corrupt_session(session_id, cause, text) from None
+
+
 def corrupt_session(session_id: str, cause: Exception, epoch: str) -> CorruptSession:
     """Create the error of a session that cannot be decoded."""
     why = str(cause) if isinstance(cause, Undecodable) else "the state lacks a field, or holds a foreign one"
@@ -327,7 +346,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
     """
     if not stored:
         return None
-    try:
+    with decoding(session_id, stored.get(layout.EPOCH)):
         numbers = counters(stored[layout.COUNTERS])
         values, failure = state(stored), layout.failure(stored.get(layout.FAILURE))
         return SessionInfo(
@@ -352,10 +371,6 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             failing_since_ms=None if failure is None else failure.since_ms,
             failed_ms=None if failure is None else failure.last_ms,
         )
-    except UnsupportedFormat as newer:
-        raise UnsupportedFormat(str(newer), session_id) from None
-    except (Undecodable, KeyError, ValueError) as cause:
-        raise corrupt_session(session_id, cause, stored.get(layout.EPOCH, b"").decode("utf-8", "replace")) from None
 
 
 def telemetry(session: SessionInfo | None) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.messages.values import Undecodable
@@ -18,7 +17,7 @@ from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.namespace.calls import entries, name_of, scored_members
 from redismem.protocol.owner.entries import VERSION_FIELD, decode_name, hash_edits
 from redismem.protocol.owners import decode_owner
-from redismem.protocol.replies import corrupt_session
+from redismem.protocol.replies import decoding
 
 SOON_MS = 60_000
 """The time after a change until a worker checks the index."""
@@ -70,7 +69,7 @@ def describe(keys: SessionKeys) -> Call[Described]:
         owner, epoch, counters, kept, edited, pruned = reply
         if counters is None:
             return Described()
-        try:
+        with decoding(keys.session_id, epoch):
             numbers = layout.counters(counters)
             return Described(
                 decode_owner(owner),
@@ -82,10 +81,6 @@ def describe(keys: SessionKeys) -> Call[Described]:
                 kept is not None,
                 hash_edits(edited, pruned),
             )
-        except UnsupportedFormat as other:
-            raise UnsupportedFormat(str(other), keys.session_id) from None
-        except (Undecodable, ValueError) as cause:
-            raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
     fields = (layout.OWNER, layout.EPOCH, layout.COUNTERS, layout.WITH_ORIGINALS, layout.EDITED, layout.PRUNED)
     return Call(keys.session_id, (("HMGET", keys.state, *fields),), decode, op=Op.OWNER_INDEX)

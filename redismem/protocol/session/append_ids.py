@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
-from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.messages.values import Undecodable
 from redismem.protocol import replies
@@ -87,12 +86,8 @@ def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
         epoch, counters, *ids = stored
         if counters is None:
             return None
-        try:
+        with replies.decoding(keys.session_id, epoch):
             last_seq = bounds(counters)[1]
-        except UnsupportedFormat as other:
-            raise UnsupportedFormat(str(other), keys.session_id) from None
-        except (Undecodable, ValueError) as cause:
-            raise replies.corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
         try:
             appends = decode_appends({name: part for name, part in zip(names, ids, strict=True) if part is not None})
         except Undecodable:

@@ -8,13 +8,12 @@ from functools import partial
 from typing import Any, Unpack
 
 from redismem.context import Context, Receipt, State
-from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
+from redismem.errors import InvalidMessage, InvalidState
 from redismem.events import Op
 from redismem.info import Policy, SessionInfo
 from redismem.messages.coercion import ROLES, Shape, check_role_or_type
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
-from redismem.messages.values import Undecodable
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.appends import ANY, Append, Change, Limits, append_head, append_limits
 from redismem.protocol.call import Call, context_reads, script_call
@@ -258,15 +257,10 @@ class SessionCalls:
 
         def decode(stored: Any) -> State:
             fields = replies.own_fields(keys, stored)
-            try:
+            with replies.decoding(keys.session_id, fields.get(layout.EPOCH)):
                 if fields:
                     layout.bounds(fields.get(layout.COUNTERS, b""))
                 return replies.state(fields)
-            except UnsupportedFormat as other:
-                raise UnsupportedFormat(str(other), keys.session_id) from None
-            except (Undecodable, ValueError) as cause:
-                epoch = fields.get(layout.EPOCH, b"").decode("utf-8", "replace")
-                raise replies.corrupt_session(keys.session_id, cause, epoch) from None
 
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.messages.gaps import elements_between
 from redismem.messages.values import Undecodable
@@ -19,7 +18,7 @@ from redismem.protocol import layout
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.owners import check_same_owner
-from redismem.protocol.replies import corrupt_session
+from redismem.protocol.replies import decoding
 from redismem.protocol.session.pages import Page, Window, find_blocks, with_heads
 
 _STATE = (layout.COUNTERS, layout.EPOCH, layout.WITH_ORIGINALS, layout.OWNER, layout.ZONE)
@@ -52,15 +51,11 @@ class PageRange(NamedTuple):
             check_same_owner(keys, owner, counters)
             if counters is None:
                 return None
-            try:
+            with decoding(keys.session_id, epoch):
                 numbers = layout.counters(counters)
                 if epoch is None:
                     raise Undecodable("no epoch")
                 page = self._page(plan, epoch.decode(), numbers, kept is not None, *replies)
-            except UnsupportedFormat as other:
-                raise UnsupportedFormat(str(other), keys.session_id) from None
-            except (Undecodable, ValueError) as cause:
-                raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
             if isinstance(page, Page):
                 page.session_id, page.zone = keys.session_id, layout.decode_zone(zone)
             return page

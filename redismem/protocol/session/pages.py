@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from redismem.errors import UnsupportedFormat
 from redismem.events import Op
 from redismem.messages.compression import expanded_bytes
 from redismem.messages.decoding import decode_messages
@@ -25,7 +24,7 @@ from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, OWNER, WITH_ORIGINALS, ZONE, bounds, decode_zone
 from redismem.protocol.owners import check_same_owner
-from redismem.protocol.replies import corrupt_session
+from redismem.protocol.replies import decoding
 
 
 class Block(NamedTuple):
@@ -99,7 +98,7 @@ class Page:
             UnsupportedFormat: another release wrote a message.
         """
         messages: list[Message] = []
-        try:
+        with decoding(self.session_id, self.epoch):
             for first_seq, elements in self.element_groups():
                 try:
                     messages += decode_messages(elements, first_seq, self.epoch, self.zone)
@@ -107,10 +106,6 @@ class Page:
                     if first_seq >= self.originals_stop:
                         raise
                     self.unreadable += [block for block in self.blocks if block_number(first_seq) in block.numbers]
-        except UnsupportedFormat as newer:
-            raise UnsupportedFormat(str(newer), self.session_id) from None
-        except (Undecodable, ValueError) as cause:
-            raise corrupt_session(self.session_id, cause, self.epoch) from None
         return messages
 
 
@@ -199,7 +194,7 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
         check_same_owner(keys, owner, counters)
         if counters is None:
             return Signatures("", 1, False, ())
-        try:
+        with decoding(keys.session_id, epoch):
             return Signatures(
                 (epoch or b"").decode(),
                 bounds(counters)[0],
@@ -208,10 +203,6 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
                 (edited or b"").decode(),
                 decode_zone(zone),
             )
-        except UnsupportedFormat as other:
-            raise UnsupportedFormat(str(other), keys.session_id) from None
-        except (Undecodable, ValueError) as cause:
-            raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
     read_state = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED, OWNER, ZONE)
     commands = read_state, signature_command(keys, numbers, vectors)
