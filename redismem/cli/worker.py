@@ -24,8 +24,8 @@ from redismem.events import facts
 from redismem.extras import require_extra
 from redismem.inspection.figures import plural
 from redismem.memory import Memory, make_embedder
+from redismem.store.agreement import given_removals, is_given
 from redismem.store.depths import depths_of
-from redismem.store.limits import given_removals, is_given
 from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:

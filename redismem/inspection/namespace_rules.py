@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from redismem.inspection.figures import plural, printable
 from redismem.inspection.findings import FAIL, OK, WARN, Finding
 from redismem.settings.settings import Settings
-from redismem.store.limits import NEAR_LIMIT
+from redismem.store.agreement import NEAR_LIMIT
 
 _RECENT_MS = 3_600_000
 

@@ -1,9 +1,15 @@
-"""Keep a process in agreement with the record of its namespace: layout, number of shards, and what may be removed."""
+"""Keep a process in agreement with the record of its namespace: layout, number of shards, and what may be removed.
+
+The first process of a namespace records its `idle_timeout_s` and `keep_originals`, and each process an explicit
+`max_sessions` that is larger than the recorded one. A process that would remove more than is recorded warns, and its
+workers use the recorded values, unless it overrides the record with its explicit values. A process whose own settings
+keep more uses its own settings.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -15,20 +21,16 @@ from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.namespace.calls import Embedding, Recorded
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.settings.settings import Settings
-from redismem.store.limits import (
-    find_removals,
-    given_removals,
-    is_given,
-    keeps_originals,
-    limit_to_record,
-    session_limit,
-)
 
 log = logging.getLogger("redismem")
 
 T = TypeVar("T")
 _LOOK_AGAIN_S = 1.0
 """The shortest time between two checks of the record because sessions were created."""
+NEAR_LIMIT = 0.8
+"""The part of its session limit from which on a namespace counts as near it."""
+_REMOVALS = ("max_sessions", "idle_timeout_s", "keep_originals")
+_WAY_OUT = "workers of this process use the recorded value; to record this one, run: redismem worker --override"
 
 
 class Caller(Protocol):
@@ -153,3 +155,47 @@ class Agreement:
     def _log_failure(self, text: str, failure: Exception) -> None:
         log_fields = facts(op="record", namespace=self._keys.namespace, error=type(failure).__name__)
         log.warning("%s (%s)", text, failure, extra=log_fields)
+
+
+def is_given(settings: Settings, name: str) -> bool:
+    """True if the setting was set in code or by the environment."""
+    return name in settings.model_fields_set
+
+
+def session_limit(settings: Settings, recorded: Recorded) -> int:
+    """Return the session limit that a process enforces."""
+    return max(settings.max_sessions, recorded.max_sessions)
+
+
+def keeps_originals(settings: Settings, recorded: Recorded) -> bool:
+    """True if the workers of a process keep the messages that they summarise."""
+    return settings.keep_originals or recorded.keep_originals is True
+
+
+def limit_to_record(settings: Settings, recorded: int) -> int:
+    """Return the limit to write into the record; 0 means that no limit is written."""
+    is_due = is_given(settings, "max_sessions") and recorded < settings.max_sessions
+    return settings.max_sessions if is_due else 0
+
+
+def given_removals(settings: Settings) -> list[str]:
+    """Return the settings that decide what may be removed, as far as they were set explicitly."""
+    return [name for name in _REMOVALS if is_given(settings, name)]
+
+
+def find_removals(settings: Settings, recorded: Recorded) -> Iterator[tuple[str, str]]:
+    """Yield each setting, with a warning, by which this process would remove more than is recorded.
+
+    A default is nobody's wish: only an explicit value is warned of.
+    """
+    limit, timeout_ms = recorded.max_sessions, recorded.idle_timeout_ms
+    if is_given(settings, "max_sessions") and settings.max_sessions < limit:
+        yield "max_sessions", f"max_sessions is {settings.max_sessions} here, the namespace records {limit}: {_WAY_OUT}"
+    if is_given(settings, "keep_originals") and keeps_originals(settings, recorded) != settings.keep_originals:
+        yield "keep_originals", f"keep_originals is false here, the namespace records true: {_WAY_OUT}"
+    if is_given(settings, "idle_timeout_s") and settings.idle_timeout_ms < timeout_ms:
+        here, there = settings.idle_timeout_s, timeout_ms / 1000
+        text = (
+            f"idle_timeout_s is {here:.15g} here, the namespace records {there:.15g}: sessions that this process uses"
+        )
+        yield "idle_timeout_s", f"{text} expire sooner; to record this one, run: redismem worker --override"

@@ -10,16 +10,22 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from redismem.errors import StoreUnavailable
+from redismem.protocol.call import Call
 from redismem.protocol.replies import refusal
+from redismem.protocol.sendings import fenced_keys
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ConnectionLost, ServerError
 from redismem.transport.base import BEHIND_SENTINELS
+
+T = TypeVar("T")
 
 SERVER_WORDS = TRANSIENT_WORDS | LASTING_WORDS
 """The server's error words that a `StoreUnavailable` may have as its reason."""
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.5
+_UNSETTLED_COUNT = 10_000
 _random = random.SystemRandom()
 
 # Explanations for operators: error word, a part of the reply's text, meaning.
@@ -130,6 +136,32 @@ class Retries:
     def _unavailable(self, text: str, reason: str) -> StoreUnavailable:
         text += possibly_made(self.may_be_done)
         return StoreUnavailable(text, self._session_id, reason, may_be_done=self.may_be_done)
+
+
+class Unsettled:
+    """The sessions and records of calls that ended while an attempt may still arrive, by key; empty in most processes.
+
+    The next call about such a session or record is sent as a resent one, which overtakes the attempt.
+    """
+
+    def __init__(self) -> None:
+        self.keys: dict[bytes, None] = {}
+
+    def note(self, call: Call[Any]) -> None:
+        """Note that an attempt of this call may still arrive."""
+        self.keys |= dict.fromkeys(fenced_keys(call))
+        while len(self.keys) > _UNSETTLED_COUNT:
+            self.keys.pop(next(iter(self.keys)), None)
+
+    def settle(self, call: Call[T], *, may_repeat: bool) -> Call[T]:
+        """Return the call to send: one that overtakes the noted attempts about its session or records.
+
+        `may_repeat` is True if the client may resend it by itself.
+        """
+        keys = [key for key in fenced_keys(call) if key in self.keys]
+        for key in keys:
+            self.keys.pop(key, None)
+        return call.again(is_sent=bool(keys)) if keys or may_repeat else call
 
 
 def redis_at(place: str) -> str:

@@ -35,9 +35,8 @@ from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.gate import Gate
 from redismem.store.hook import Hook
 from redismem.store.layer import Layer
-from redismem.store.retries import Retries, redis_at
+from redismem.store.retries import Retries, Unsettled, redis_at
 from redismem.store.side_work import SideWork
-from redismem.store.unsettled import Unsettled
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
 

@@ -10,7 +10,7 @@ from redismem.errors import StoreUnavailable
 from redismem.events import Op, facts
 from redismem.info import SessionEntry
 from redismem.protocol.namespace.holds import note_recent
-from redismem.store.limits import NEAR_LIMIT, is_given
+from redismem.store.agreement import NEAR_LIMIT, is_given
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem.worker")

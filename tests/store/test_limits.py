@@ -18,7 +18,7 @@ from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.calls import Recorded
-from redismem.store.limits import limit_to_record, session_limit
+from redismem.store.agreement import limit_to_record, session_limit
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
